@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from .arrays import Call, joined
 from .chains import as_lengths
 from .engine import AlignmentRule, Ragged
+from .naming import integer
 
 __all__ = ["dtw", "edit_distance", "needleman_wunsch", "smith_waterman"]
 
@@ -298,9 +299,8 @@ class _Pairs:
         *, keep: bool = False,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The cost of each pair, and a path."""
-        if band is not None and (isinstance(band, bool) or not isinstance(band, (int, np.integer))):
-            raise TypeError(f"{self.verb}: band is a whole number or None, got {band!r}")
-        if band is not None and band < 0:
+        limit = None if band is None else integer(band, f"{self.verb}: band", " or None")
+        if limit is not None and limit < 0:
             raise ValueError(f"{self.verb}: band must be at least 0, got {band}")
         dtype = np.dtype(rule.dtype)
         kind = dtype if rule.warp else np.dtype(np.int32)
@@ -312,7 +312,6 @@ class _Pairs:
             return self.xp.zeros(0, dtype), None
         if table is not None:
             table = self.call.engine.from_host(np.ascontiguousarray(table, dtype))
-        limit = None if band is None else int(band)
         found, path = self.call.engine.align(rule, x, y, limit, gaps, table, keep=keep)
         if keep and limit is not None and abs(x.lengths[0] - y.lengths[0]) > limit:
             path = np.empty((0, 2), np.int64)  # there is none

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from .arrays import Call
 from .closures.bits import close_bits
 from .engine import Engine
 from .gpu.calls import repeat
+from .naming import integer
 from .plan import bit_join, unpack_bits, words_of_bits
 from .products import join_leading
 from .semirings import Semiring
@@ -87,7 +87,7 @@ class BitMatrix:
                 f"{tuple(bits.shape)}"
             )
         size = int(bits.shape[-1])
-        columns = 8 * size if columns is None else operator.index(columns)
+        columns = 8 * size if columns is None else integer(columns, "BitMatrix: columns")
         if columns < 0 or -(-columns // 8) != size:
             raise ValueError(
                 f"BitMatrix: rows of {columns} columns take {-(-columns // 8)} bytes, and bits has "

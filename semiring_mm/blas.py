@@ -6,7 +6,6 @@ The verbs follow NumPy in shapes and behaviour and BLAS in the names of argument
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from os import PathLike
 from typing import Any
@@ -24,6 +23,7 @@ from .engine import Engine, Scalar, Scaling
 from .gpu.calls import repeat
 from .gpu.device import address
 from .gpu.sparse import kept
+from .naming import integer
 from .products import (
     check_dtype,
     check_out,
@@ -707,10 +707,7 @@ def matrix_power(
 def _exponent(shape: tuple[int, ...], k: int) -> int:
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(f"matrix_power takes square matrices, got shape {shape}")
-    try:
-        k = operator.index(k)
-    except TypeError:
-        raise TypeError(f"matrix_power: k must be an integer, got {k!r}") from None
+    k = integer(k, "matrix_power: k")
     if k < 0:
         raise ValueError(f"matrix_power: k must be at least 0, got {k}: ⊗ has no inverse")
     return k

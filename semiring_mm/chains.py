@@ -11,11 +11,13 @@ from numpy.typing import ArrayLike
 
 from .arrays import Call
 from .engine import Chains, Engine
+from .naming import integer
 from .products import common_dtype, join_leading
 from .semirings import Semiring, as_semiring
 
 __all__ = [
     "as_lengths",
+    "axis_of_steps",
     "batch_of_chain",
     "chain",
     "chains_of",
@@ -201,6 +203,14 @@ def as_lengths(lengths: Any, batch: tuple[int, ...], steps: int, verb: str) -> A
     return np.ascontiguousarray(found, np.int64).ravel()
 
 
+def axis_of_steps(verb: str, ndim: int, axis: Any) -> int:
+    """The axis along which the matrices of a chain lie."""
+    number = integer(axis, f"{verb}: axis")
+    if not -ndim <= number < ndim:
+        raise ValueError(f"{verb}: axis is one of the {ndim} axes of a, got {number}")
+    return number
+
+
 def on_host(x: Any) -> Any:
     """An array of CuPy or PyTorch on the host, and all others as they are."""
     if hasattr(x, "__cuda_array_interface__") and hasattr(x, "get"):
@@ -230,9 +240,7 @@ def _carried(
 ) -> Array:  # fmt: skip
     if e is not None and a.ndim == 2:
         a = a[np.newaxis]
-    if a.ndim > 2 and axis != -3:
-        if not isinstance(axis, (int, np.integer)) or not -a.ndim <= axis < a.ndim:
-            raise ValueError(f"{verb}: axis is one of the {a.ndim} axes of a, got {axis!r}")
+    if a.ndim > 2 and (axis := axis_of_steps(verb, a.ndim, axis)) != -3:
         a = xp.moveaxis(a, axis, -3)
     shapes = [None if v is None else np.shape(v) for v in (a, e, x, lengths)]
     batch, steps = batch_of_chain(verb, shapes)

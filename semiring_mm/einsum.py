@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import operator
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from .engine import Engine
 from .expressions import Expr, evaluate
 from .gpu.calls import repeat
 from .laws import SemiringLawError, check_laws
-from .naming import install
+from .naming import install, integer
 from .plan import make_plan, overflow
 from .products import check_out, common_dtype, flatten_leading, multiply
 from .semirings import Semiring, as_semiring
@@ -180,12 +179,7 @@ def _numbered(axes: Any) -> Subscript:
 
 def _number(axis: Any) -> int:
     """The number of an axis, of a type that NumPy takes; networks have more than its 52 axes."""
-    try:
-        if isinstance(axis, (bool, np.bool)):  # NumPy 2.1 takes True as an index
-            raise TypeError
-        number = operator.index(axis)
-    except TypeError:
-        raise TypeError(f"einsum: an axis is a whole number or ..., got {axis!r}") from None
+    number = integer(axis, "einsum: an axis", " or ...")
     if number < 0:
         raise ValueError(f"einsum: axes are numbered from 0 on, got {number}")
     return number

@@ -389,6 +389,18 @@ class Engine(Protocol):
         None on an engine that is faster by tiles.
         """
 
+    @property
+    def log_shares(
+        self,
+    ) -> Callable[[Array, Array, Array, Array, Array | None, Array | None], None] | None:
+        """The gradients of C = A ⊗ B over log_plus, where G came to C: (g, a, b, c, left, right).
+
+        ``left[i, k]`` becomes Σ_j g[i, j] exp(a[i, k] + b[k, j] - c[i, j]), and ``right[k, j]`` the
+        same sum over i; None is not wanted. Stacks (batch, m, n), (batch, m, k), (batch, k, n),
+        (batch, m, n), and of the shapes of A and B, of any strides and one dtype of 4 bytes or
+        more; no size is 0. None on an engine that computes them by products.
+        """
+
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
 

@@ -29,12 +29,13 @@ import numpy as np
 from .arrays import Call
 from .engine import Engine
 from .expressions import A, B, Expr, derivative
-from .products import multiply
+from .gpu.calls import repeat
+from .products import flatten_leading, multiply
 from .semirings import Semiring, semirings
 
 __all__ = [
     "Library", "along_trees", "bilinear", "factors", "is_log_plus", "log_shares", "reads",
-    "selective", "sum_to", "summed", "value_of", "way",
+    "selective", "small", "sum_to", "summed", "value_of", "way",
 ]  # fmt: skip
 
 Array = Any  # of any array library
@@ -157,6 +158,8 @@ def bilinear(
 
 def sum_to(x: Array, shape: Sequence[int]) -> Array:
     """The sum over all axes along which an operand of this shape was broadcast."""
+    if x.shape == shape:
+        return x
     rank = len(x.shape)
     wide = (1,) * (rank - len(shape)) + tuple(shape)
     axes = tuple(i for i in range(rank) if wide[i] == 1 and x.shape[i] != 1)
@@ -216,28 +219,73 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
     exp(a_ik + l_ik), where l is the product of log g - c with b transposed. No exponent is ever
     above that of the gradient itself, so nothing overflows, and small shares are lost only where
     they are small in the result; the positive and the negative part of g are taken by themselves.
-    With another ⊗, O(m·n·k) values of it in parts of some megabytes.
+    On a device small ones are summed term by term, in one launch. With another ⊗, O(m·n·k) values
+    of it in parts of some megabytes.
     """
-    with Call(g=g, a=a, b=b, c=c) as call:
-        dtype = call["a"].dtype
-        came, left, right, c = (call[name] for name in ("g", "a", "b", "c"))
-        if dtype.itemsize < 4:  # recompute c: its rounding would scale every contribution
-            came, left, right = (x.astype(np.float32) for x in (came, left, right))
-            c = multiply(call.engine, s, left, right)
-        with np.errstate(all="ignore"):
-            if is_log_plus(s):
-                times = functools.partial(multiply, call.engine, s)
-                results = log_shares(call.engine.xp, times, came, left, right, c, needs)
-            else:
-                results = _any_shares(call.engine, s, came, left, right, c, needs)
-        left, right = (
-            call.give(sum_to(x, y.shape).astype(dtype)) if need else None
-            for x, y, need in zip(results, (call["a"], call["b"]), needs, strict=True)
-        )
-        return left, right
+    few = is_log_plus(s) and small(g, a, b, c)
+    alone = a.shape[:-2] == b.shape[:-2] == c.shape[:-2]  # nothing is broadcast
+    head = ("log_shares", *needs) if few and alone else None
+    found = None if head is None else repeat(head, (a, b, c, g))
+    if found is None:
+        with Call(a=a, b=b, c=c, g=g, head=head) as call:
+            pair = zip(_shares(s, call, needs, few), (call["a"], call["b"]), strict=True)
+            results = [
+                sum_to(x, y.shape).astype(y.dtype, copy=False) for x, y in pair if x is not None
+            ]
+            found = call.give(tuple(results) if all(needs) else results[0])
+    parts = iter(found if all(needs) else (found,))
+    left, right = (next(parts) if need else None for need in needs)
+    return left, right
+
+
+def _shares(s: Semiring, call: Call, needs: Needs, few: bool) -> Pair:
+    """:func:`summed` of a call's arrays, before what was broadcast is summed."""
+    g, a, b, c = (call[name] for name in "gabc")
+    if few and call.engine.log_shares is not None:
+        return _at_once(call.engine, call.engine.log_shares, g, a, b, c, needs)
+    if a.dtype.itemsize < 4:  # recompute c: its rounding would scale every contribution
+        g, a, b = (x.astype(np.float32) for x in (g, a, b))
+        c = multiply(call.engine, s, a, b)
+    with np.errstate(all="ignore"):
+        if is_log_plus(s):
+            times = functools.partial(multiply, call.engine, s)
+            return log_shares(call.engine.xp, times, g, a, b, c, needs)
+        return _any_shares(call.engine, s, g, a, b, c, needs)
 
 
 _LOG = semirings["log_plus"]
+#: Up to so many terms, of 4 and of 8 bytes, one launch takes less time than products and the like.
+_TERMS = {4: 1 << 28, 8: 1 << 26}
+
+
+def small(g: Array, a: Array, b: Array, c: Array) -> bool:
+    """Whether :attr:`.engine.Engine.log_shares` serves, where an engine has it."""
+    same = bool(a.dtype == b.dtype == c.dtype == g.dtype)
+    return same and 0 < math.prod(c.shape) * a.shape[-1] <= _TERMS.get(a.dtype.itemsize, 0)
+
+
+def _at_once(
+    engine: Engine, shares: Callable[..., None], g: Array, a: Array, b: Array, c: Array,
+    needs: Needs,
+) -> Pair:  # fmt: skip
+    """:func:`log_shares` by the engine's verb, of stacks of matrices."""
+    xp, batch = engine.xp, c.shape[:-2]
+    found = [
+        xp.empty((*batch, *x.shape[-2:]), x.dtype) if need else None
+        for x, need in zip((a, b), needs, strict=True)
+    ]
+    stacks: list[Array] = []
+    for x in (g, a, b, c, *found):
+        if x is None:
+            stacks.append(None)
+            continue
+        whole = xp.broadcast_to(x, (*batch, *x.shape[-2:])) if x.shape[:-2] != batch else x
+        flat = flatten_leading(xp, whole, len(batch))
+        if flat is None:
+            flat = xp.ascontiguousarray(whole).reshape(-1, *x.shape[-2:])
+        stacks.append(flat)
+    shares(*stacks)
+    return found[0], found[1]
 
 
 def is_log_plus(s: Semiring) -> bool:

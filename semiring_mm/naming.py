@@ -1,11 +1,13 @@
-"""Words of messages: arguments, as Python or the command line writes them, and what to install."""
+"""Arguments, as Python or the command line writes them in messages, and what to install."""
 
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-__all__ = ["install", "named", "naming_options"]
+__all__ = ["install", "integer", "named", "naming_options"]
 
 _options: dict[str, str] = {}
 
@@ -28,6 +30,28 @@ def named(argument: str, *value: object) -> str:
     written = f"{argument}={value[0]!r}"
     option = _options.get(argument)
     return _options.get(written) or (f"{option} {value[0]}" if option else written)
+
+
+def integer(value: Any, argument: str, other: str = "") -> int:
+    """An argument that is an integer, or, as `other` says in the message, something else.
+
+    Raises
+    ------
+    TypeError
+        For all others, truth values included.
+
+    Examples
+    --------
+    >>> integer(True, "k", " or None")
+    Traceback (most recent call last):
+    TypeError: k must be an integer or None, got True
+    """
+    try:
+        if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{argument} must be an integer{other}, got {value!r}") from None
 
 
 def install(extra: str) -> str:

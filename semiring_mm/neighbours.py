@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import operator
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -25,6 +24,7 @@ from .cpu.quick import Ways
 from .cpu.threads import get_num_threads
 from .engine import Known, Screen, Sieve
 from .metrics import BuiltIn, Metric, as_metric
+from .naming import integer
 from .plan import Facts, needs_facts
 from .products import check_out, overlaps
 from .semirings import Semiring, semirings
@@ -681,10 +681,7 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         metric = _CHORDS
     pairs = _Pairs(verb, call, metric)
     m, n = pairs.shape
-    try:
-        k = operator.index(k)
-    except TypeError:
-        raise TypeError(f"{verb}: k must be an integer, got {k!r}") from None
+    k = integer(k, f"{verb}: k")
     if not n:
         raise ValueError(f"{verb}: Y has no rows, and so no point is the nearest")
     if not 1 <= k <= n:

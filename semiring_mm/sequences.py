@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike
 from .arrays import Call
 from .chains import as_lengths, chains_of, flat, on_host
 from .engine import Chains
+from .naming import integer
 from .products import join_leading
 from .semirings import Semiring, semirings
 
@@ -141,14 +142,12 @@ def viterbi(
            [0, 1, 1],
            [0, 0, 0]], dtype=int32)
     """
-    wanted: Any = k  # whatever it is
-    whole = isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool)
-    if k is not None and not (whole and k > 0):
-        raise ValueError(f"viterbi: k is how many sequences are wanted, at least 1, got {k!r}")
+    if k is not None and (k := integer(k, "viterbi: k", " or None")) < 1:
+        raise ValueError(f"viterbi: k is how many sequences are wanted, at least 1, got {k}")
     with _model("viterbi", device, emissions, transitions, start, end, lengths, observations) as m:
         if k is not None:
-            path, value = _best(m, int(k))
-            return m.give(path, int(k), m.steps), m.give(value, int(k))
+            path, value = _best(m, k)
+            return m.give(path, k, m.steps), m.give(value, k)
         path = m.xp.full((m.chains, m.steps), -1, np.int32)
         value = m.xp.zeros(m.chains, m.dtype)
         if path.size:
@@ -375,12 +374,10 @@ def sample(
     >>> draws.shape, (draws == 0).mean(0).round(1)
     ((10000, 2), array([0.9, 0.8]))
     """
-    if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer))):
-        raise TypeError(f"sample: size is a whole number or None, got {size!r}")
-    if size is not None and size < 0:
+    if size is not None and (size := integer(size, "sample: size", " or None")) < 0:
         raise ValueError(f"sample: size must be at least 0, got {size}")
     with _model("sample", device, emissions, transitions, start, end, lengths, observations) as m:
-        count = 1 if size is None else int(size)
+        count = 1 if size is None else size
         uniforms = np.random.default_rng(rng).random((count, m.chains, m.steps), m.dtype)
         paths = m.xp.full(uniforms.shape, -1, np.int32)
         if paths.size:
@@ -458,6 +455,9 @@ def crf_loss(
     -----
     O(T S²) a sequence, as of :func:`marginals`, whose values the gradient is made of.
 
+    The loss is inf where the tags are impossible. Where every sequence of states is, it is -inf
+    less -inf: NaN, without a warning, and its gradient is that of the score alone.
+
     Examples
     --------
     >>> import numpy as np
@@ -473,7 +473,10 @@ def crf_loss(
         at = _tags(m, "crf_loss", tags)
         states, pairs, total = _posterior(m, True)
         assert pairs is not None
-        loss = total - _scored(m, at)
+        gone = total == -np.inf
+        states[gone], pairs[gone] = 0, 0
+        with np.errstate(invalid="ignore"):  # NaN where it is gone
+            loss = total - _scored(m, at)
         gradient = states
         b, t = m.xp.nonzero(m.inside)
         gradient[b, t, at[b, t]] -= 1
@@ -495,13 +498,39 @@ def crf_loss(
 
 
 def posterior(
-    emissions: Any, transitions: Any, start: Any, end: Any, lengths: Any, pairs: bool
+    verb: str, emissions: Any, transitions: Any, start: Any, end: Any, lengths: Any, what: int
 ) -> tuple[Any, Any, Any]:
-    """The results of :func:`log_partition` and :func:`marginals` together."""
-    with _model("marginals", None, emissions, transitions, start, end, lengths) as m:
-        states, found, total = _posterior(m, pairs)
+    """The result of :func:`log_partition`, and with `what` from 1 on those of :func:`marginals`.
+
+    With 2 also of pairs. For a function of this name, as has :func:`path_score`.
+    """
+    with _model(verb, None, emissions, transitions, start, end, lengths) as m:
+        if not what:
+            return m.give(_total(m)), None, None
+        states, found, total = _posterior(m, what > 1)
         both = None if found is None else m.give(found, *found.shape[1:])
         return m.give(total), m.give(states, m.steps, m.states), both
+
+
+def path_score(
+    verb: str, emissions: Any, transitions: Any, start: Any, end: Any, tags: Any, lengths: Any
+) -> Any:
+    """The result of :func:`score`."""
+    with _model(verb, None, emissions, transitions, start, end, lengths) as m:
+        return m.give(_scored(m, _tags(m, verb, tags)))
+
+
+def tags_of_shape(
+    verb: str, tags: Any, shape: tuple[int, ...], expand: Callable[[Any, tuple[int, ...]], Any]
+) -> Any:
+    """Tags for sequences of a shape (..., T), by a library's function that repeats them."""
+    try:
+        return expand(tags, shape)
+    except (ValueError, RuntimeError):
+        raise ValueError(
+            f"{verb}: tags of shape {tuple(tags.shape)} for {shape[-1]} steps of sequences of "
+            f"shape {tuple(shape[:-1])}"
+        ) from None
 
 
 # --- the checked model ----------------------------------------------------------------------------
@@ -654,12 +683,16 @@ def _real(verb: str, name: str, x: Array) -> Array:
     raise TypeError(f"{verb}: {name} are real numbers, got dtype {x.dtype}: use float32 or float64")
 
 
+_HOST = {1, 3}  # of DLPack: memory of the host, and of it what a device may reach
+
+
 def _whole(xp: Any, verb: str, name: str, given: Any) -> Array:
     """Numbers of states or symbols as an array of int64."""
     if xp is np:
         x = np.asarray(on_host(given))
     else:
-        x = xp.from_dlpack(given) if hasattr(given, "__dlpack__") else xp.asarray(given)
+        there = hasattr(given, "__dlpack__") and given.__dlpack_device__()[0] not in _HOST
+        x = xp.from_dlpack(given) if there else xp.asarray(np.asarray(given))
     if x.dtype.kind not in "iu" and x.size:
         raise TypeError(f"{verb}: {name}, got dtype {x.dtype}")
     return x.astype(np.int64, copy=False)
@@ -677,12 +710,8 @@ def _below(xp: Any, x: Array, count: int, lengths: Array | None, text: str) -> A
 def _tags(m: _Model, verb: str, tags: Any) -> Array:
     """Tags as an array (chains, steps) of states, 0 behind the ends."""
     at = _whole(m.xp, verb, "tags are the numbers of states", tags)
-    try:
-        at = m.xp.broadcast_to(at, (*m.batch, m.steps)).reshape(m.chains, m.steps)
-    except ValueError:
-        raise ValueError(
-            f"{verb}: tags of shape {at.shape} for {m.steps} steps of sequences of shape {m.batch}"
-        ) from None
+    at = tags_of_shape(verb, at, (*m.batch, m.steps), m.xp.broadcast_to)
+    at = at.reshape(m.chains, m.steps)
     return _below(m.xp, at, m.states, m.counts, f"{verb}: tags")
 
 

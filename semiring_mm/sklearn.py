@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .cpu import threads
 from .metrics import Metric
+from .naming import integer
 from .neighbours import cdist, check_radius, knn, limit_of, radius_count
 
 try:
@@ -142,17 +143,15 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
             Rows of the fitted points, the nearest first.
         """
         queries, own = self._queries(X)
-        k: Any = self.n_neighbors if n_neighbors is None else n_neighbors
+        k = integer(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
         n = self.n_samples_fit_
-        if not isinstance(k, int | np.integer):
-            raise TypeError(f"n_neighbors must be an integer, got {k!r}")
         if not 0 < k <= n - own:
             raise ValueError(
                 f"Expected 0 < n_neighbors <= n_samples_fit{' - 1' * own}, but n_neighbors = {k}, "
                 f"n_samples_fit = {n}, n_samples = {len(queries)}"
             )
         with self._threads():
-            found = knn(queries, self._points, int(k) + own, **self._options())
+            found = knn(queries, self._points, k + own, **self._options())
         if own:  # each point, or else the last of more equal ones than were asked for
             other = found[1] != np.arange(n)[:, np.newaxis]
             other[other.all(axis=1), -1] = False
@@ -286,11 +285,11 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         return {"metric": self.metric, "p": self.p, **given}
 
     def _threads(self) -> Any:
-        jobs: Any = -1 if self.n_jobs is None else self.n_jobs
+        jobs = -1 if self.n_jobs is None else integer(self.n_jobs, "n_jobs", " or None")
         most = threads.get_num_threads()
-        if not isinstance(jobs, int | np.integer) or jobs == 0:
+        if jobs == 0:
             raise ValueError(f"n_jobs must be an integer other than 0, or None, got {jobs!r}")
-        return threads.limited(max(1, int(jobs) if jobs > 0 else most + 1 + int(jobs)))
+        return threads.limited(max(1, jobs if jobs > 0 else most + 1 + jobs))
 
 
 def _check_mode(mode: str) -> None:

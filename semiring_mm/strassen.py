@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from .arrays import Call
 from .engine import JOIN, Engine
+from .naming import integer
 from .products import check_out, common_dtype, join_leading, multiply_into, overlaps
 from .semirings import Semiring, as_semiring, semirings
 
@@ -102,10 +102,7 @@ def strassen(
             f"strassen subtracts, and {s.name} has no subtraction (⊕ = {s.add}): use "
             f"matmul(a, b, {s.name!r})"
         )
-    try:
-        levels = operator.index(levels)
-    except TypeError:
-        raise TypeError(f"strassen: levels must be an integer, got {levels!r}") from None
+    levels = integer(levels, "strassen: levels")
     if levels < 0:
         raise ValueError(f"strassen: levels must be at least 0, got {levels}")
     with Call(device, out, a=a, b=b) as call:

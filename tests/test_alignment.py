@@ -205,7 +205,7 @@ def test_strings():
         (lambda: alignment.dtw([[1], [2]], [[1, 2]]), ValueError, "got 2 and 1"),
         (lambda: alignment.dtw([1], [2], cost="cubed"), ValueError, "absolute"),
         (lambda: alignment.dtw([1], [2], band=-1), ValueError, "at least 0"),
-        (lambda: alignment.dtw([1], [2], band=1.5), TypeError, "whole number"),
+        (lambda: alignment.dtw([1], [2], band=1.5), TypeError, "band must be an integer"),
         (lambda: alignment.dtw(np.ones((3, 2)), np.ones((3, 1))), ValueError, r"features, got \[1"),
         (lambda: alignment.dtw(["a"], ["b"]), TypeError, "numbers are accepted"),
         (lambda: alignment.dtw([1j], [1]), TypeError, "real numbers"),

@@ -128,9 +128,9 @@ def test_operators():
     operands = (e, wide, start.expand(BATCH, 2), end, lengths["lengths"])
     quick = {"test_utils": ("test_schema", "test_autograd_registration", "test_faketensor")}
     opcheck(OPS.best_path.default, operands, **quick)
-    opcheck(OPS.path_score.default, (*operands[:4], TAGS, operands[4]))
+    opcheck(OPS.path_score.default, (*operands[:4], TAGS, operands[4], "score"))
     opcheck(OPS.chain.default, (wide, e, end, operands[4], "log_plus", False, True), **quick)
-    opcheck(OPS.posterior.default, (*operands, 2), **quick)
+    opcheck(OPS.posterior.default, (*operands, 2, "marginals"), **quick)
 
 
 def layer(e, a, tags):
@@ -186,6 +186,41 @@ def test_refusals(call, error, words):
     e, a = numbers((4, 3, 2), (2, 2))
     with pytest.raises(error, match=words):
         call(e, a)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+@pytest.mark.parametrize("name", ["viterbi", "log_partition", "marginals", "forward", "backward"])
+def test_errors_name_the_function_that_was_called(name, library):
+    """Lengths are looked at behind operators that several functions have in common."""
+    there, at = in_library(library)
+    e, a, lengths = there(np.zeros((4, 3, 2))), there(np.zeros((2, 2))), there([3, 3, 3, 9])
+    with pytest.raises(ValueError, match=f"{name}: lengths must be from 0 to the 3 steps"):
+        getattr(at, name)(e, a, lengths=lengths)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+@pytest.mark.parametrize("name", ["score", "crf_loss"])
+def test_errors_of_tags_name_the_function_that_was_called(name, library):
+    there, at = in_library(library)
+    e, a = there(np.zeros((4, 3, 2))), there(np.zeros((2, 2)))
+    for tags, words in (
+        (np.full((4, 3), 2), "tags must be from 0 to 1, got 2 to 2"),
+        (np.zeros((4, 2), int), r"tags of shape \(4, 2\) for 3 steps of sequences of shape \(4,\)"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}: {words}"):
+            getattr(at, name)(e, a, there(tags))
+    with pytest.raises(ValueError, match=f"{name}: lengths must be from 0 to the 3 steps"):
+        getattr(at, name)(e, a, there(np.zeros((4, 3), int)), lengths=there([0, 0, 0, -1]))
+
+
+def in_library(library):
+    """What makes arrays of a library, and its functions of sequences."""
+    if library == "torch":
+        return torch.as_tensor, sequences
+    jax = pytest.importorskip("jax")
+    from semiring_mm.jax import sequences as there
+
+    return jax.numpy.asarray, there
 
 
 # --- JAX ------------------------------------------------------------------------------------------

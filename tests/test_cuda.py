@@ -30,6 +30,7 @@ from semiring_mm.gpu import (
     hierarchy,
     product,
     select,
+    shares,
     source,
     tensor,
     tiles,
@@ -787,6 +788,14 @@ def test_every_verb_compiles_for_every_architecture(arch, sources_of):
         for cubin, report in pool.map(recorder.assemble, texts):
             assert cubin[:4] == b"\x7fELF"
             assert "warning" not in report
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", [75, 90, 120])
+@pytest.mark.parametrize("storage", ["float32", "float64"])
+def test_gradients_over_log_plus_keep_their_registers(storage, arch):
+    report = device.compile_source(shares.shares_source(storage), arch)[1]
+    assert "0 bytes spill stores" in report
 
 
 @needs_nvrtc

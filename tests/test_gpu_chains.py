@@ -53,6 +53,18 @@ def test_models(batch, steps, states, dtype):
             x, y = getattr(loss, name).get(), getattr(expected, name)
             assert_allclose(x, y, atol=50 * eps, rtol=eps)
     assert_array_equal(sequences.viterbi(*model, device="cuda")[0], sequences.viterbi(*model)[0])
+    loss, expected = (
+        sequences.crf_loss(*model[:2], tags, *model[2:], **on).loss
+        for on in ({"device": "cuda"}, {})
+    )
+    assert_allclose(loss, expected, rtol=1e-4)
+    table, seen = (
+        model[1][:, : min(states, 9)].clip(-9),
+        rng.integers(0, min(states, 9), (2, steps)),
+    )
+    for verb in (sequences.log_partition, sequences.marginals):
+        x, y = (verb(table, model[1], observations=seen, **on) for on in ({"device": "cuda"}, {}))
+        assert_allclose(x, y, rtol=1e-4, atol=eps)
 
 
 @pytest.mark.parametrize(

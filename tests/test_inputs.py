@@ -390,3 +390,30 @@ def test_row_pointers_that_are_none_are_refused(first):
     graph.indptr = np.array(first)
     with pytest.raises(ValueError, match="indptr of a sparse matrix begins with 0"):
         sm.apsp(graph, sources=[0])
+
+
+GRAPH = np.array([[0.0, 1.0], [2.0, 0.0]])
+COUNTS = {
+    "a number of neighbours": ("knn: k", lambda x: sm.knn(GRAPH, GRAPH, x)),
+    "an exponent": ("matrix_power: k", lambda x: sm.matrix_power(GRAPH, x)),
+    "levels": ("strassen: levels", lambda x: sm.strassen(GRAPH, GRAPH, levels=x)),
+    "sequences": ("viterbi: k", lambda x: sm.sequences.viterbi(GRAPH, GRAPH, k=x)),
+    "draws": ("sample: size", lambda x: sm.sequences.sample(GRAPH, GRAPH, size=x)),
+    "an axis of steps": ("scan: axis", lambda x: sm.scan(np.ones((2, 2, 2)), axis=x)),
+    "an axis": ("einsum: an axis", lambda x: sm.einsum(GRAPH, [0, x])),
+    "a band": ("dtw: band", lambda x: sm.alignment.dtw([1], [2], band=x)),
+    "columns": ("columns", lambda x: sm.BitMatrix(np.zeros((2, 1), np.uint8), x)),
+    "edges": ("max_hops", lambda x: sm.apsp(GRAPH, max_hops=x)),
+    "a source": ("sources", lambda x: sm.apsp(GRAPH, sources=[x])),
+    "sources of a mask": ("sources", lambda x: sm.apsp(GRAPH, sources=np.array([x, x]))),
+    "a node": ("a node", lambda x: sm.reconstruct_path(np.zeros((2, 2), int), x, 0)),
+    "bytes": ("a size", lambda x: sm.apsp(GRAPH, memory_limit=x)),
+}
+
+
+@pytest.mark.parametrize("value", [True, np.True_], ids=repr)
+@pytest.mark.parametrize("name", COUNTS)
+def test_truth_values_are_no_counts(name, value):
+    argument, call = COUNTS[name]
+    with pytest.raises(TypeError, match=f"{argument} must be an integer.*, got .*True"):
+        call(value)

@@ -23,9 +23,9 @@ ROOMS = """
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
     gpu.bulk gpu.vector gpu.trees
-    gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
-    gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine gpu.clock gpu.ceiling gpu.rungs
-    gpu.about
+    gpu.sparse gpu.closure gpu.logsum gpu.shares gpu.memory gpu.spanning gpu.bfs gpu.combine
+    gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine gpu.clock
+    gpu.ceiling gpu.rungs gpu.about
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources

@@ -11,7 +11,7 @@ from host_device import HostDevice
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
-from semiring_mm import arrays, blas
+from semiring_mm import arrays, blas, gradients
 from semiring_mm import bits as packed
 from semiring_mm.gpu import calls, device, engine
 from semiring_mm.gpu import product as products
@@ -441,3 +441,22 @@ def test_packed_products(k, kept, monkeypatch):
             assert found.shape == (70, 90)
             assert len(general) == (1 if kept else i + 1)
         general.clear()
+
+
+@pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("same", [False, True])
+def test_shares_are_repeated(needs, same, host, monkeypatch):
+    """Of one operand twice, too."""
+    s, n = sm.semirings["log_plus"], 4
+    for i in range(4):
+        a, b, g = normal(n, n), normal(n, n), normal(n, n)
+        b = a if same else b
+        c = on(np.logaddexp.reduce(a[:, :, None] + b, axis=1))
+        if i == 3:
+            monkeypatch.setattr(gradients, "Call", None)
+        found = gradients.summed(s, g, a, b, c, needs)
+        terms = g[:, None] * np.exp(a[:, :, None] + b - c[:, None])
+        for x, axis, need in zip(found, (2, 0), needs, strict=True):
+            assert (x is None) == (not need)
+            if need:
+                np.testing.assert_allclose(x, terms.sum(axis), rtol=1e-5, atol=1e-6)

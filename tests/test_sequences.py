@@ -628,6 +628,25 @@ def test_what_is_refused(args, error, words):
         sequences.viterbi(*args)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shared", [True, False])
+def test_losses_of_impossible_tags(shared):
+    """As -inf less -inf, with the score's gradient, where every sequence is impossible."""
+    e, a = np.zeros((3, 4, 2)), np.zeros((2, 2))
+    e[0, 2], e[1, 2, 1] = -inf, -inf
+    a = a if shared else np.zeros((3, 3, 2, 2))
+    tags = np.array([[0, 1, 1, 1]] * 3)
+    found = sequences.crf_loss(e, a, tags)
+    assert_allclose(found.loss, [nan, inf, np.log(16)])
+    assert_array_equal(found.emissions[0], -np.eye(2)[tags[0]])
+    assert_allclose(found.emissions[2], 0.5 - np.eye(2)[tags[2]])
+    assert np.isfinite(found.transitions).all()
+    if not shared:
+        assert_array_equal(
+            found.transitions[0], [[[0, -1], [0, 0]], [[0, 0], [0, -1]], [[0, 0], [0, -1]]]
+        )
+
+
 def test_tags_that_are_none():
     e, a = np.zeros((3, 2)), np.zeros((2, 2))
     for tags, error, words in (
@@ -637,7 +656,7 @@ def test_tags_that_are_none():
     ):
         with pytest.raises(error, match=words):
             sequences.score(e, a, tags)
-    with pytest.raises(TypeError, match="size is a whole number"):
+    with pytest.raises(TypeError, match="size must be an integer or None"):
         sequences.sample(e, a, size=2.5)
 
 

@@ -38,5 +38,5 @@ def test_refused(size):
 
 @pytest.mark.parametrize("size", [1.5, None, True])
 def test_neither_words_nor_bytes(size):
-    with pytest.raises(TypeError, match="a size is a number of bytes or a word"):
+    with pytest.raises(TypeError, match=r"a size must be an integer \(bytes\) or a word"):
         parse_size(size)

@@ -488,6 +488,29 @@ def test_products_on_a_device(cuda, name, shapes):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "shapes",
+    [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 0), (0, 5)), ((900, 1100), (1100, 1200))],
+    ids=str,
+)  # fmt: skip
+def test_shares_on_a_device(cuda, dtype, shapes):
+    """As on the host, in one launch that is kept, and of many terms by products."""
+    a, b = tensors(*shapes, dtype=dtype, low=-5, high=5)
+    there = [x.detach().to(cuda).requires_grad_() for x in (a, b)]
+    if a.shape[-1]:
+        with torch.no_grad():
+            a[..., 1, :] = there[0][..., 1, :] = -inf
+    expected = gradients_of(matmul(a, b, "log_plus"), (a, b))
+    eps = (20 + a.shape[-1]) * torch.finfo(dtype).eps
+    for _ in range(3):
+        c = matmul(*there, "log_plus")
+        g = torch.tensor(np.random.default_rng(1).normal(size=tuple(c.shape))).to(cuda, dtype)
+        for x, y in zip(torch.autograd.grad(c, there, g), expected, strict=True):
+            assert_close(x.cpu(), y, rtol=eps, atol=eps)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_closures_on_a_device(cuda, name):
     low, high = WEIGHTS[name]
@@ -585,7 +608,8 @@ def test_gradients_without_the_operator():
     "shapes", [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 0), (0, 5))], ids=str
 )
 def test_shares_by_the_functions_of_pytorch(monkeypatch, dtype, shapes):
-    """As on a device, those of the engines."""
+    """As of many terms on a device, those of the engines."""
+    monkeypatch.setattr(gradients, "_TERMS", {})
     torch.manual_seed(3)
     a, b = (torch.randn(s).to(dtype).requires_grad_() for s in shapes)
     with torch.no_grad():

@@ -11,6 +11,7 @@ from host_device import HostDevice
 
 torch = pytest.importorskip("torch")
 
+from semiring_mm import sequences as host_sequences  # noqa: E402
 from semiring_mm.gpu import device  # noqa: E402
 from semiring_mm.torch import launches, sequences  # noqa: E402
 
@@ -137,6 +138,27 @@ def test_where_no_sequence_is_possible(cuda, monkeypatch, dtype):
         torch.testing.assert_close(x, y, equal_nan=True)
     assert (found[1][:2] == 0).all()
     assert found[1][2].isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_losses_of_impossible_tags(cuda, monkeypatch, dtype):
+    e, a, start, _ = model(dtype, shapes=("sequence", None))
+    tags = torch.ones(BATCH, STEPS, dtype=torch.int64)
+    with torch.no_grad():
+        e[0], e[1, 2, 1] = -torch.inf, -torch.inf
+
+    def call():
+        value = sequences.crf_loss(e, a, tags, start)
+        return value, *gradients(value, (e, start))
+
+    (loss, by_e, by_start), expected = both(monkeypatch, call)
+    for x, y in zip((loss, by_e, by_start), expected, strict=True):
+        torch.testing.assert_close(x, y, equal_nan=True)
+    assert loss[0].isnan()
+    assert loss[1] == torch.inf
+    assert by_e.isfinite().all()
+    host = host_sequences.crf_loss(*(x.detach() for x in (e, a)), tags, start.detach())
+    torch.testing.assert_close(host.loss, loss.detach(), equal_nan=True)
 
 
 @pytest.mark.parametrize(("batch", "steps", "states"), [(40, 3, 7), (9, 300, 33), (1, 1, 1)])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import numbers
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,7 +11,7 @@ import numpy as np
 
 from ..arrays import Call
 from ..engine import Engine
-from ..naming import install
+from ..naming import install, integer
 from ..semirings import Semiring
 from .paths import leg_counts
 
@@ -349,11 +347,10 @@ def _path(engine: Engine, matrix: Any, i: Any, j: Any) -> list[int]:
             f"{matrix.dtype}"
         )
     try:
-        i, j = operator.index(i), operator.index(j)
-    except TypeError:
-        wrong = i if not isinstance(i, numbers.Integral) else j
+        i, j = integer(i, "a node"), integer(j, "a node")
+    except TypeError as error:
         raise TypeError(
-            f"nodes are numbers, got {wrong!r}; the predecessors of a graph with labels take "
+            f"{error}; the predecessors of a graph with labels take "
             f"labels, as they come from apsp or closure"
         ) from None
     n = matrix.shape[1]

@@ -25,8 +25,8 @@ __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "Sieve",
     "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
     "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "facts",
-    "facts_beside", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",
-    "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "trees",
+    "facts_beside", "free_memory", "from_host", "gemv", "log_shares", "mirror", "on", "pack_bits",
+    "product", "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "trees",
     "unit_rows", "wait", "xp",
 ]  # fmt: skip
 
@@ -39,3 +39,4 @@ LOOK = 1
 BATCH = 0
 SPARSE = True
 trees = None
+log_shares = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from ..closures.schedule import Grid
 from ..cpu import engine as cpu
 from ..cpu import threads
 from ..engine import Engine
+from ..naming import integer
 
 __all__ = ["LEAST", "Cluster", "Worker", "check_client", "positive", "worker_name"]
 
@@ -38,10 +38,7 @@ def check_client(client: Any) -> None:
 
 
 def positive(value: Any, name: str) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+    number = integer(value, name)
     if number < 1:
         raise ValueError(f"{name} must be at least 1, got {number}")
     return number

@@ -18,6 +18,7 @@ from .memory import capturing, free_memory, from_host, mirror, on, symmetric, to
 from .packing import pack_bits
 from .product import product, product_bits
 from .select import Screen, Sieve
+from .shares import log_shares
 from .spanning import best_outside, between, towards
 from .sparse import csr_product, dia_product
 from .trees import doubtful
@@ -28,8 +29,8 @@ __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "Sieve",
     "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
     "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "facts",
-    "facts_beside", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",
-    "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "trees",
+    "facts_beside", "free_memory", "from_host", "gemv", "log_shares", "mirror", "on", "pack_bits",
+    "product", "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "trees",
     "unit_rows", "wait", "xp",
 ]  # fmt: skip
 

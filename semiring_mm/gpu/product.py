@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,14 +46,12 @@ from .source import (
     KINDS,
     LAST,
     POINTERS,
-    PRODUCT,
     ProductKernel,
     Step,
     find_source,
     join_source,
     kind_of,
     pack,
-    pack_fields,
     product_source,
     steps,
     word_size,
@@ -239,11 +237,7 @@ def product_bits(
         lambda: _prepare_tensors(here, plan, kind, a, b, c, n),
     )  # fmt: skip
     addresses = [address(x) for x in (a, b, c)]
-    params = pack(
-        (*addresses, *(0,) * 6, *launch.strides, 0, 0),
-        (*launch.sizes, READ_C * accumulate, 0, 0, 1, 0, 0),
-    )
-    _start(here, launch, addresses, params)
+    _start(here, launch, addresses, launch.parameters(addresses, mode=READ_C * accumulate))
 
 
 _BOOL = np.dtype(bool)
@@ -269,9 +263,6 @@ def _kinds(x: Facts) -> int:
 
 def _by_columns(c: Array) -> bool:
     return bool(c.strides[-2] == c.itemsize and c.strides[-1] != c.itemsize)
-
-
-_B_STRIDES = PRODUCT.index("b_k")  # among the parameters
 
 
 @dataclass(eq=False)
@@ -308,8 +299,20 @@ class _Launch:
     samples_at: tuple[int, ...] = ()  # its operands' bytes behind copies of A and B
     early: bool = False  # whether it may begin while the launch before it ends
 
+    def parameters(
+        self, addresses: Iterable[int], scalars: tuple[int, int] = (0, 0), *, mode: int = 0,
+        forbidden: int = 0, unless: int = 0, triangle: int = 0, words: int = 0,
+    ) -> bytes:  # fmt: skip
+        """The fields of ``sr::ProductParams``; the last addresses may be left out."""
+        given = tuple(addresses)
+        return pack(
+            (*given, *(0,) * (POINTERS - len(given)), *self.strides, *scalars),
+            (*self.sizes, mode, forbidden, unless, 1, triangle, words),
+        )
+
 
 _NO_MAP = (bytes(device.TENSOR_MAP), 0, None)
+_NONE = (0, 0, 0)  # strides
 
 
 def _run(
@@ -321,25 +324,22 @@ def _run(
     if way.kind is not None and turns(way.kind, a, b, c, here.sms):
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))
     addresses = [address(x) for x in (a, b, c)]
-    launch = prepared(
-        way.launches, (here.index, triangle, *layouts(a, b, c, arg, gather)),
-        lambda: _prepare(here, way, a, b, c, arg, gather, triangle) if way.kind is None
-        else _prepare_tensors(here, way.plan, way.kind, a, b, c),
-    )  # fmt: skip
+    launch = _prepared(here, way, a, b, c, arg, gather, triangle)
     parts = device.scratch(launch.parts) if launch.parts else None
     marks = device.scratch(launch.marks) if launch.marks else None
-    rest = (
-        *map(address, (parts, marks, arg, gather, flags, errors)), *launch.strides,
-        scalar_bits(way.plan, scaling.alpha), scalar_bits(way.plan, scaling.beta),
-    )  # fmt: skip
-    words = 0 if flags is None else flags.size
-    ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle, words)
-    params = pack((*addresses, *rest), ints)
+    scalars = (scalar_bits(way.plan, scaling.alpha), scalar_bits(way.plan, scaling.beta))
+    rest = [*map(address, (parts, marks, arg, gather, flags, errors))]
+    fields = {
+        "mode": scaling.mode, "forbidden": forbidden, "unless": unless,
+        "triangle": BASE * triangle, "words": 0 if flags is None else flags.size,
+    }  # fmt: skip
+    params = launch.parameters(addresses + rest, scalars, **fields)
     _start(here, launch, addresses, params, flags, forbidden, unless)
     if launch.transposed:
         batch, n, k = strides(transposed())
-        addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
-        params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
+        addresses[1] = address(transposed())
+        turned = replace(launch, strides=(*launch.strides[:3], k, n, batch, *launch.strides[6:]))
+        params = turned.parameters(addresses + rest, scalars, **fields)
     if launch.last is not None:
         launch.last.launch(launch.last_blocks, launch.last_threads, 0, params, POINTERS)
 
@@ -383,37 +383,50 @@ def _certify(
     """Launch the product of samples of operands, which finds out whether they are spread."""
     at = address(flags)
     places = [place + skip for (_, place, _), skip in zip(copies, launch.samples_at, strict=True)]
-    params = pack(
-        (*places, *(0,) * 5, at, at, *launch.strides, 0, 0),
-        (*launch.sizes, 0, KINDS["lossy"], 1, 1, 0, 1),
+    params = launch.parameters(
+        (*places, *(0,) * 5, at, at), forbidden=KINDS["lossy"], unless=1, words=1
     )
     operands = zip(launch.operands, places, strict=True)
     loaded = [x.load(here, place) for x, place in operands if x is not None]
     _send(launch, params, [*loaded, _NO_MAP], sizes)
 
 
+def _prepared(
+    here: device.Device, way: _Way, a: Array, b: Array, c: Array | None, arg: Array | None = None,
+    gather: Array | None = None, triangle: bool = False,
+) -> _Launch:  # fmt: skip
+    """The launch that computes `c`, or, where that is None, compares the entries with lists."""
+    return prepared(
+        way.launches, (here.index, triangle, *layouts(a, b, c, arg, gather)),
+        lambda: _prepare(here, way, a, b, c, arg, gather, triangle)
+        if way.kind is None or c is None
+        else _prepare_tensors(here, way.plan, way.kind, a, b, c),
+    )  # fmt: skip
+
+
 def _prepare(
-    here: device.Device, way: _Way, a: Array, b: Array, c: Array, arg: Array | None,
+    here: device.Device, way: _Way, a: Array, b: Array, c: Array | None, arg: Array | None,
     gather: Array | None, triangle: bool,
 ) -> _Launch:  # fmt: skip
     plan, step = way.plan, way.step
-    (m, n), k = c.shape[-2:], a.shape[-1]
-    batch = c.shape[0] if c.ndim == 3 else 1
+    (m, k), n = a.shape[-2:], (b if c is None else c).shape[-1]  # B may be packed
+    batch = 1 if c is None or c.ndim == 2 else c.shape[0]
     words = -(-n // step.columns)
     elements = 4 if step.columns == 32 else 4 * step.columns
     b_reads = reading(b, -2, n, elements)
     kind = kind_of(plan, step, arg=arg is not None, b_k=b_reads[0])
     chosen = choose(
-        kind, m, words, k, batch, here.sms, split=arg is None and not triangle,
+        kind, m, words, k, batch, here.sms,
+        split=c is not None and arg is None and not triangle,
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
     tile, size = chosen.tile, word_size(plan)
-    every = tuple(strides(x) for x in (a, b, c))
+    every = tuple(_NONE if x is None else strides(x) for x in (a, b, c))
     large = (tile.bm, tile.bn) == (bulk.TILE.bm, bulk.TILE.bn) and not triangle and arg is None
-    operands = bulk.operands(here, plan, step, a, b, c) if large else None
+    operands = None if c is None or not large else bulk.operands(here, plan, step, a, b, c)
     resident = 0  # blocks that go from tile to tile
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
-    wide = wide_along(c, -1, min(tile.together * step.columns, 16 // c.itemsize))
+    wide = c is not None and wide_along(c, -1, min(tile.together * step.columns, 16 // c.itemsize))
     if operands is not None:
         tile = bulk.TILE
         chosen, resident = bulk.launch(tiles_m * tiles_n * batch, k, here.sms)
@@ -424,7 +437,7 @@ def _prepare(
     else:
         kernel = ProductKernel(
             plan, step.name, tile, *reading(a, -1, m), *b_reads, wide,
-            arg is not None, chosen.splits if chosen.cluster else 1,
+            arg is not None, chosen.splits if chosen.cluster else 1, sieve=c is None,
         )  # fmt: skip
         main, threads, shared = here.kernel(product_source(kernel)), tile.threads, kernel.shared
     split = tiles_m * tiles_n * batch - chosen.whole
@@ -446,8 +459,8 @@ def _prepare(
         long = k % 4 == 0 if transposed else kernel.b_k and kernel.b_wide
         last = here.kernel(find_source(kernel, long))
         last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
-    arg_at = (0, 0, 0) if arg is None else strides(arg)
-    gather_at = (0, 0, 0) if gather is None else strides(gather)
+    arg_at = _NONE if arg is None else strides(arg)
+    gather_at = _NONE if gather is None else strides(gather)
     return _Launch(
         main, resident or blocks, threads, shared,
         (*(x for at in (*every, arg_at) for x in (at[1], at[2], at[0])), *gather_at[1:]),
@@ -466,29 +479,14 @@ def sift(
 
     `lists` and `sizes` are the fields of ``sr::SieveParams``.
     """
-    here, (m, k), n = device.current(), a.shape, b.shape[1]
+    here = device.current()
     ways = _plans(semiring, a.dtype, None, None, None, 1, PLAIN, False, here.arch, None, final)
-    plan, step = next(
-        (way.plan, way.step)
-        for way in ways
-        if way.kind is None and not way.step.forbidden and way.step.columns == 1
+    way = next(
+        way for way in ways if way.kind is None and not way.step.forbidden and way.step.columns == 1
     )
-    kind = kind_of(plan, step, arg=False)
-    tile = choose(kind, m, n, k, 1, here.sms, split=False, device=here.name).tile
-    tiles_m, tiles_n = -(-m // tile.bm), -(-n // tile.bn)
-    tiles = tiles_m * tiles_n
-    kernel = ProductKernel(
-        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n), False, sieve=True
-    )
-    (_, a_m, a_k), (_, b_k, b_n) = strides(a), strides(b)
-    params = pack_fields({
-        "a": address(a), "b": address(b), "a_m": a_m, "a_k": a_k, "b_k": b_k, "b_n": b_n,
-        "m": m, "n": n, "k": k, "batch": 1, "tiles_m": tiles_m, "tiles_n": tiles_n,
-        "whole": tiles, "splits": 1, "k_split": k, "unit": 1,
-    })  # fmt: skip
-    here.kernel(product_source(kernel)).launch(
-        tiles, tile.threads, kernel.shared, params + pack(lists, sizes), None
-    )
+    launch = _prepared(here, way, a, b, None)
+    params = launch.parameters((address(a), address(b))) + pack(lists, sizes)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params, None)
 
 
 def _prepare_tensors(

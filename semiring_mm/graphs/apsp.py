@@ -17,6 +17,7 @@ from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
 from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
+from ..naming import integer
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import TileOptions, close
 from .choice import Request, choose, machine_for
@@ -26,7 +27,6 @@ from .inputs import (
     adjacency,
     as_graph,
     edges_hint,
-    index,
     positions,
     warn_of_edges,
     warn_of_infinities,
@@ -186,7 +186,7 @@ def apsp(
             f"method is 'auto', 'floyd_warshall', 'squaring' or 'sparse', got {method!r}"
         )
     if max_hops is not None:
-        max_hops = index(max_hops, "max_hops")
+        max_hops = integer(max_hops, "max_hops")
         if max_hops < 0:
             raise ValueError(f"max_hops must be at least 0, got {max_hops}")
         if return_predecessors:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -16,13 +15,13 @@ from ..arrays import check_memory
 from ..closures.edges import EdgeList, edge_dtype, join_edges, symmetrize
 from ..closures.labelled import LabelledArray, Labels
 from ..cpu import engine as cpu
+from ..naming import integer
 from ..semirings import Semiring, as_semiring
 from ..warn import warn
 from .packages import from_dict, from_frame, from_igraph, from_networkx, is_frame, is_square
 
 __all__ = [
-    "adjacency", "as_graph", "edges_hint", "index", "positions", "warn_of_edges",
-    "warn_of_infinities",
+    "adjacency", "as_graph", "edges_hint", "positions", "warn_of_edges", "warn_of_infinities",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -332,14 +331,6 @@ def _check_square(shape: tuple[int, ...]) -> None:
         raise ValueError(f"a graph's matrix is square, got shape {shape}{edges_hint(shape)}")
 
 
-def index(value: Any, name: str) -> int:
-    """An integer, or TypeError."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
-
-
 def positions(
     chosen: Any, n: int, labels: Labels | None, name: str = "sources"
 ) -> NDArray[np.int64] | None:
@@ -360,7 +351,7 @@ def positions(
         rows = chosen.astype(np.int64)
     else:
         chosen = [chosen] if np.ndim(chosen) == 0 else list(chosen)
-        rows = np.array([index(x, name) for x in chosen], np.int64)
+        rows = np.array([integer(x, name) for x in chosen], np.int64)
     if ((rows < 0) | (rows >= n)).any():
         bad = int(rows[(rows < 0) | (rows >= n)][0])
         raise ValueError(f"{name}: there is no node {bad}, they are 0 to {n - 1}")

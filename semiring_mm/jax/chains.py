@@ -111,7 +111,8 @@ def _call(
     work = jnp.float32 if dtype in (jnp.float16, jnp.bfloat16) else dtype
     a, x, e = (None if v is None else v.astype(work) for v in (a, x, e))
     a = a[None] if e is not None and a.ndim == 2 else a
-    a = jnp.moveaxis(a, axis, -3) if a.ndim > 2 and axis != -3 else a
+    axis = chains.axis_of_steps(verb, a.ndim, axis) if a.ndim > 2 else -3
+    a = jnp.moveaxis(a, axis, -3) if axis != -3 else a
     shapes = (None if v is None else v.shape for v in (a, e, x, lengths))
     batch, _ = chains.batch_of_chain(verb, shapes)
     found = _chain(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import chain_gradients
+from .. import chain_gradients, chains
 from .. import sequences as host
 from ..semirings import semirings
 from .chains import ChainFunctions
@@ -112,7 +112,8 @@ def log_partition(
     >>> jax.grad(total)(jnp.zeros((3, 2)))[0].tolist()
     [0.5, 0.5]
     """
-    return _total(*_model("log_partition", emissions, transitions, start, end, lengths))
+    verb = "log_partition"
+    return _total(verb, *_model(verb, emissions, transitions, start, end, lengths))
 
 
 def marginals(
@@ -157,7 +158,7 @@ def marginals(
     0.07999999821186066
     """
     m = _model("marginals", emissions, transitions, start, end, lengths)
-    _, states, both = _posterior(*m)
+    _, states, both = _posterior("marginals", *m)
     if not pairs:
         return states
     return states, both[..., 0, :, :] if jnp.ndim(transitions) == 2 else both
@@ -194,7 +195,8 @@ def forward(
     [1.0, 2.0, 4.0]
     """
     m = _model("forward", emissions, transitions, start, None, lengths)
-    return _rows(m, m.start + m.emissions[..., 0, :] if m.steps else m.start, False)
+    given = m.start + m.emissions[..., 0, :] if m.steps else m.start
+    return _rows("forward", m, given, False)
 
 
 def backward(
@@ -228,7 +230,7 @@ def backward(
     [4.0, 2.0, 1.0]
     """
     m = _model("backward", emissions, transitions, None, end, lengths)
-    return _rows(m, m.end, True)
+    return _rows("backward", m, m.end, True)
 
 
 def score(
@@ -269,7 +271,7 @@ def score(
     [[1.0, 0.0], [1.0, 0.0]]
     """
     m = _model("score", emissions, transitions, start, end, lengths)
-    return _scored(m, tags)
+    return _scored("score", m, tags)
 
 
 def crf_loss(
@@ -296,6 +298,8 @@ def crf_loss(
     -------
     Array, shape (...)
         The loss of each sequence: :func:`log_partition` less :func:`score`, with their gradients.
+        inf where the tags are impossible; NaN where every sequence of states is, with the gradient
+        of the score alone.
 
     Raises
     ------
@@ -311,7 +315,7 @@ def crf_loss(
     2.0789999961853027
     """
     m = _model("crf_loss", emissions, transitions, start, end, lengths)
-    return _total(*m) - _scored(m, tags)
+    return _total("crf_loss", *m) - _scored("crf_loss", m, tags)
 
 
 # --- the checked model ----------------------------------------------------------------------------
@@ -359,7 +363,9 @@ def _broadcast(
     )  # fmt: skip
 
 
-def _rows(m: _Model, given: Array, reverse: bool) -> Array:
+def _rows(verb: str, m: _Model, given: Array, reverse: bool) -> Array:
+    if m.lengths is not None and not isinstance(m.lengths, jax.core.Tracer):
+        chains.as_lengths(m.lengths, m.lengths.shape, m.steps, verb)  # the chain is a step shorter
     if not m.steps:
         return m.emissions
     t = jnp.arange(m.steps)
@@ -378,9 +384,9 @@ def _rows(m: _Model, given: Array, reverse: bool) -> Array:
     return jnp.where((t <= last)[..., None], found, -jnp.inf)
 
 
-def _scored(m: _Model, tags: Any) -> Array:
-    at = jnp.broadcast_to(jnp.asarray(tags), m.emissions.shape[:-1])
-    return _score(*m[:4], at, m.lengths)
+def _scored(verb: str, m: _Model, tags: Any) -> Array:
+    at = host.tags_of_shape(verb, jnp.asarray(tags), m.emissions.shape[:-1], jnp.broadcast_to)
+    return _score(verb, *m[:4], at, m.lengths)
 
 
 # --- log-partitions and posterior probabilities ---------------------------------------------------
@@ -401,53 +407,55 @@ def _like(x: Array, shape: Any) -> Any:
     return jax.ShapeDtypeStruct(tuple(shape), x.dtype)
 
 
-def _compute_total(e: Array, a: Array, start: Array, end: Array, lengths: Array | None) -> Array:
+def _compute_total(
+    verb: str, e: Array, a: Array, start: Array, end: Array, lengths: Array | None
+) -> Array:
     given, back = _operands(e, a, start, end, lengths)
 
     def total(*arrays: Array) -> tuple[Array]:
-        *model, counts = back(*arrays)
-        return (host.log_partition(*model, lengths=counts),)
+        e, a, start, end, counts = back(*arrays)
+        return host.posterior(verb, e, a, start, end, counts, 0)[:1]
 
     return run(total, [_like(e, e.shape[:-2])], *given)[0]
 
 
 def _compute_posterior(
-    e: Array, a: Array, start: Array, end: Array, lengths: Array | None
+    verb: str, e: Array, a: Array, start: Array, end: Array, lengths: Array | None
 ) -> tuple[Array, ...]:
     given, back = _operands(e, a, start, end, lengths)
     results = [_like(e, e.shape[:-2]), _like(e, e.shape), _like(e, a.shape)]
 
     def probabilities(*arrays: Array) -> tuple[Array, ...]:
         e, a, start, end, counts = back(*arrays)
-        return host.posterior(e, a, start, end, counts, True)
+        return host.posterior(verb, e, a, start, end, counts, 2)
 
     return run(probabilities, results, *given)
 
 
-def _total_forward(*operands: Array | None) -> tuple[Any, Any]:
-    found = _posterior(*operands)
+def _total_forward(verb: str, *operands: Array | None) -> tuple[Any, Any]:
+    found = _posterior(verb, *operands)
     return found[0], (operands, found)
 
 
-def _total_backward(kept: Any, g: Array) -> tuple[Any, ...]:
+def _total_backward(_: str, kept: Any, g: Array) -> tuple[Any, ...]:
     (*operands, lengths), known = kept
     return *_by_total(g, tuple(operands), lengths, known), None
 
 
-def _posterior_forward(*operands: Array | None) -> tuple[Any, Any]:
-    found = _posterior(*operands)
+def _posterior_forward(verb: str, *operands: Array | None) -> tuple[Any, Any]:
+    found = _posterior(verb, *operands)
     return found, (operands, found)
 
 
-def _posterior_backward(kept: Any, came: Any) -> tuple[Any, ...]:
+def _posterior_backward(_: str, kept: Any, came: Any) -> tuple[Any, ...]:
     (*operands, lengths), known = kept
     found = chain_gradients.of_posterior(_JAX, tuple(came), tuple(operands), lengths, known)
     return *found, None
 
 
-_total = jax.custom_vjp(_compute_total)
+_total = jax.custom_vjp(_compute_total, nondiff_argnums=(0,))
 _total.defvjp(_total_forward, _total_backward)
-_posterior = jax.custom_vjp(_compute_posterior)
+_posterior = jax.custom_vjp(_compute_posterior, nondiff_argnums=(0,))
 _posterior.defvjp(_posterior_forward, _posterior_backward)
 
 
@@ -456,7 +464,7 @@ class _Functions(ChainFunctions):
     def posterior(
         e: Array, a: Array, start: Array, end: Array, lengths: Array | None
     ) -> tuple[Array, Array, Array]:
-        total, states, pairs = _posterior(e, a, start, end, lengths)
+        total, states, pairs = _posterior("marginals", e, a, start, end, lengths)
         return total, states, pairs
 
 
@@ -506,26 +514,25 @@ def _best_backward(kept: Any, came: Any) -> tuple[Any, ...]:
 
 
 def _compute_score(
-    e: Array, a: Array, start: Array, end: Array, tags: Array, lengths: Array | None
+    verb: str, e: Array, a: Array, start: Array, end: Array, tags: Array, lengths: Array | None
 ) -> Array:
     given, back = _operands(e, a, start, end, tags, lengths)
 
     def value(*arrays: Array) -> tuple[Array]:
-        e, a, start, end, at, counts = back(*arrays)
-        return (host.score(e, a, at, start, end, lengths=counts),)
+        return (host.path_score(verb, *back(*arrays)),)
 
     return run(value, [_like(e, e.shape[:-2])], *given)[0]
 
 
-def _score_forward(*operands: Array | None) -> tuple[Any, Any]:
-    return _score(*operands), (operands[4], operands[1], operands[5])
+def _score_forward(verb: str, *operands: Array | None) -> tuple[Any, Any]:
+    return _score(verb, *operands), (operands[4], operands[1], operands[5])
 
 
-def _score_backward(kept: Any, g: Array) -> tuple[Any, ...]:
+def _score_backward(_: str, kept: Any, g: Array) -> tuple[Any, ...]:
     return *_indicators(g, *kept), None, None
 
 
 _best = jax.custom_vjp(_compute_best)
 _best.defvjp(_best_forward, _best_backward)
-_score = jax.custom_vjp(_compute_score)
+_score = jax.custom_vjp(_compute_score, nondiff_argnums=(0,))
 _score.defvjp(_score_forward, _score_backward)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import operator
 import queue
 import threading
 import time
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from ..arrays import gpu_engine
 from ..cpu import engine as cpu
 from ..engine import Engine
-from ..naming import named
+from ..naming import integer, named
 
 __all__ = ["CpuDevice", "CudaDevice", "Device", "Span", "cuda_devices", "device_list"]
 
@@ -252,7 +251,7 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
     if isinstance(devices, str):
         return list(range(count))
     try:
-        found = [operator.index(x) for x in devices]
+        found = [integer(x, "a device") for x in devices]
     except TypeError:
         raise ValueError(
             f"devices is 'all' or a sequence of device numbers, got {devices!r}"

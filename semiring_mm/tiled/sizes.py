@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 import re
+
+from ..naming import integer
 
 __all__ = ["parse_size"]
 
@@ -46,10 +47,8 @@ def parse_size(size: str | int) -> int:
             whole, _, part = found[1].partition(".")
             unit = _UNITS[(found[2] or "").upper()]
             count = int(f"{whole}{part}") * unit // 10 ** len(part)  # exact, as a float is not
-    elif isinstance(size, bool) or not hasattr(size, "__index__"):
-        raise TypeError(f"a size is a number of bytes or a word such as '16GB', got {size!r}")
     else:
-        count = operator.index(size)
+        count = integer(size, "a size", " (bytes) or a word such as '16GB'")
     if count < 1:
         raise ValueError(f"expected a size such as '16GB', '500 MiB' or 4096 (bytes), got {size!r}")
     return count

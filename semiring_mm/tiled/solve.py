@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ..closures.sources import Operand, best_edges, source_of
 from ..closures.steps import Steps
 from ..closures.trees import repair_trees
 from ..cpu import engine as cpu
+from ..naming import integer
 from ..semirings import Semiring
 from .blocks import Blocks, shape_of
 from .devices import Device, cuda_devices, device_list
@@ -169,7 +169,7 @@ class TileOptions:
 
     def __post_init__(self) -> None:
         try:
-            count = operator.index(self.checkpoint)
+            count = integer(self.checkpoint, "checkpoint")
         except TypeError:
             count = 0
         if count < 1:

@@ -116,7 +116,8 @@ def _call(
     work = torch.float32 if dtype in _HALVES else dtype
     a, x, e = (None if v is None else v.to(work) for v in (a, x, e))
     a = a[None] if e is not None and a.ndim == 2 else a
-    a = a.movedim(axis, -3) if a.ndim > 2 and axis != -3 else a
+    axis = chains.axis_of_steps(verb, a.ndim, axis) if a.ndim > 2 else -3
+    a = a.movedim(axis, -3) if axis != -3 else a
     lengths = as_lengths(lengths, a)
     shapes = (None if v is None else v.shape for v in (a, e, x, lengths))
     batch, _ = chains.batch_of_chain(verb, shapes, torch.broadcast_shapes)

@@ -99,7 +99,7 @@ class _Functions:
     def posterior(
         e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        total, states, pairs = operate("posterior", e, a, start, end, lengths, 2)
+        total, states, pairs = operate("posterior", e, a, start, end, lengths, 2, "marginals")
         return total, states, pairs
 
 

@@ -91,7 +91,7 @@ def matmul(
             f"{tuple(b.shape)}: the last axis of a must match the second last (or only) one of b"
         )
     row, dtype = row_of(semiring), torch.promote_types(a.dtype, b.dtype)
-    left, right = a.to(dtype), b.to(dtype)
+    left, right = _as(a, dtype), _as(b, dtype)
     left = left[None] if a.ndim == 1 else left
     right = right[:, None] if b.ndim == 1 else right
     differentiated = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
@@ -210,6 +210,10 @@ def _selects(row: str) -> bool:
 _selective = torch.compiler.assume_constant_result(_selects)
 
 
+def _as(x: Tensor, dtype: Any) -> Tensor:
+    return x if x.dtype == dtype else x.to(dtype)  # a conversion to the same takes its time, too
+
+
 def _shapes(a: Tensor, b: Tensor) -> tuple[int, ...]:
     return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
 
@@ -265,7 +269,7 @@ def _product_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
             arg = operate("product", a, b, ctx.row, True)[1]
         arg = arg.long()  # once for both
         pair = gradients.selective(LIBRARY, s, g, arg, a, b, ctx.shapes, ctx.needs)
-    return *(None if x is None else x.to(g.dtype) for x in pair), None, None
+    return *(None if x is None else _as(x, g.dtype) for x in pair), None, None
 
 
 def _product_vmap(
@@ -278,33 +282,28 @@ def _product_vmap(
 def _shares(
     g: Tensor, a: Tensor, b: Tensor, c: Tensor, row: str, need_a: bool, need_b: bool
 ) -> tuple[Tensor, Tensor]:
-    s, needs = semiring_of(row), (need_a, need_b)
-    if _on_device(g) and gradients.is_log_plus(s):
-        pair = _log_shares(g, a, b, c, row, needs)
-    else:
-        pair = gradients.summed(s, g, a, b, c, needs)
-    return tuple(g.new_empty(0) if x is None else x for x in pair)
-
-
-def _log_shares(
-    g: Tensor, a: Tensor, b: Tensor, c: Tensor, row: str, needs: tuple[bool, bool]
-) -> tuple[Any, Any]:
-    """On a device PyTorch's functions take less of the host than the conversion of tensors."""
-
     def times(x: Tensor, y: Tensor) -> Tensor:
         return operate("product", x, y, row, False)[0]
 
-    dtype, operands = a.dtype, (a, b)
+    s, dtype = semiring_of(row), a.dtype
     if dtype.itemsize < 4:  # recompute c: its rounding would scale every contribution
         g, a, b = g.float(), a.float(), b.float()
         c = times(a, b)
-    found = gradients.log_shares(torch, times, g, a, b, c, needs)
-    pairs = zip(found, operands, strict=True)
-    left, right = (None if x is None else gradients.sum_to(x, y.shape).to(dtype) for x, y in pairs)
+    shapes, batch, needs = (a.shape, b.shape), c.shape[:-2], (need_a, need_b)
+    if _on_device(g) and gradients.is_log_plus(s) and not gradients.small(g, a, b, c):
+        pair = gradients.log_shares(torch, times, g, a, b, c, needs)
+    else:
+        a, b = (x if x.shape[:-2] == batch else x.expand(*batch, -1, -1) for x in (a, b))
+        pair = gradients.summed(s, g, a, b, c, needs)
+    left, right = (
+        g.new_empty(0, dtype=dtype) if x is None else _as(gradients.sum_to(x, shape), dtype)
+        for x, shape in zip(pair, shapes, strict=True)
+    )
     return left, right
 
 
 def _on_device(x: Tensor) -> bool:
+    """There PyTorch's functions take less of the host than the conversion of tensors."""
     return bool(x.is_cuda)
 
 

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import chain_gradients
+from .. import chain_gradients, chains
 from .. import sequences as host
 from ..gradients import sum_to
 from . import launches
 from .chains import as_lengths, take
-from .operators import LIBRARY, batched, node, operate, register
+from .operators import LIBRARY, batched, is_plain, node, operate, register
 
 __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
@@ -128,7 +128,8 @@ def log_partition(
     if found is not None:
         return found
     m = _model("log_partition", emissions, transitions, start, end, lengths)
-    total: Tensor = operate("posterior", *m, _wanted(emissions, transitions, start, end))[0]
+    wanted = _wanted(emissions, transitions, start, end)
+    total: Tensor = operate("posterior", *m, wanted, "log_partition")[0]
     return total
 
 
@@ -174,7 +175,7 @@ def marginals(
     tensor(0.0800)
     """
     m = _model("marginals", emissions, transitions, start, end, lengths)
-    _, states, both = operate("posterior", *m, 1 + pairs)
+    _, states, both = operate("posterior", *m, 1 + pairs, "marginals")
     if not pairs:
         return states
     return states, both[..., 0, :, :] if transitions.ndim == 2 else both
@@ -211,7 +212,8 @@ def forward(
     tensor([1., 2., 4.])
     """
     m = _model("forward", emissions, transitions, start, None, lengths)
-    return _rows(m, m.start + m.emissions[..., 0, :] if m.steps else m.start, False)
+    given = m.start + m.emissions[..., 0, :] if m.steps else m.start
+    return _rows("forward", m, given, False)
 
 
 def backward(
@@ -245,7 +247,7 @@ def backward(
     tensor([4., 2., 1.])
     """
     m = _model("backward", emissions, transitions, None, end, lengths)
-    return _rows(m, m.end, True)
+    return _rows("backward", m, m.end, True)
 
 
 def score(
@@ -288,7 +290,7 @@ def score(
             [1., 0.]])
     """
     m = _model("score", emissions, transitions, start, end, lengths)
-    return _scored(m, tags)
+    return _scored("score", m, tags)
 
 
 def crf_loss(
@@ -315,6 +317,8 @@ def crf_loss(
     -------
     Tensor, shape (...)
         The loss of each sequence: :func:`log_partition` less :func:`score`, with their gradients.
+        inf where the tags are impossible; NaN where every sequence of states is, with the gradient
+        of the score alone.
 
     Raises
     ------
@@ -332,8 +336,9 @@ def crf_loss(
     if found is not None:
         return found
     m = _model("crf_loss", emissions, transitions, start, end, lengths)
-    total = operate("posterior", *m, _wanted(emissions, transitions, start, end))[0]
-    return total - _scored(m, tags)
+    wanted = _wanted(emissions, transitions, start, end)
+    total = operate("posterior", *m, wanted, "crf_loss")[0]
+    return total - _scored("crf_loss", m, tags)
 
 
 # --- the checked model ----------------------------------------------------------------------------
@@ -382,7 +387,9 @@ def _wanted(emissions: Tensor, transitions: Tensor, *ends: Tensor | None) -> int
     return 2 if getattr(transitions, "requires_grad", False) else int(some)
 
 
-def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
+def _rows(verb: str, m: _Model, given: Tensor, reverse: bool) -> Tensor:
+    if m.lengths is not None and is_plain():  # the chain is a step shorter
+        chains.as_lengths(m.lengths, tuple(m.lengths.shape), m.steps, verb)
     if not m.steps:
         return m.emissions
     t = torch.arange(m.steps, device=given.device)
@@ -402,11 +409,10 @@ def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
     return torch.where((t <= last)[..., None], found, -torch.inf)
 
 
-def _scored(m: _Model, tags: Any) -> Tensor:
-    (tags,) = take("score", tags=tags)
-    return operate(
-        "path_score", m.emissions, *m[1:4], tags.expand(m.emissions.shape[:-1]), m.lengths
-    )
+def _scored(verb: str, m: _Model, tags: Any) -> Tensor:
+    (tags,) = take(verb, tags=tags)
+    at = host.tags_of_shape(verb, tags, m.emissions.shape[:-1], torch.Tensor.expand)
+    return operate("path_score", m.emissions, *m[1:4], at, m.lengths, verb)
 
 
 # --- sums in one launch ---------------------------------------------------------------------------
@@ -457,7 +463,8 @@ def _sums_backward(ctx: Any, came: Tensor | None) -> tuple[Tensor | None, ...]:
         return (None,) * 6
     if torch.is_grad_enabled():  # to be differentiated again: by the operators
         m = _model("log_partition", e, a, start, end, lengths)
-        total = operate("posterior", *m, 2)[0] - (0 if tags is None else _scored(m, tags))
+        total = operate("posterior", *m, 2, "log_partition")[0]
+        total = total if tags is None else total - _scored("crf_loss", m, tags)
         wanted = [x for x, need in zip((e, a, start, end), needs, strict=True) if need]
         found = iter(torch.autograd.grad(total, wanted, came, create_graph=True))
         return None, None, *(next(found) if need else None for need in needs)
@@ -476,17 +483,15 @@ _sums = node("sums", _sums_forward, _sums_setup, _sums_backward)
 
 
 def _posterior(
-    e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None, what: int
+    e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None, what: int, verb: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    none = e.new_empty(0)
-    if not what:
-        return host.log_partition(e, a, start, end, lengths=lengths), none, none.clone()
-    total, states, pairs = host.posterior(e, a, start, end, lengths, what > 1)
-    return total, states, none if pairs is None else pairs
+    found = host.posterior(verb, e, a, start, end, lengths, what)
+    total, states, pairs = (e.new_empty(0) if x is None else x for x in found)
+    return total, states, pairs
 
 
 def _posterior_fake(
-    e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None, what: int
+    e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None, what: int, verb: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     return (
         e.new_empty(e.shape[:-2]), e.new_empty(e.shape if what else 0),
@@ -505,22 +510,22 @@ def _posterior_backward(ctx: Any, *came: Tensor | None) -> tuple[Tensor | None, 
     *operands, lengths, total, states, pairs = ctx.saved_tensors
     came = tuple(g if i <= ctx.what else None for i, g in enumerate(came))
     if all(g is None for g in came):
-        return (None,) * 6
+        return (None,) * 7
     known = None if total is None else (total, states, pairs)
     if pairs is None and ctx.needs_input_grad[1]:
         known = None
     found = chain_gradients.of_posterior(LIBRARY, came, tuple(operands), lengths, known)
-    return *found, None, None
+    return *found, None, None, None
 
 
 def _posterior_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
-    found = operate("posterior", *batched(info, dims[:5], *args[:5]), args[5])
+    found = operate("posterior", *batched(info, dims[:5], *args[:5]), *args[5:])
     return found, tuple(0 if i <= args[5] else None for i in range(3))
 
 
 register(
     "posterior",
-    "(Tensor e, Tensor a, Tensor start, Tensor end, Tensor? lengths, int what) "
+    "(Tensor e, Tensor a, Tensor start, Tensor end, Tensor? lengths, int what, str verb) "
     "-> (Tensor, Tensor, Tensor)",
     _posterior, _posterior_fake, _posterior_vmap, _posterior_backward, _posterior_setup,
 )  # fmt: skip
@@ -564,32 +569,35 @@ register(
 
 
 def _score(
-    e: Tensor, a: Tensor, start: Tensor, end: Tensor, tags: Tensor, lengths: Tensor | None
-) -> Tensor:
-    return host.score(e, a, tags, start, end, lengths=lengths)
+    e: Tensor, a: Tensor, start: Tensor, end: Tensor, tags: Tensor, lengths: Tensor | None,
+    verb: str,
+) -> Tensor:  # fmt: skip
+    return host.path_score(verb, e, a, start, end, tags, lengths)
 
 
 def _score_fake(
-    e: Tensor, a: Tensor, start: Tensor, end: Tensor, tags: Tensor, lengths: Tensor | None
-) -> Tensor:
+    e: Tensor, a: Tensor, start: Tensor, end: Tensor, tags: Tensor, lengths: Tensor | None,
+    verb: str,
+) -> Tensor:  # fmt: skip
     return e.new_empty(e.shape[:-2])
 
 
 def _score_setup(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.save_for_backward(inputs[1], *inputs[4:])
+    ctx.save_for_backward(inputs[1], *inputs[4:6])
 
 
 def _score_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     a, tags, lengths = ctx.saved_tensors
-    return *chain_gradients.indicators(LIBRARY, g, tags, a, lengths), None, None
+    return *chain_gradients.indicators(LIBRARY, g, tags, a, lengths), None, None, None
 
 
 def _score_vmap(info: Any, dims: Any, *args: Any) -> tuple[Tensor, int]:
-    return operate("path_score", *batched(info, dims, *args)), 0
+    return operate("path_score", *batched(info, dims[:6], *args[:6]), args[6]), 0
 
 
 register(
     "path_score",
-    "(Tensor e, Tensor a, Tensor start, Tensor end, Tensor tags, Tensor? lengths) -> Tensor",
+    "(Tensor e, Tensor a, Tensor start, Tensor end, Tensor tags, Tensor? lengths, str verb) "
+    "-> Tensor",
     _score, _score_fake, _score_vmap, _score_backward, _score_setup,
 )  # fmt: skip
