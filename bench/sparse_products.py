@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 import semiring_mm as sm
 
@@ -34,6 +33,8 @@ ROWS = 1_000_000
 @functools.lru_cache(maxsize=2)
 def matrix(kind: str, m: int) -> Any:
     """A square matrix of float32 in (0, 1]: a band of 32 diagonals, or about 16 entries a row."""
+    import scipy.sparse
+
     rng = np.random.default_rng(m)
     if kind == "band":
         data = 1 - rng.random((32, m), dtype=np.float32)

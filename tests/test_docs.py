@@ -27,7 +27,9 @@ WITH_EXAMPLES = {
 NEEDS = {
     "torch": "torch", "jax": "jax", "dask": "dask", "csgraph": "scipy", "nx": "networkx",
     "sklearn": "sklearn",
-    "graphs.inputs": "networkx", "closures.labelled": "pandas", "LabelledArray": "pandas",
+    "graphs.inputs": "networkx", "graphs.nearest.nearest": "networkx",
+    "graphs.prepared.prepare": "networkx", "graphs.statistics.statistics": "networkx",
+    "closures.labelled": "pandas", "LabelledArray": "pandas",
     "plot": "matplotlib",
 }  # fmt: skip
 WITH_EXAMPLES |= {f"semiring_mm.{name}" for name in ("torch", "jax", "dask")}

@@ -460,3 +460,13 @@ def test_shares_are_repeated(needs, same, host, monkeypatch):
             assert (x is None) == (not need)
             if need:
                 np.testing.assert_allclose(x, terms.sum(axis), rtol=1e-5, atol=1e-6)
+
+
+def test_results_of_another_alignment():
+    """They are written in vectors where they can be."""
+    a, b = normal(N, 8), normal(8, 32)
+    wanted = np.asarray(a)[:, :, None] + np.asarray(b)
+    for shift in (0, 0, 0, 1):
+        out = on(np.zeros(N * 32 + 1, "f4"))[shift:][: N * 32].reshape(N, 32)
+        assert sm.matmul(a, b, "min_plus", out=out) is out
+        assert_array_equal(out, wanted.min(axis=1))

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from host_device import guarded
 from numpy.testing import assert_allclose, assert_array_equal
-from test_device import there  # noqa: F401
+from test_device import HOST, there  # noqa: F401
 
 import semiring_mm as sm
 from semiring_mm import gradients
+from semiring_mm.gpu import device
+from semiring_mm.gpu.shares import log_shares
 
 inf, nan = np.inf, np.nan
 LOG = sm.semirings["log_plus"]
@@ -84,6 +87,31 @@ def test_operands_of_any_strides(there):  # noqa: F811
     got = gradients.summed(LOG, ones, there.put(a), there.put(b), c, BOTH)
     for x, wanted in zip(got, found(there, np.ones_like(g), a, b), strict=True):
         assert_array_equal(there.get(x), wanted)
+
+
+def test_nothing_comes_from_empty_sums(there):  # noqa: F811
+    """Not even where what came to them is no number."""
+    g, a, b = drawn(((5, 6), (6, 7)))
+    a[2] = -inf
+    want = found(there, g, a, b)
+    g[2] = [nan, inf, -inf, 0, 1, nan, inf]
+    for x, y in zip(found(there, g, a, b), want, strict=True):
+        assert_array_equal(x, y)
+
+
+@pytest.mark.usefixtures("gxx")
+@pytest.mark.parametrize("first", [False, True])
+def test_nothing_is_read_beside_the_operands(monkeypatch, first):
+    """Memory that ends, or begins, where the operands do."""
+    monkeypatch.setattr(device, "current", lambda: HOST)
+    g, a, b = drawn(((33, 5), (5, 35)))
+    c = exact(*(x.astype("f8") for x in (g, a, b)))[2].astype("f4")
+    fenced = [guarded(x.shape, x.dtype, 0, first=first) for x in (g, a, b, c, a, b)]
+    for x, y in zip(fenced, (g, a, b, c), strict=False):
+        x[...] = y
+    log_shares(*(x[np.newaxis] for x in fenced))
+    for x, y in zip(fenced[4:], exact(*(x.astype("f8") for x in (g, a, b))), strict=False):
+        assert_allclose(x, y, rtol=1e-5, atol=1e-5)
 
 
 def test_shares_of_numbers_far_from_zero(there):  # noqa: F811
