@@ -431,18 +431,25 @@ struct ScaledFold {
   }
   // Exponentials of the column.
   SR_FN void raise() {
-    T most = -infinity<T>();
+    T most[4], least[4] = {1, 1, 1, 1};  // so that few wait
 #pragma unroll
-    for (int i = 0; i < N; ++i) most = column[i] > most ? column[i] : most;
-    const Number high = Number::exp(most);
+    for (int i = 0; i < 4; ++i) most[i] = -infinity<T>();
+#pragma unroll
+    for (int i = 0; i < N; ++i) most[i % 4] = column[i] > most[i % 4] ? column[i] : most[i % 4];
+#pragma unroll
+    for (int i = 1; i < 4; ++i) most[0] = most[i] > most[0] ? most[i] : most[0];
+    const Number high = Number::exp(most[0]);
     top = high.k > Number::NONE ? high.k : 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const T found = SHARED && NARROW ? Number::exp(column[i]).value(top)
                                        : Number::rough(column[i], top);
-      lost = lost || (found < SMALL && column[i] > -infinity<T>());
+      const T some = column[i] > -infinity<T>() ? found : T(1);
+      least[i % 4] = some < least[i % 4] ? some : least[i % 4];
       column[i] = found;
     }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) lost = lost || least[i] < SMALL;
   }
   // Of all threads.
   SR_FN int largest(int x) {
@@ -644,6 +651,151 @@ struct Carry {
         if constexpr (FACTORED && !REVERSE) own = A::mul(own, emission);
         if (every || step == count - 1) store(step, own);
       }
+    }
+  }
+};
+
+// Kernel: the product of the matrices of a part of a chain, over log_plus. A block has all rows of it,
+// a warp some of these, so that a matrix is read, and raised to exponentials, once. Scaled as by
+// ScaledFold, each row by its own largest entry, and computed once more by logarithms where that is
+// not right. `rows` parts of `steps` steps each make up a chain.
+template <class A, int N>
+struct ChainProduct {
+  using T = typename A::Compute;
+  using Storage = typename A::Storage;
+  using Number = Scaled<T>;
+  using Fold = ScaledFold<A, N, false, false>;
+  static constexpr int WARPS = 8, ROWS = (N + WARPS - 1) / WARPS, LINE = (N + 3) / 4 * 4;
+  static_assert(N <= 32, "a lane has a column");
+
+  SR_FN static void run(const ChainParams& p) {
+    const i64 chain = blockIdx.x / u32(p.rows);
+    const int part = int(blockIdx.x % u32(p.rows)), first = part * p.steps;
+    const int count = min(chain_length(p, chain) - first, p.steps);
+    if (count <= 0) return;
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, j = min(lane, N - 1);
+    const auto* a = static_cast<const Storage*>(p.a) + chain * p.a_batch + first * p.a_step;
+    auto* y = static_cast<Storage*>(p.y) + chain * p.y_batch + part * p.y_step;
+    T* room = shared_memory<T>();  // [2][WARPS * ROWS][LINE]
+    T own[ROWS];                   // logarithms
+    i64 exponents[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) own[r] = entry(p, a, warp * ROWS + r, j);
+    if (scaled(p, a, count, room, own, exponents)) {
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r)
+        put(p, y, warp * ROWS + r, lane, Number::log(own[r], exponents[r]));
+    } else {
+      by_logarithms(p, a, y, count, room);
+    }
+  }
+  SR_FN static T entry(const ChainParams& p, const Storage* a, int row, int j) {
+    return A::decode(a[min(row, N - 1) * p.a_row + j * p.a_col]);
+  }
+  SR_FN static void put(const ChainParams& p, Storage* y, int row, int lane, double found) {
+    if (row < N && lane < N) y[row * p.y_row + lane] = A::encode(T(found));
+  }
+
+  // `own` becomes what times 2^exponents is the product. Whether it is right.
+  SR_FN static bool scaled(const ChainParams& p, const Storage* a, int count, T* room,
+                           T (&own)[ROWS], i64 (&exponents)[ROWS]) {
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, j = min(lane, N - 1);
+    T* carried = room + warp * ROWS * LINE;  // [ROWS][LINE], of this warp
+    T* matrix = room + WARPS * ROWS * LINE;  // [N][LINE]
+    i32* tops = reinterpret_cast<i32*>(room + 2 * WARPS * ROWS * LINE);  // [2][WARPS]
+    bool right = true;
+    T raw[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const T x = own[r];
+      const Number number = Number::exp(x);
+      const int high = max_of_warp(number.k);
+      exponents[r] = i64(high) - Fold::LEVEL;
+      own[r] = number.value(high - Fold::LEVEL);
+      right = right && (x == -infinity<T>() || (own[r] >= Fold::KEPT && own[r] <= 1 / Fold::KEPT));
+      raw[r] = count > 1 ? entry(p, a + p.a_step, warp * ROWS + r, j) : T(0);
+    }
+    for (int step = 1; step < count; ++step) {
+      i32* to = tops + step % 2 * WARPS;
+      T most = raw[0];
+#pragma unroll
+      for (int r = 1; r < ROWS; ++r) most = raw[r] > most ? raw[r] : most;
+      int high = max_of_warp(Number::exp(most).k);
+      if (lane == 0) to[warp] = high;
+      __syncwarp();  // between the last reading of the rows and storing the next
+      if (lane < LINE) {
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) carried[r * LINE + lane] = own[r];
+      }
+      __syncthreads();  // between storing what the largest entry is and reading it; by turns
+#pragma unroll
+      for (int i = 0; i < WARPS; ++i) high = max(high, to[i]);
+      if (high == Number::NONE) high = 0;
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const T x = raw[r], raised = Number::rough(x, high);
+        right = right && !(raised < Fold::SMALL && x > -infinity<T>());
+        if (warp * ROWS + r < N && lane < LINE) matrix[(warp * ROWS + r) * LINE + lane] = raised;
+        if (step + 1 < count) raw[r] = entry(p, a + (step + 1) * p.a_step, warp * ROWS + r, j);
+      }
+      __syncthreads();  // between storing the matrix and reading it
+      T sums[ROWS] = {};
+#pragma unroll
+      for (int i = 0; i < N; i += 4) {
+        Pack<T, 4> fours[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+          fours[r] = *reinterpret_cast<const Pack<T, 4>*>(carried + r * LINE + i);
+#pragma unroll
+        for (int k = 0; k < 4 && i + k < N; ++k) {
+          const T column = matrix[(i + k) * LINE + j];
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) sums[r] = fma(fours[r].x[k], column, sums[r]);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const int top = Number::exponent(max_of_warp(Number::word(sums[r])));
+        const int shift = max(top - Fold::LEVEL, -3 * Fold::LEVEL);
+        own[r] = sums[r] * Number::power(-shift);
+        exponents[r] += high + shift;
+        right = right && (sums[r] == 0 || (own[r] >= Fold::KEPT && own[r] <= 1 / Fold::KEPT));
+      }
+    }
+    const u32 wrong = ballot(!right);
+    i32* to = tops + count % 2 * WARPS;
+    if (lane == 0) to[warp] = wrong != 0;
+    __syncthreads();  // between storing and reading whether all is right
+    int any = 0;
+    for (int i = 0; i < WARPS; ++i) any |= to[i];
+    return !any;
+  }
+
+  // The same, whatever the numbers are.
+  SR_CALL static void by_logarithms(const ChainParams& p, const Storage* a, Storage* y, int count,
+                                    T* room) {
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, j = min(lane, N - 1);
+    T* carried = room + warp * LINE;  // [LINE], of this warp
+    for (int row = warp; row < N; row += WARPS) {
+      T own = entry(p, a, row, j);
+      double offset = 0;
+      for (int step = 1; step < count; ++step) {
+        const Storage* of = a + step * p.a_step;
+        __syncwarp();  // between reading the row and storing the next
+        if (lane < LINE) carried[lane] = own;
+        __syncwarp();  // between storing the row and reading it
+        T high = carried[0] + entry(p, of, 0, j), sum = 0;
+        for (int i = 1; i < N; ++i) high = max(high, carried[i] + entry(p, of, i, j));
+        const bool finite = high > -infinity<T>() && high < infinity<T>();
+        for (int i = 0; finite && i < N; ++i) sum += sr::exp(carried[i] + entry(p, of, i, j) - high);
+        own = finite ? high + sr::log(sum) : high;
+        T most = own;
+        for (int mask = 16; mask; mask /= 2) most = max(most, shuffle_xor(most, mask));
+        if (!(most > -infinity<T>() && most < infinity<T>())) continue;
+        own -= most;
+        offset += double(most);
+      }
+      put(p, y, row, lane, offset + double(own));
     }
   }
 };

@@ -212,15 +212,17 @@ def of_posterior(
     e, a, start, end = operands
     by_total, by_states, by_pairs = came
     steps, n = e.shape[-2:]
-    ge, ga = xp.zeros_like(e), xp.zeros_like(a)
     if steps == 0:
-        return ge, ga, xp.zeros_like(start), xp.zeros_like(end)
+        return tuple(xp.zeros_like(x) for x in operands)
+    ge = ga = None
     if by_total is not None:
         total, states, pairs = results or library.posterior(e, a, start, end, lengths)
         possible = total != -math.inf
-        ge = ge + xp.where(_wide(possible, 2), _wide(by_total, 2) * states, 0)
+        ge = xp.where(_wide(possible, 2), _wide(by_total, 2) * states, 0)
         if pairs is not None:
-            ga = ga + xp.where(_wide(possible, 3), _wide(by_total, 3) * pairs, 0)
+            ga = xp.where(_wide(possible, 3), _wide(by_total, 3) * pairs, 0)
+    ge = xp.zeros_like(e) if ge is None else ge
+    ga = xp.zeros_like(a) if ga is None else ga
     if by_states is not None or by_pairs is not None:
         each = xp.broadcast_to(a, (*a.shape[:-3], steps - 1, n, n))
         total, states, pairs = library.posterior(e, each, start, end, lengths)

@@ -110,6 +110,31 @@ def test_long_chains_are_cut_in_parts(name, dtype, n, shared, factored, parts, m
         same(name, found, expected)
 
 
+@pytest.mark.parametrize(("n", "dtype"), [(9, "f4"), (32, "f4"), (18, "f8")])
+@pytest.mark.parametrize("what", ["near", "far", "impossible", "not finite"])
+def test_products_of_matrices(n, dtype, what, monkeypatch):
+    """In parts, of which the products are multiplied once more; by logarithms where need be."""
+    rng, steps, lengths = np.random.default_rng(n), 70, np.array([70, 33, 0, 1])
+    a = rng.normal(0, 60 if what == "far" else 1, (BATCH, steps, n, n)).astype(dtype)
+    a[rng.random(a.shape) < 0.2] = -inf
+    if what == "impossible":
+        a[0, 40, :, 3:], a[0, 41, :3], a[1, 5] = -inf, -inf, -inf
+    if what == "not finite":
+        a[0, 9, 2, 3], a[1, 7, 1, 1], a[3, 0, 5, 5] = nan, inf, inf
+    monkeypatch.setattr(HOST, "sms", 3)
+    found = np.full((BATCH, 1, n, n), 7, dtype)
+    expected = found.astype("f8")
+    HOST.launched.clear()
+    for verbs, y in ((chain, found), (cpu, expected)):
+        verbs.carry(
+            sm.semirings["log_plus"], a.astype(y.dtype).swapaxes(-1, -2), None, None, y, lengths,
+            every=False, reverse=False, exclusive=False,
+        )  # fmt: skip
+    assert ["ChainProduct" in x for x in HOST.launched] == [True] * 2
+    eps = 1e-6 if dtype == "f4" else 1e-13
+    assert_allclose(found, expected, rtol=eps, atol=eps * (900 if what == "far" else 30))
+
+
 def test_chains_that_are_cut(monkeypatch):
     """Few and long ones, of not too many states, over semirings whose parts cannot overflow."""
     monkeypatch.setattr(HOST, "sms", 132)

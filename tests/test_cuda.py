@@ -647,8 +647,9 @@ def chains_of(n):
     for name in ("max_plus", "log_plus"):
         chain.carry(sm.semirings[name], shared, e[:, 1:], e[:, :1], e[:, 1:, None], lengths - 1,
                     every=True, reverse=name == "log_plus", exclusive=False)  # fmt: skip
-    chain.carry(sm.semirings["plus_times"], a, None, None, a, lengths - 1, every=True,
-                reverse=False, exclusive=False)  # fmt: skip
+    for name, every in (("plus_times", True), ("log_plus", False)):
+        chain.carry(sm.semirings[name], a, None, None, a if every else a[:, :1], lengths - 1,
+                    every=every, reverse=False, exclusive=False)  # fmt: skip
     path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
     chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
     chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)

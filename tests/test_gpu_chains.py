@@ -107,6 +107,22 @@ def test_chains_of_many_states(name, states, dtype):
             assert_allclose(found.get(), expected, rtol=2e-3 if dtype == "f2" else 1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize(("batch", "steps", "n", "dtype"),
+                         [(3, 70, 9, "f4"), (1, 2000, 32, "f4"), (40, 50, 20, "f8")])  # fmt: skip
+def test_products_over_log_plus(batch, steps, n, dtype):
+    """Of matrices near to each other, and far apart."""
+    rng = np.random.default_rng(n)
+    lengths = rng.integers(0, steps + 1, batch)
+    lengths[0] = steps
+    for scale in (1, 60):
+        a = rng.normal(0, scale, (batch, steps, n, n)).astype(dtype)
+        a[rng.random(a.shape) < 0.1] = -np.inf
+        found = sm.chain(*there(a), semiring="log_plus", lengths=lengths).get()
+        expected = sm.chain(a.astype("f8"), semiring="log_plus", lengths=lengths)
+        eps = 1e-5 if dtype == "f4" else 1e-12
+        assert_allclose(found, expected, rtol=eps, atol=scale * eps)
+
+
 def test_gradients():
     torch = pytest.importorskip("torch")
     from semiring_mm.torch import sequences as learn

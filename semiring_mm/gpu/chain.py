@@ -23,7 +23,7 @@ from .views import address
 
 __all__ = [
     "FIELDS", "POINTERS", "Model", "best_path", "best_paths", "carry", "carry_source", "draw",
-    "gradients_source", "path_source", "posterior", "posterior_source",
+    "gradients_source", "path_source", "posterior", "posterior_source", "product_source",
 ]  # fmt: skip
 
 Array = Any
@@ -62,6 +62,9 @@ def carry(
         wide.carry(semiring, a, e, x, y, lengths, every=every, reverse=reverse, exclusive=exclusive)
         return
     whole = reverse or not _associates(semiring, a.dtype)
+    if not whole and x is None and e is None and not every and _has_products(semiring, a):
+        _product(semiring, a, y, lengths)
+        return
     parts = 1 if whole else _parts(y.shape[-1], y.shape[-2], lengths)
     if parts == 1:
         _walk(semiring, a, e, x, y, lengths, every=every, reverse=reverse, exclusive=exclusive)
@@ -141,6 +144,36 @@ def _pieces(v: Array, parts: int, size: int, steps: int) -> Array:
     """So many steps from each multiple of `size`; the last part may be shorter than it looks."""
     strided = device.current().xp.lib.stride_tricks.as_strided
     return strided(v[0], (parts, steps, *v.shape[2:]), (size * v.strides[1], *v.strides[1:]))
+
+
+#: Of sr::ChainProduct: states, the threads of a block and its warps, the least steps of a part, and
+#: blocks for each multiprocessor.
+_FEW, _FULL, _BLOCK, _WARPS, _SHORT, _FILL = 9, 32, 256, 8, 16, 4
+
+
+def _has_products(semiring: Semiring, a: Array) -> bool:
+    """Whether sr::ChainProduct has the product of all matrices, each of its own."""
+    logarithms = joins_logarithms(semiring.add_expr) and joins(semiring.mul_expr) == "+"
+    return logarithms and bool(a.strides[1]) and _FEW <= a.shape[-1] <= _FULL
+
+
+def _product(semiring: Semiring, a: Array, y: Array, lengths: Lengths) -> None:
+    """The product of each chain's matrices: of parts side by side, and then of what these are."""
+    here, n = device.current(), a.shape[-1]
+    batch, most = len(lengths), int(lengths.max(initial=0))
+    parts = max(1, min(_FILL * here.sms // max(batch, 1), most // _SHORT))
+    size = max(1, -(-most // parts))
+    parts = max(1, -(-most // size))
+    found = y if parts == 1 else here.xp.empty((batch, parts, n, n), y.dtype)
+    plan = _plan(semiring, a, n)
+    fields = _fields(a, None) | {
+        "y": address(found), "steps": size, **_steps("y", found, "batch step row"),
+    }  # fmt: skip
+    rows = -(-n // _WARPS) * _WARPS
+    room = 2 * rows * _line(n) * word_size(plan) + 8 * _WARPS
+    _launch(here, product_source(plan, n), lengths, parts, room, fields, threads=_BLOCK)
+    if parts > 1:
+        _product(semiring, found, y, -(-lengths // size))
 
 
 class _Long:
@@ -633,6 +666,12 @@ def carry_source(
     """The text of the kernel that carries rows; see sr::Carry."""
     given_flags = flags(shared, reverse, logarithms, factored, given)
     return _source(plan, states, f"Carry<Algebra, {states}, {given_flags}>")
+
+
+@functools.lru_cache(maxsize=64)
+def product_source(plan: Plan, states: int) -> str:
+    """The text of the kernel that multiplies the matrices of chains; see sr::ChainProduct."""
+    return _source(plan, _BLOCK, f"ChainProduct<Algebra, {states}>")
 
 
 @functools.lru_cache(maxsize=64)
