@@ -228,13 +228,13 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
     found = None if head is None else repeat(head, (a, b, c, g))
     if found is None:
         with Call(a=a, b=b, c=c, g=g, head=head) as call:
-            pair = zip(_shares(s, call, needs, few), (call["a"], call["b"]), strict=True)
+            parts = zip(_shares(s, call, needs, few), (call["a"], call["b"]), needs, strict=True)
             results = [
-                sum_to(x, y.shape).astype(y.dtype, copy=False) for x, y in pair if x is not None
+                sum_to(x, y.shape).astype(y.dtype, copy=False) for x, y, need in parts if need
             ]
             found = call.give(tuple(results) if all(needs) else results[0])
-    parts = iter(found if all(needs) else (found,))
-    left, right = (next(parts) if need else None for need in needs)
+    there = iter(found if all(needs) else (found,))
+    left, right = (next(there) if need else None for need in needs)
     return left, right
 
 
