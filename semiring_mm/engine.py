@@ -8,6 +8,7 @@ both engines to the protocol, and a test runs the algorithms on a third one, in 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Ragged", "Scalar",
-    "Scaling", "Screen", "Select", "Sieve", "Sums",
+    "JOIN", "PLAIN", "AlignmentRule", "Chains", "CloseStep", "CloseSteps", "Engine", "Forest",
+    "Known", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve", "Sums",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -126,6 +127,59 @@ class AlignmentRule:
     warp: bool = False
     affine: bool = False
     local: bool = False
+
+
+class CloseStep(NamedTuple):
+    """A step of a closure of one matrix D in place; lines are (first, end).
+
+    Attributes
+    ----------
+    kind : {"product", "close", "mirror", "look"}
+        D[rows, columns] ← D[rows, columns] ⊕ D[rows, inner] ⊗ D[inner, columns], or of a block on
+        the diagonal, whose lines all three are: its closure, copy what is above the diagonal below
+        it, see that the diagonal is one.
+    triangle : bool
+        Only blocks on and above the diagonal of D are kept, of which others are the transposes, and
+        the product is to compute those that touch the upper triangle.
+    """
+
+    kind: str
+    rows: tuple[int, int]
+    inner: tuple[int, int]
+    columns: tuple[int, int]
+    triangle: bool = False
+
+    @property
+    def overlap(self) -> str:
+        """The operand of a product that it overwrites."""
+        return {self.rows: "b", self.columns: "a"}.get(self.inner, "")
+
+    @property
+    def turned(self) -> str:
+        """The operand of a product that is kept as its transpose."""
+        if not self.triangle:
+            return ""
+        return "a" if self.rows > self.inner else "b"
+
+    @property
+    def pairs(self) -> float:
+        """Pairs (⊕, ⊗) of the step."""
+        if self.kind not in ("product", "close"):
+            return 0.0
+        m, k, n = (float(end - first) for first, end in (self.rows, self.inner, self.columns))
+        return m * k * n / (1 + self.triangle)
+
+
+@dataclass(frozen=True, eq=False)  # so that what is made of it is found by identity
+class CloseSteps:
+    """All steps of a closure, and their pairs."""
+
+    steps: tuple[CloseStep, ...]
+
+    @functools.cached_property
+    def pairs(self) -> float:
+        """Pairs (⊕, ⊗) of all steps."""
+        return sum(step.pairs for step in self.steps)
 
 
 class Ragged(NamedTuple):
@@ -326,6 +380,10 @@ class Engine(Protocol):
     PANEL, ROWS : int
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
+    eliminate : callable, optional
+        ``eliminate(semiring, d, p, steps, known, one, improved, tick)`` does all steps of a
+        closure, or nothing: False. The last two are those of :class:`closures.kleene.Closure`.
+        None on an engine that does them one by one.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     chains : Chains, optional
@@ -541,6 +599,9 @@ class Engine(Protocol):
 
         With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry improves.
         """
+
+    @property
+    def eliminate(self) -> Callable[..., bool] | None: ...
 
     def closure_batch(
         self, semiring: Semiring, a: Array, known: Known | None, out: Array,

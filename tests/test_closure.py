@@ -10,6 +10,11 @@ from walks import brute, check_paths
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
+from semiring_mm.closures.kleene import Closure
+from semiring_mm.cpu import engine as cpu
+from semiring_mm.cpu import kleene
+from semiring_mm.cpu import product as cpu_product
+from semiring_mm.plan import Facts
 
 inf = np.inf
 # semiring: (⊕, ⊗, zero, one, weights of the edges)
@@ -313,3 +318,91 @@ def test_undirected_graphs_whose_product_does_not_commute_have_two_ways(kind, tm
     assert d[0, n - 1] == n + 3
     assert d[n - 1, 0] == 5
     assert (d == sm.closure(w, s, directed=True)).all()
+
+
+# --- the steps on the CPU: one program for all threads ------------------------------------------
+
+
+def graph_of(kind, n, rng):
+    """Distances, undirected ones, weights below 0, and ones that are mostly no edge."""
+    a = rng.random((n, n)).astype("f4")
+    if kind == "undirected":
+        return np.minimum(a, a.T)
+    if kind == "negative":
+        height = rng.random(n).astype("f4")
+        return a + height[:, None] - height
+    if kind == "few":
+        a[rng.random(a.shape) < 0.9] = inf
+    return a
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("kind", ["plain", "undirected", "negative", "few"])
+def test_a_program_of_steps_gives_what_the_steps_give(monkeypatch, kind, threads):
+    """To the last bit: however many threads there are, and wherever the program is cut."""
+    a = graph_of(kind, 421, np.random.default_rng(11))
+
+    def found():
+        trees = sm.apsp(a, method="floyd_warshall", return_predecessors=True, device="cpu")
+        return [sm.apsp(a, method="floyd_warshall", device="cpu"), *trees]
+
+    before = sm.get_num_threads()
+    try:
+        sm.set_num_threads(1)
+        monkeypatch.setattr(cpu, "eliminate", None)
+        expected = found()
+        monkeypatch.undo()
+        sm.set_num_threads(threads)
+        for longest in (1 << 32, 1 << 20):
+            monkeypatch.setattr(cpu_product, "_LONGEST", longest)
+            kleene._program.cache_clear()
+            for x, y in zip(found(), expected, strict=True):
+                assert_array_equal(x, y)
+    finally:
+        kleene._program.cache_clear()
+        sm.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("at", [0, 63, 64, 200, 318])
+def test_a_program_stops_at_the_first_cycle(monkeypatch, at, threads):
+    a = np.random.default_rng(12).random((320, 320)) + 1
+    a[at, at + 1], a[at + 1, at] = -9, 0.5
+    np.fill_diagonal(a, 0)
+    known = (Facts(-inf, inf, False),) * 3
+
+    def improved(first, diagonal):
+        (places,) = np.nonzero(diagonal)
+        raise ArithmeticError(first + places[0], diagonal[places[0]])
+
+    def found():
+        closure = Closure(cpu, sm.semirings["min_plus"], known, 0.0, 1, improved)
+        with pytest.raises(ArithmeticError) as error:
+            closure.run(a.copy())
+        return error.value.args
+
+    before = sm.get_num_threads()
+    try:
+        sm.set_num_threads(threads)
+        node, value = found()
+        monkeypatch.setattr(cpu, "eliminate", None)
+        assert (node, value) == found()
+        assert value < 0
+    finally:
+        sm.set_num_threads(before)
+
+
+def test_a_program_tells_how_much_is_done():
+    seen = []
+    a = np.random.default_rng(13).random((400, 400))
+
+    def stop(done, total):
+        seen.append(done / total)
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sm.apsp(a, method="floyd_warshall", device="cpu", progress=stop)
+    assert len(seen) > 10
+    assert seen == sorted(seen)
+    assert 0.5 < seen[-1] < 0.8

@@ -15,11 +15,13 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
     version naming warn cache forks storage signs expressions laws semirings metrics plan engine
-    cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
-    cpu.blocks cpu.crew cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
+    cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory
+    cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
+    cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
     cpu.closure cpu.combine cpu.gf2 cpu.quick
-    cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.forward_backward cpu.chain
+    cpu.product cpu.kleene cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.forward_backward
+    cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
     gpu.bulk gpu.vector gpu.trees

@@ -13,17 +13,56 @@ are computed: half the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from ..engine import JOIN, Engine
+from ..engine import JOIN, CloseStep, CloseSteps, Engine
 from ..plan import Facts
 from ..semirings import Semiring
 
-__all__ = ["Closure"]
+__all__ = ["Closure", "elimination"]
 
 Array = Any  # of the engine's library
 Known = tuple[Facts, Facts, Facts]
+
+
+@functools.lru_cache(maxsize=16)
+def elimination(n: int, base: int, leaf: int, look: int, *, symmetric: bool) -> CloseSteps:
+    """The steps of the closure of n rows, which is divided after multiples of `base` rows.
+
+    Blocks of up to `leaf` rows are closed at once, and the diagonals of those of `look` rows and
+    more are looked at; 0: of none.
+    """
+
+    def on(kind: str, lines: tuple[int, int]) -> CloseStep:
+        return CloseStep(kind, lines, lines, lines)
+
+    def close(lo: int, hi: int) -> Iterator[CloseStep]:
+        whole, size = (lo, hi), hi - lo
+        looks = [on("look", whole)] if 0 < look <= size else []
+        if size <= leaf:
+            if symmetric and size > base:  # of which products compute the upper triangle
+                yield on("mirror", whole)
+            yield from [*looks, on("close", whole), *looks]
+            return
+        mid = lo + -(-size // (2 * base)) * base
+        first, second = (lo, mid), (mid, hi)
+        for one, other in ((first, second), (second, first)):
+            yield from close(*one)
+            if symmetric:  # one of the two blocks beside the diagonal stands for both
+                yield on("mirror", one)
+                yield CloseStep("product", first, one, second)
+            else:
+                yield CloseStep("product", one, one, other)
+                yield CloseStep("product", other, one, one)
+            yield CloseStep("product", other, one, other, symmetric)
+        yield from looks
+
+    steps = list(close(0, n))
+    if symmetric:
+        steps.append(on("mirror", (0, n)))
+    return CloseSteps(tuple(steps))
 
 
 class Closure:
@@ -61,84 +100,46 @@ class Closure:
         self.engine, self.semiring, self.known = engine, semiring, known
         self.one, self.look = one, look
         self.improved, self.tick = improved, tick
-        self.done = 0.0
 
     def run(self, d: Array, p: Array | None = None, *, symmetric: bool = False) -> None:
         """Close `d` in place, carrying predecessors in `p`."""
+        engine, n = self.engine, d.shape[0]
         symmetric = symmetric and p is None
-        self.look = min(self.look, d.shape[0])  # the whole at least
-        self._close(d, p, 0, d.shape[0], symmetric)
-        if symmetric:
-            self.engine.mirror(d)
-
-    def _close(self, d: Array, p: Array | None, lo: int, hi: int, symmetric: bool) -> None:
-        n, base = hi - lo, self.engine.BASE
-        if n <= self.engine.LEAF:
-            block = d[lo:hi, lo:hi]
-            if symmetric and n > base:
-                self.engine.mirror(block)  # of which products compute the upper triangle
-            self._check(block, lo)
-            self.engine.closure_block(
-                self.semiring, block, self.known, None if p is None else p[lo:hi, lo:hi]
+        look = min(self.look, n)  # the whole at least
+        steps = elimination(n, engine.BASE, engine.LEAF, look, symmetric=symmetric)
+        if (
+            n > engine.LEAF
+            and engine.eliminate is not None
+            and engine.eliminate(
+                self.semiring, d, p, steps, self.known, self.one, self.improved, self.tick
             )
-            self._check(block, lo)
-            self._count(n**3)
+        ):
             return
-        mid = lo + -(-n // (2 * base)) * base
-        first, second = slice(lo, mid), slice(mid, hi)
-        d11, d12, d21, d22 = (d[x, y] for x in (first, second) for y in (first, second))
-        if symmetric:
-            self._close(d, p, lo, mid, symmetric)
-            self.engine.mirror(d11)
-            self._product(d11, d12, d12, overlap="b")
-            self._product(d12.T, d12, d22, triangle=True)
-            self._close(d, p, mid, hi, symmetric)
-            self.engine.mirror(d22)
-            self._product(d12, d22, d12, overlap="a")
-            self._product(d12, d12.T, d11, triangle=True)
-            self._check(d[lo:hi, lo:hi], lo)
-            return
-        p11, p12, p21, p22 = (
-            None if p is None else p[x, y] for x in (first, second) for y in (first, second)
-        )
-        self._close(d, p, lo, mid, symmetric)
-        self._product(d11, d12, d12, p12, p12, overlap="b")
-        self._product(d21, d11, d21, p21, p11, overlap="a")
-        self._product(d21, d12, d22, p22, p12)
-        self._close(d, p, mid, hi, symmetric)
-        self._product(d22, d21, d21, p21, p21, overlap="b")
-        self._product(d12, d22, d12, p12, p22, overlap="a")
-        self._product(d12, d21, d11, p11, p21)
-        self._check(d[lo:hi, lo:hi], lo)
+        done = 0.0
+        for step in steps.steps:
+            self._run(step, d, p, done)
+            done += step.pairs
+            if self.tick is not None and step.pairs:
+                self.tick(done)
 
-    def _product(
-        self,
-        a: Array,
-        b: Array,
-        c: Array,
-        arg: Array | None = None,
-        gather: Array | None = None,
-        *,
-        overlap: str = "",
-        triangle: bool = False,
-    ) -> None:
-        """C ← C ⊕ A ⊗ B; predecessors of improved entries come from those of B's row."""
-        pairs = float(a.shape[0] * a.shape[1] * b.shape[1]) / (2 if triangle else 1)
-        before, tick = self.done, self.tick
-        self.engine.product(
-            self.semiring, a, b, c, JOIN, arg=arg, gather=gather, known=self.known,
-            overlap=overlap, triangle=triangle,
-            on_done=None if tick is None else (lambda part: tick(before + part * pairs)),
-        )  # fmt: skip
-        self._count(pairs)
-
-    def _count(self, pairs: float) -> None:
-        self.done += pairs
-        if self.tick is not None:
-            self.tick(self.done)
-
-    def _check(self, block: Array, lo: int) -> None:
-        if 0 < self.look <= block.shape[0]:
-            diagonal = block.diagonal()
+    def _run(self, step: CloseStep, d: Array, p: Array | None, done: float) -> None:
+        engine, tick = self.engine, self.tick
+        rows, inner, columns = (slice(*x) for x in (step.rows, step.inner, step.columns))
+        c, arg = d[rows, columns], None if p is None else p[rows, columns]
+        if step.kind == "look":
+            diagonal = c.diagonal()
             if not (diagonal == self.one).all():
-                self.improved(lo, diagonal)
+                self.improved(rows.start, diagonal)
+        elif step.kind == "mirror":
+            engine.mirror(c)
+        elif step.kind == "close":
+            engine.closure_block(self.semiring, c, self.known, arg)
+        else:
+            a = d[inner, rows].T if step.turned == "a" else d[rows, inner]
+            b = d[columns, inner].T if step.turned == "b" else d[inner, columns]
+            engine.product(
+                self.semiring, a, b, c, JOIN, arg=arg, known=self.known,
+                gather=None if p is None else p[inner, columns], overlap=step.overlap,
+                triangle=step.triangle,
+                on_done=None if tick is None else (lambda part: tick(done + part * step.pairs)),
+            )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..cpu import threads
 from ..engine import JOIN, Engine
 from ..expressions import evaluate
 from ..plan import Facts, Plan, make_plan
@@ -21,6 +22,7 @@ __all__ = ["Improves", "Steps", "computed", "path_plan", "stored"]
 
 Array = Any  # of an engine's library
 _ROWS = 1024  # compared at a time: no second matrix
+_ENTRIES = 1 << 17  # the same on the host, where threads compare parts that a cache holds
 
 
 class Improves(Exception):
@@ -102,9 +104,18 @@ class Steps:
         """Predecessors on single edges: the node of the row, where there is an edge."""
         zero = self.identities[0]
         p = xp.empty(d.shape, np.int32)
-        for i in range(0, len(p), _ROWS):
-            part = slice(i, i + _ROWS)
+        rows = _ROWS if xp is not np else max(1, _ENTRIES // max(1, p.shape[1]))
+
+        def some(i: int) -> None:
+            part = slice(i, i + rows)
             p[part] = xp.where(d[part] == zero, np.int32(NO_PREDECESSOR), starts[part, np.newaxis])
+
+        tasks = [functools.partial(some, i) for i in range(0, len(p), rows)]
+        if xp is np:
+            threads.run(tasks)
+        else:
+            for task in tasks:
+                task()
         return p
 
     def close(

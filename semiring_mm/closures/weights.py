@@ -200,6 +200,8 @@ class Weights:
                 if (self.n + 1) * largest > highest:
                     return None
                 whole = Facts(lo, math.inf, False) if s.zero > 0 else Facts(-math.inf, hi, False)
+            elif s.mul_kind == "*" and not self.look(1):  # no factor is better than one
+                whole = Facts(lo, hi if s.add_kind == "max" else math.inf, False)
             else:
                 return None
             return whole, whole, whole

@@ -1,31 +1,76 @@
-"""The closure of one small block: Kleene's elimination in the first-level cache."""
+"""The steps of closures beside products: small blocks in the first-level cache, and moves.
+
+Each is a function that the threads of a program call together; see :mod:`semiring_mm.cpu.stages`.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import Known
-from ..expressions import evaluate
-from ..plan import Plan, bytewise, make_plan
+from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
 from ..semirings import Semiring
+from . import crew, threads
 from .algebra import Algebra
-from .compiler import KEPT, Target, host_target
-from .ir import I32, PTR, Function
-from .memory import workspace as buffer_of
-from .views import HEAD, ArrayView, array_function
+from .blocks import address
+from .compiler import KEPT, Library, Target, compile_functions, host_target
+from .ir import I32, I64, PTR, Function, Type, Value
+from .memory import workspace
+from .product_code import PARAMS, SQUARE, params_of
+from .stages import COUNTERS, Stages, follow
+from .views import HEAD, ArrayView, check_array_layout
 
-__all__ = ["BASE", "closure_batch", "closure_block", "closure_function", "doubtful"]
+__all__ = [
+    "BASE", "ClosureCode", "closure_batch", "closure_block", "closure_code", "closure_functions",
+    "doubtful", "keeping",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
 #: Largest block, in rows.
 BASE = 64
-_LOOKED_AT = 1 << 18  # entries looked at together
+_SHARE = 1 << 17  # predecessors that pay for one more thread
+
+
+@dataclass(frozen=True, eq=False)
+class ClosureCode:
+    """Compiled steps: ``closure`` of a block, ``look`` and ``mirror``."""
+
+    library: Library
+    call: Any  # the first of them
+    params: Callable[[int], bytes]  # of so many rows on one thread; remembered
+    own: int  # bytes that a thread needs for itself
+
+    def address(self, name: str) -> int:
+        """Where a function lies."""
+        return self.library.address(name)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def closure_code(
+    semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int, *, marked: bool
+) -> ClosureCode:
+    """The code for matrices of up to `depth` rows, with predecessors if they are `marked`."""
+    return _code(_closure_plan(semiring, dtype, known, depth), marked)
+
+
+def _closure_plan(
+    semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int
+) -> Plan:
+    fa, fb, fc = known or (None, None, None)
+    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
+    if plan.codec == "bits":
+        plan = bytewise(plan)
+    if plan.codec == "sentinel":
+        plan = replace(plan, annihilate=True)
+    return replace(plan, check=False)
 
 
 def closure_block(
@@ -35,16 +80,9 @@ def closure_block(
     predecessors: NDArray[np.int32] | None = None,
 ) -> None:
     """A ← A* in place for a matrix of at most :data:`BASE` rows with one on its diagonal."""
-    fa, fb, fc = known or (None, None, None)
-    plan = make_plan(semiring, a.dtype, fa, fb, a.shape[-1], c=fc)
-    if plan.codec == "bits":
-        plan = bytewise(plan)
-    if plan.codec == "sentinel":
-        plan = replace(plan, annihilate=True)
-    plan = replace(plan, check=False)
-    code = _code(plan, predecessors is not None)
-    size = 64 + BASE * BASE * (int(plan.compute[1:]) // 8 + 4)
-    code(a, buffer_of(size), a if predecessors is None else predecessors)
+    code = closure_code(semiring, a.dtype, known, a.shape[-1], marked=predecessors is not None)
+    p = a if predecessors is None else predecessors
+    code.call(a, a, a, workspace(code.own + COUNTERS), code.params(len(a)), p, p)
 
 
 def closure_batch(
@@ -60,71 +98,248 @@ def closure_batch(
 
 def doubtful(semiring: Semiring, d: Array, p: NDArray[np.int32]) -> NDArray[np.int64]:
     """Rows of predecessors in which one is not strictly nearer than its node."""
-    found, height = [], max(1, _LOOKED_AT // max(1, p.shape[1]))
-    for top in range(0, len(p), height):
-        marks, far = p[top : top + height], d[top : top + height]
-        near = np.take_along_axis(far, np.maximum(marks, 0), 1)
-        better = (evaluate(semiring.add_expr, near, far) == near) & (near != far)
-        found.append(top + np.flatnonzero(((marks >= 0) & ~better).any(axis=1)))
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    known = None
+    if d.dtype.kind in "iu" and needs_facts(semiring, d.dtype):
+        limit = 1 << (8 * d.dtype.itemsize - 4)  # as in closures
+        known = (Facts(-limit, limit, True),) * 3
+    plan = _closure_plan(semiring, d.dtype, known, 1)
+    library, call = _doubtful_code(plan)
+    wrong = np.zeros(len(p), np.uint8)
+    fields = {"i1": len(p), "j1": p.shape[1]}
+    buffer = workspace(_own(plan) + COUNTERS)
+    team = min(threads.get_num_threads(), p.size // _SHARE)
+    if team < 2:
+        call(d, d, wrong, buffer, params_of(plan, 0, 0, 0, **fields), p, p)
+        return np.flatnonzero(wrong)
+    shared = buffer[64:]
+    params = params_of(plan, 0, 0, 0, team=address(shared), **fields)
+    step = np.array([[library.address("doubtful"), 0, *np.frombuffer(params, np.int64)]])
+    with crew.helpers(team - 1) as found:
+        follow(step, (d, d, wrong, p, p, p), 64, shared, found, buffer)
+    return np.flatnonzero(wrong)
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _code(plan: Plan, predecessors: bool) -> Any:
-    function = closure_function(plan, host_target(), predecessors=predecessors)
-    return array_function([function], 3)
+def _code(plan: Plan, marked: bool) -> ClosureCode:
+    check_array_layout()
+    library = compile_functions(
+        closure_functions(plan, host_target(), marked=marked), host_target()
+    )
+    params = functools.lru_cache(maxsize=BASE)(lambda n: params_of(plan, 0, 0, 0, i1=n))
+    return ClosureCode(library, _call_of(library, "closure"), params, _own(plan))
 
 
-def closure_function(plan: Plan, target: Target, *, predecessors: bool) -> Function:
-    """Generate ``closure(A, workspace, P)``: A ← A* in place, n ≤ BASE, one on the diagonal.
+def _own(plan: Plan) -> int:
+    """Bytes of the rows of a block and of their predecessors."""
+    return 64 + BASE * BASE * (int(plan.compute[1:]) // 8 + 4)
 
-    For each k, every row i becomes row i ⊕ (A[i, k] ⊗ row k). With predecessors (a selective ⊕),
-    P[i, j] takes P[k, j] where an entry strictly improves. Needs an idempotent ⊕ for which
-    one ⊕ x = one (no negative cycle): then A[k, k] needs no star of its own.
+
+def _call_of(library: Library, name: str) -> Any:
+    """A step as a function of arrays and bytes, which one thread calls."""
+    objects = [ctypes.py_object] * 4
+    return library.function(name, *objects, ctypes.c_char_p, *objects[:2])
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _doubtful_code(plan: Plan) -> tuple[Library, Any]:
+    check_array_layout()
+    library = compile_functions([_doubtful_function(plan)], host_target())
+    return library, _call_of(library, "doubtful")
+
+
+@functools.cache
+def keeping() -> Library:
+    """The compiled step ``keep``."""
+    check_array_layout()
+    return compile_functions([_keep_function()], host_target())
+
+
+def closure_functions(plan: Plan, target: Target, *, marked: bool) -> list[Function]:
+    """Generate ``closure``, ``look`` and ``mirror``, each (A, B, C, workspace, params, K, P)."""
+    return [_closure_function(plan, target, marked=marked), _look_function(plan),
+            _mirror_function(plan)]  # fmt: skip
+
+
+class _Call:
+    """The arguments of a step; without counters that are shared, they lie behind the workspace.
+
+    `own`: bytes of a workspace.
     """
-    f = Function("closure", [PTR] * 3)
-    a = ArrayView(f, f.args[0])
-    workspace = f.load(f.args[1].at(HEAD), PTR, 8)
+
+    def __init__(self, f: Function, own: int = 64) -> None:
+        a, _, c, workspace, params, k, p = f.args
+        self.a, self.c, self.k, self.p = (ArrayView(f, x) for x in (a, c, k, p))
+        self.field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
+        self.begin, self.end = (f.load(self.field[x], I64, 8) for x in ("i0", "i1"))
+        self.workspace = f.load(workspace.at(HEAD), PTR, 8)
+        team = f.load(self.field["team"], PTR, 8)
+        alone = team.cmp("==", f.pointer(0))
+        counters = f.select(alone, self.workspace.at(own), team)
+        with f.if_(alone):
+            Stages.reset(f, counters)
+            Stages.begin(f, self.workspace, counters)
+        self.stages = Stages(f, self.workspace, counters)
+
+
+def _entry(view: ArrayView, i: Value, j: Value) -> Value:
+    return view.data.at(i * view.stride(-2) + j * view.stride(-1))
+
+
+def _closure_function(plan: Plan, target: Target, *, marked: bool) -> Function:
+    """Generate ``closure``: A ← A* in place for a block on the diagonal with one on its own.
+
+    For each k, every row i becomes row i ⊕ (A[i, k] ⊗ row k). Marked (a selective ⊕), P[i, j] takes
+    P[k, j] where an entry strictly improves. Needs an idempotent ⊕ for which one ⊕ x = one (no
+    negative cycle): then A[k, k] needs no star of its own.
+
+    Rows are computed in their whole width, so that row k stays in registers while others pass.
+    """
+    f = Function("closure", [PTR] * 7)
+    call = _Call(f, _own(plan))
     algebra = Algebra(f, plan)
     t, s = algebra.compute, algebra.storage
     lanes = target.vector_bytes // t.size
-    n = a.dim(-1)
     width = max(BASE, lanes)
-    local = workspace.at(64)
+    n, local = call.end - call.begin, call.workspace.at(64)
     marks = local.at(BASE * width * t.size)
-    p = ArrayView(f, f.args[2]) if predecessors else None
-    columns = f.ceil_div(n, lanes) * lanes
+    vector, index = t.vector(lanes), I32.vector(lanes)
+    pieces = range(0, width, lanes)
 
-    with f.loop(0, n) as i:
-        with f.loop(0, columns, lanes) as j:
-            f.store(algebra.start(lanes), local.at((i * width + j) * t.size), t.size)
-        with f.loop(0, n) as j:
-            x = f.load(a.data.at(i * a.stride(-2) + j * a.stride(-1)), s)
-            f.store(algebra.decode(x), local.at((i * width + j) * t.size), t.size)
-            if p:
-                mark = f.load(p.data.at(i * p.stride(-2) + j * p.stride(-1)), I32)
-                f.store(mark, marks.at((i * width + j) * 4), 4)
-    index = I32.vector(lanes)
-    with f.loop(0, n) as k, f.loop(0, n) as i, f.if_(i.cmp("!=", k)):
-        x = f.load(local.at((i * width + k) * t.size), t, t.size).splat(lanes)
-        with f.loop(0, columns, lanes) as j:
-            place = local.at((i * width + j) * t.size)
-            old = f.load(place, t.vector(lanes), t.size)
-            row = f.load(local.at((k * width + j) * t.size), t.vector(lanes), t.size)
-            through = algebra.mul(x, row)
-            if p is None:
-                f.store(algebra.add(old, through), place, t.size)
-            else:
-                wins = algebra.better(through, old)
-                f.store(f.select(wins, through, old), place, t.size)
-                mark = marks.at((i * width + j) * 4)
-                new = f.load(marks.at((k * width + j) * 4), index, 4)
-                f.store(f.select(wins, new, f.load(mark, index, 4)), mark, 4)
-    with f.loop(0, n) as i, f.loop(0, n) as j:
-        value, overflow = algebra.encode(f.load(local.at((i * width + j) * t.size), t, t.size))
-        f.store(value, a.data.at(i * a.stride(-2) + j * a.stride(-1)))
-        if p:
-            mark = f.load(marks.at((i * width + j) * 4), I32, 4)
-            f.store(mark, p.data.at(i * p.stride(-2) + j * p.stride(-1)))
+    def encode(x: Value) -> Value:
+        value, overflow = algebra.encode(x)
         assert overflow is None, "a closure's plan covers its whole range"
+        return value
+
+    def move(view: ArrayView, near: Value, outer: Type, inner: Type, *, back: bool) -> None:
+        """Copy a block to the workspace, or back; whole rows as vectors."""
+        numbers = near is local
+        straight = view.stride(-1).cmp("==", outer.size) & n.cmp("==", width)
+
+        def entries(far: Value, line: Value, count: int) -> None:
+            if back:
+                x = f.load(line, inner.vector(count), inner.size)
+                f.store(encode(x) if numbers else x, far)
+                return
+            x = f.load(far, outer.vector(count))
+            f.store(algebra.decode(x) if numbers else x, line, inner.size)
+
+        with f.loop(0, n) as i:
+            far = _entry(view, call.begin + i, call.begin)
+            line = near.at(i * (width * inner.size))
+            with f.if_else(straight) as otherwise:
+                for at in pieces:
+                    entries(far.at(at * outer.size), line.at(at * inner.size), lanes)
+                with otherwise():
+                    if numbers and not back:
+                        for at in pieces:
+                            f.store(algebra.start(lanes), line.at(at * t.size), t.size)
+                    with f.loop(0, n) as j:
+                        entries(far.at(j * view.stride(-1)), line.at(j * inner.size), 1)
+
+    def move_all(*, back: bool) -> None:
+        move(call.a, local, s, t, back=back)
+        if marked:
+            move(call.k, marks, I32, I32, back=back)
+
+    with call.stages.stage(f.const(1, I64)):
+        move_all(back=False)
+        with f.loop(0, n) as k:
+            row, mark = local.at(k * (width * t.size)), marks.at(k * (width * 4))
+            through = [f.load(row.at(at * t.size), vector, t.size) for at in pieces]
+            with f.loop(0, n) as i, f.if_(i.cmp("!=", k)):
+                line, own = local.at(i * (width * t.size)), marks.at(i * (width * 4))
+                x = f.load(line.at(k * t.size), t, t.size).splat(lanes)
+                for at, right in zip(pieces, through, strict=True):
+                    place = line.at(at * t.size)
+                    old, new = f.load_apart(place, vector, t.size), algebra.mul(x, right)
+                    if not marked:
+                        f.store(algebra.add(old, new), place, t.size)
+                        continue
+                    wins = algebra.better(new, old)
+                    f.store(f.select(wins, new, old), place, t.size)
+                    both = (f.load_apart(y.at(at * 4), index, 4) for y in (mark, own))
+                    f.store(f.select(wins, *both), own.at(at * 4), 4)
+        move_all(back=True)
+    call.stages.keep()
+    return f
+
+
+def _look_function(plan: Plan) -> Function:
+    """Generate ``look``: stop at the first entry of a block's diagonal that is not ``least``."""
+    f = Function("look", [PTR] * 7)
+    call, algebra = _Call(f), Algebra(f, plan)
+    one = algebra.decode(f.load(call.field["least"], algebra.storage))
+    with call.stages.stage(f.const(1, I64)):
+        i = f.var(call.begin)
+        with f.while_() as looked:
+            f.break_if(i.get().cmp(">=", call.end), looked)
+            place = _entry(call.a, i.get(), i.get())
+            differs = algebra.decode(f.load(place, algebra.storage)).cmp("!=", one)
+            with f.if_(differs):
+                value = f.alloca(I64)
+                f.store(f.load(place, algebra.storage), value)
+                call.stages.stop(i.get(), f.load(value, I64, 8))
+            f.break_if(differs, looked)
+            i.set(i.get() + 1)
+    call.stages.keep()
+    return f
+
+
+#: Squares that are mirrored together.
+_STRETCH = 4
+
+
+def _mirror_function(plan: Plan) -> Function:
+    """Generate ``mirror``: what is above the squares on a block's diagonal is copied below."""
+    f = Function("mirror", [PTR] * 7)
+    call, s = _Call(f), Algebra(f, plan).storage
+    item = Type("u", 8 * s.size)
+    squares = f.ceil_div(call.end - call.begin, SQUARE)
+    across = f.ceil_div(squares, _STRETCH)
+    with call.stages.stage(squares * across) as piece:
+        top = call.begin + piece // across * SQUARE
+        left = call.begin + piece % across * (SQUARE * _STRETCH)
+        after = top + SQUARE
+        first = f.select(left.cmp(">", after), left, after)
+        end = f.low(left + SQUARE * _STRETCH, call.end)
+        with (
+            f.loop(first, end, 8) as near,
+            f.loop(top, f.low(after, call.end)) as i,
+            f.loop(near, f.low(near + 8, end)) as j,
+        ):
+            f.store(f.load(_entry(call.a, i, j), item), _entry(call.a, j, i))
+    call.stages.keep()
+    return f
+
+
+def _keep_function() -> Function:
+    """Generate ``keep``: a block of K is copied to P, from its first entry on."""
+    f = Function("keep", [PTR] * 7)
+    call = _Call(f)
+    left, right = (f.load(call.field[x], I64, 8) for x in ("j0", "j1"))
+    with call.stages.stage(call.end - call.begin) as i, f.loop(left, right) as j:
+        x = f.load(_entry(call.k, call.begin + i, j), I32)
+        f.store(x, _entry(call.p, i, j - left))
+    call.stages.keep()
+    return f
+
+
+def _doubtful_function(plan: Plan) -> Function:
+    """Generate ``doubtful``: C gets 1 for each row in which K has a node no nearer than its own."""
+    f = Function("doubtful", [PTR] * 7)
+    call, algebra = _Call(f), Algebra(f, plan)
+    columns, byte = f.load(call.field["j1"], I64, 8), Type("u", 8)
+    with call.stages.stage(call.end - call.begin) as i:
+        wrong = f.var(f.const(0, I64))
+        with f.loop(0, columns) as j:
+            before = f.load(_entry(call.k, i, j), I32).to(I64)
+            there = before.cmp(">=", 0)
+            near, far = (
+                algebra.decode(f.load(_entry(call.a, i, x), algebra.storage))
+                for x in (f.select(there, before, f.const(0, I64)), j)
+            )
+            nearer = algebra.add(near, far).cmp("==", near) & near.cmp("!=", far)
+            wrong.set(wrong.get() | (there & (nearer ^ 1)).to(Type("u", 64)).to(I64))
+        f.store(wrong.get().to(byte), call.c.data.at(i * call.c.stride(-1)), 1)
+    call.stages.keep()
     return f

@@ -130,9 +130,19 @@ def _each_strip(strip: Callable[[int], None], n: int, tile: int) -> None:
             task()
 
 
+_COPIED = 1 << 19  # bytes that pay for one more thread: new memory is slow to write first
+
+
 def copy(x: Array, to: Array) -> None:
     """Copy an array to another one of its shape and dtype."""
-    to[...] = x
+    pieces = min(threads.get_num_threads(), x.nbytes // _COPIED) if x.ndim else 0
+    if pieces < 2:
+        to[...] = x
+        return
+    cuts = np.linspace(0, len(x), pieces + 1).astype(int).tolist()
+    threads.run(
+        [functools.partial(np.copyto, to[i:j], x[i:j]) for i, j in itertools.pairwise(cuts)]
+    )
 
 
 def on(

@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import struct
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -32,16 +33,20 @@ from ..plan import (
 )
 from ..semirings import Semiring, semirings
 from . import crew, logsum, quick, threads
-from .closure import BASE
+from .closure import keeping
 from .combine import apply
 from .compiler import KEPT, host_target
 from .facts import class_of, facts_of, facts_of_class
 from .memory import workspace
 from .product_code import (
-    COUNTERS,
     GATHER,
     NOTHING_SEEN,
+    PARAMS,
     SEEN,
+    SQUARE,
+    TRIANGLE,
+    TURN_A,
+    TURN_B,
     ProductCode,
     Shape,
     fewer_vectors,
@@ -49,17 +54,17 @@ from .product_code import (
     product_code,
     watches,
 )
+from .stages import COUNTERS, follow, stopped
 from .tuning import measured_once, tuned
 
 __all__ = [
-    "Blocks", "blas_serves", "blas_wins", "blocks", "choose", "pack_bits", "product",
-    "product_bits", "served_again",
+    "Blocks", "Cutter", "Program", "Step", "blas_serves", "blas_wins", "blocks", "choose",
+    "coarse", "pack_bits", "product", "product_bits", "program_of", "served_again", "team_of",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 
 _STRIP = 32 << 20  # bytes of an operand packed over the whole of K
-_TILE = 2048  # side of the blocks that threads take
 _TEAM = 64 << 20  # bytes of both operands that threads pack together
 _SHARE = 4_000_000  # pairs that pay for one more thread
 _LATE = 1 << 25  # pairs of a thread beside which the time until the last one begins is small
@@ -121,12 +126,7 @@ def product(
         else:
             fa, fb, *rest = facts_of(semiring, a, b, *([c] if scaling.accumulate else []))
             fc = rest[0] if rest else None
-        if a.dtype.kind == "f":
-            # as coarse as a plan needs them, so that few plans are looked up
-            fa, fb, fc = (
-                None if x is None else facts_of_class(class_of(x, a.dtype), a.dtype)
-                for x in (fa, fb, fc)
-            )
+        fa, fb, fc = coarse((fa, fb, fc), a.dtype)
     k_matters = depth if a.dtype.kind in "iu" else 1
     plan, code = choose(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, k_matters, scaling,
@@ -137,6 +137,19 @@ def product(
         guess.keep(class_of(fa, a.dtype), class_of(fb, a.dtype))
     if small:
         _learn(semiring, a.dtype, fa, fb, scaling, plan, c.size * depth)
+
+
+def coarse(
+    known: tuple[Facts | None, ...] | None, dtype: np.dtype[Any]
+) -> tuple[Facts | None, Facts | None, Facts | None]:
+    """Facts as coarse as a plan needs them, so that few plans are looked up."""
+    fa, fb, fc = known or (None, None, None)
+    if dtype.kind != "f":
+        return fa, fb, fc
+    a, b, c = (
+        None if x is None else facts_of_class(class_of(x, dtype), dtype) for x in (fa, fb, fc)
+    )
+    return a, b, c
 
 
 class _Guess:
@@ -287,101 +300,250 @@ def _run(
     """Compute a product; the counters, and the numbers seen, of one that is not cut in parts."""
     m, n = c.shape[-2:]
     depth, batch = a.shape[-1], c.shape[0] if c.ndim == 3 else 1
-    unit = 32 if plan.codec == "bits" else 1
-    words, workers = -(-n // unit), threads.get_num_threads()
-    pairs = m * n * depth // unit
-    many = batch > 1 and (batch >= 4 * workers or pairs < _SERIAL)  # each matrix by one thread
-    team = 1
-    if not (overlap or triangle or on_done or many):
-        share = _SHARE * (3 if code.shape.fused else 1)  # a fused step is that much faster
-        team = max(1, min(workers, batch * pairs // share))
-    deep = overlap == "b" or (depth > code.k_slab and _loses_when_stored(plan, arg is not None))
-    sizes = blocks(m, words, depth, code.shape, code.size, (code.k_slab, code.n_slab), team, deep)
-    if overlap == "b":  # a strip of C's columns at a time, packed over the whole of K before
-        strip = min(_strip(code, sizes.k_slab, words), -(-words // code.shape.nr) * code.shape.nr)
-        sizes = sizes._replace(n_slab=strip)
-    slabs = sizes[:3]
-    own = code.shape.own_bytes(code.size, arg=arg is not None)
-    size = code.shape.workspace(code.size, *slabs, arg=arg is not None)
+    workers, pairs = threads.get_num_threads(), m * n * depth // code.unit
     k_array, p_array = (c if arg is None else arg), (c if gather is None else gather)
+    common = {
+        "mode": scaling.mode, "alpha": scalar_bits(plan, scaling.alpha),
+        "beta": scalar_bits(plan, scaling.beta), "batch": batch,
+        "a_batch": a.strides[0] if a.ndim == 3 else 0,
+        "b_batch": b.strides[0] if b.ndim == 3 else 0,
+        "c_batch": c.strides[0] if c.ndim == 3 else 0,
+    }  # fmt: skip
+    if batch > 1 and (batch >= 4 * workers or pairs < _SERIAL):
+        _run_each(semiring, plan, code, a, b, c, common, k_array, arg is not None, on_done)
+        return None
+    team = team_of(code, batch * pairs)
     if (
         batch == 1 and team == 1 and scaling == PLAIN
         and not (gather is not None or triangle or overlap) and on_done is None
     ):  # fmt: skip
-        buffer = workspace(size)
+        slabs = _cut(plan, code, m, n, depth, 1, arg=arg is not None)[:3]
+        buffer = workspace(code.shape.workspace(code.size, *slabs, arg=arg is not None))
         code.call(a, b, c, buffer, code.params(*slabs), k_array, c)
         if buffer[0]:
             _does_not_fit(semiring, c, buffer)
-        return buffer[own:]
-    mode = scaling.mode | (GATHER if gather is not None else 0)
-    common = {
-        "mode": mode, "alpha": scalar_bits(plan, scaling.alpha),
-        "beta": scalar_bits(plan, scaling.beta),
-        "a_batch": a.strides[0] if a.ndim == 3 else 0,
-        "b_batch": b.strides[0] if b.ndim == 3 else 0,
-        "c_batch": c.strides[0] if c.ndim == 3 else 0,
-        "m_block": sizes.m_block, "n_block": sizes.n_block,
-    }  # fmt: skip
+        return buffer[code.own(arg=arg is not None) :]
+    most = batch * pairs * code.unit / _REPORTS if on_done else math.inf
+    program = _program_of_one(
+        code, team, tuple(common.items()), (m, depth, n),
+        (a.strides[-2:], b.strides[-2:], p_array.strides[-2:]), arg is not None, gather is not None,
+        most, overlap, triangle,
+    )  # fmt: skip
+    return program.run(semiring, code, (a, b, c, k_array, p_array), team, on_done)
 
-    def block(i0: int, i1: int, j0: int, j1: int, first: int, count: int) -> None:
-        fields = dict(common)
-        a_view, p_view = a, p_array
-        if overlap == "a":  # the rows of A as they were
-            a_view = np.array(a[i0:i1])
-        if gather is not None and overlap == "b":  # the strip of P as it was
-            p_view = np.array(gather[:, j0:j1])
-            fields["pred_offset"] = -j0 * p_view.strides[1]
+
+@functools.lru_cache(maxsize=256)
+def _program_of_one(
+    code: ProductCode, team: int, common: tuple[tuple[str, int], ...], sizes: tuple[int, int, int],
+    strides: tuple[tuple[int, ...], ...], arg: bool, gather: bool, most: float, overlap: str,
+    triangle: bool,
+) -> Program:  # fmt: skip
+    """The program of a whole product; as of :class:`Cutter`."""
+    cutter = Cutter(code.plan, code, team, dict(common), strides, arg, gather, most)
+    rows, inner, columns = ((0, x) for x in sizes)
+    steps = cutter.product(rows, inner, columns, overlap, triangle=triangle)
+    return program_of(code.plan, code.own(arg=arg), steps)
+
+
+def _run_each(
+    semiring: Semiring, plan: Plan, code: ProductCode, a: Array, b: Array, c: Array,
+    common: dict[str, int], k_array: Array, arg: bool, on_done: Callable[[float], None] | None,
+) -> None:  # fmt: skip
+    """Compute the products of a stack, each on one thread."""
+    (batch, m, n), depth = c.shape, a.shape[-1]
+    sizes = _cut(plan, code, m, n, depth, 1, arg=arg)
+    size = code.shape.workspace(code.size, *sizes[:3], arg=arg)
+
+    def some(first: int, last: int) -> None:
         buffer = workspace(size)
-        fields |= {
-            "i0": i0, "i1": i1, "j0": j0, "j1": j1, "batch": count,
-            "a_offset": first * common["a_batch"], "b_offset": first * common["b_batch"],
-            "c_offset": first * common["c_batch"],
-        }  # fmt: skip
-        if arg is not None and arg.ndim == 3:
-            fields["arg_offset"] = first * arg.strides[0]
-        if overlap == "a":
-            fields["a_offset"] = -i0 * a_view.strides[0]
-        block_params = params_of(plan, *slabs, **fields)
-        code.call(a_view, b, c, buffer, block_params, k_array, p_view)
+        fields = common | sizes._asdict() | {"batch": last - first}
+        fields |= {f"{x}_offset": first * common[f"{x}_batch"] for x in "abc"}
+        if arg:
+            fields["arg_offset"] = first * k_array.strides[0]
+        code.call(a, b, c, buffer, params_of(plan, **fields), k_array, c)
         if buffer[0]:
             _does_not_fit(semiring, c, buffer)
 
-    if team > 1:  # all threads at the same pieces, which this thread's workspace holds
-        shared = workspace(size)[own:]
-        shared[:COUNTERS] = 0
-        if watches(plan):
-            shared[SEEN : SEEN + 6 * code.size].view(f"f{code.size}")[:] = 2 * NOTHING_SEEN
-        common["team"] = shared.ctypes.data
-        together = params_of(plan, *slabs, **common, i1=m, j1=n, batch=batch)
-        with crew.helpers(team - 1) as found:
-            buffers = [workspace(own), *(helper.workspace(own) for helper in found)]
-            crew.run(
-                code.call, [(a, b, c, x, together, k_array, p_array) for x in buffers], found,
-                every=False,
-            )  # fmt: skip
-        if any(buffer[0] for buffer in buffers):
-            _does_not_fit(semiring, c, *buffers)
-        return shared
-    parts = _split(m, n, depth, batch, unit, code.shape, overlap, triangle, sizes.n_slab * unit)
-    if triangle:
-        parts = [x for x in parts if x[3] > x[0]]
-    total = sum((i1 - i0) * (j1 - j0) for i0, i1, j0, j1, *_ in parts) or 1
-    done = [0.0]
-    for x in parts:
-        done.append(done[-1] + (x[1] - x[0]) * (x[3] - x[2]) / total)
+    large = m * n * depth * batch >= _SERIAL * code.unit
+    pieces = min(batch, 8 * threads.get_num_threads()) if large else 1
+    cuts = np.linspace(0, batch, pieces + 1).astype(int).tolist()
     threads.run(
-        [functools.partial(block, *x) for x in parts],
-        (lambda count: on_done(done[count])) if on_done else None,
+        [functools.partial(some, *x) for x in itertools.pairwise(cuts)],
+        (lambda count: on_done(cuts[count] / batch)) if on_done else None,
     )
-    return None
 
 
-def _strip(code: ProductCode, depth: int, width: int) -> int:
-    """Columns, in compute elements, of an operand that is packed over the whole of K."""
-    fits = _STRIP // (depth * code.size)
-    shared = -(-width // threads.get_num_threads())
-    nc = code.shape.nc
-    return max(nc, min(code.n_slab, fits, shared) // nc * nc)
+def team_of(code: ProductCode, pairs: float) -> int:
+    """How many threads so many pairs, of numbers or of words of bits, pay for."""
+    share = _SHARE * (3 if code.shape.fused else 1)  # a fused step is that much faster
+    return int(max(1, min(threads.get_num_threads(), pairs // share)))
+
+
+def _cut(
+    plan: Plan, code: ProductCode, m: int, n: int, depth: int, team: int, *, arg: bool,
+    overlap: str = "",
+) -> Blocks:  # fmt: skip
+    """How a product is cut into blocks; in place, what it overwrites is packed before."""
+    whole = overlap != "" or (depth > code.k_slab and _loses_when_stored(plan, arg))
+    slab = code.k_slab, code.n_slab
+    return blocks(
+        m, -(-n // code.unit), depth, code.shape, code.size, slab, team, whole, overlap == "a"
+    )
+
+
+# --- programs of products -----------------------------------------------------------------------
+
+_REPORTS = 100  # steps that tell how much is done, about
+_LONGEST = 1 << 32  # pairs of a thread until a user can interrupt the work
+Lines = tuple[int, int]
+
+
+class Step(NamedTuple):
+    """A call of a compiled function by all threads of a team."""
+
+    call: int  # the function's address
+    fields: dict[str, int]  # its parameters
+    pairs: float = 0.0
+    room: int = 0  # bytes of a workspace that holds the packed operands
+    strip: tuple[int, int] = (0, 0)  # rows and columns of P that it keeps as they are, in Q
+    kept: bool = False  # whether it is given Q in place of P
+
+
+@dataclass(frozen=True)
+class Cutter:
+    """Cuts products of blocks of the same arrays into steps.
+
+    Attributes
+    ----------
+    plan, code
+    team : int
+        Threads.
+    common : dict
+        Parameters of all products.
+    strides : strides of A, B and P
+    arg, gather : bool
+        As of :func:`product`.
+    most : float
+        Pairs of a step, about.
+    """
+
+    plan: Plan
+    code: ProductCode
+    team: int
+    common: Mapping[str, int]
+    strides: tuple[tuple[int, ...], ...]
+    arg: bool = False
+    gather: bool = False
+    most: float = math.inf
+
+    def product(
+        self, rows: Lines, inner: Lines, columns: Lines, overlap: str = "", turned: str = "", *,
+        triangle: bool = False,
+    ) -> list[Step]:  # fmt: skip
+        """C[rows, columns] ⊕= A[rows, inner] ⊗ B[inner, columns].
+
+        Of the operands that `turned` names the arrays hold the transpose. Where C is A
+        (`overlap`), a step computes rows that are packed before, whole; where C is B, columns.
+        """
+        code, (i0, i1), (k0, k1), (j0, j1) = self.code, rows, inner, columns
+        m, n, depth = i1 - i0, j1 - j0, k1 - k0
+        keeps = self.gather and overlap == "b"
+        sizes = _cut(self.plan, code, m, n, depth, self.team, arg=self.arg, overlap=overlap)
+        height = min(m, sizes.m_slab) if overlap == "a" else m
+        width = min(n, sizes.n_slab * code.unit) if keeps else n
+        most = min(self.most, float(_LONGEST * self.team * code.unit))
+        if height * width * depth > most:
+            if overlap == "b":
+                width = _even(width, int(most / (height * depth)), code.shape.nr * code.unit)
+            else:
+                height = _even(height, int(most / (width * depth)), math.lcm(SQUARE, code.shape.mr))
+        (a_row, a_column), (b_row, b_column), (p_row, _) = self.strides
+        mode = (GATHER * self.gather | TURN_A * ("a" in turned) | TURN_B * ("b" in turned)
+                | TRIANGLE * triangle)  # fmt: skip
+        found = []
+        tops, lefts = range(i0, i1, max(1, height)), range(j0, j1, max(1, width))
+        for i, j in itertools.product(tops, lefts):
+            part = {"i0": i, "i1": min(i + height, i1), "j0": j, "j1": min(j + width, j1)}
+            m, n = part["i1"] - i, part["j1"] - j
+            sizes = _cut(self.plan, code, m, n, depth, self.team, arg=self.arg, overlap=overlap)
+            if keeps:
+                strip = {**part, "i0": k0, "i1": k1}
+                found.append(Step(keeping().address("keep"), strip, strip=(depth, n), kept=True))
+            fields = {
+                **self.common, **part, **sizes._asdict(), "depth": depth,
+                "mode": self.common["mode"] | mode,
+                "a_offset": k0 * (a_row if "a" in turned else a_column),
+                "b_offset": k0 * (b_column if "b" in turned else b_row),
+                "pred_offset": -j * 4 if keeps else k0 * p_row,
+            }  # fmt: skip
+            pairs = float(m * n * depth * self.common["batch"]) / (2 if triangle else 1)
+            room = code.shape.workspace(code.size, *sizes[:3], arg=self.arg)
+            found.append(Step(code.address, fields, pairs, room, kept=keeps))
+        return found
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps as compiled code follows them: words of each, and what they need in all."""
+
+    words: NDArray[np.int64]
+    pairs: NDArray[np.float64]  # done at the end of each step
+    own: int  # bytes of a thread's own memory, and of what threads share
+    room: int
+    strip: tuple[int, int]  # shape of Q
+
+    def run(
+        self, semiring: Semiring, code: ProductCode, arrays: Sequence[Array], team: int,
+        on_done: Callable[[float], None] | None = None,
+    ) -> NDArray[np.uint8]:  # fmt: skip
+        """Follow the program; the memory that the threads shared.
+
+        `arrays`: A, B, C, K and P. `on_done` is told the fraction done, some time after another.
+        """
+        ends = self.own, self.own + self.room, self.own + self.room + 4 * math.prod(self.strip)
+        buffer = workspace(ends[2])
+        shared, strip = buffer[ends[0] :], buffer[ends[1] : ends[2]].view(np.int32)
+        arrays = [*arrays, strip.reshape(self.strip)]
+        if code.watches:
+            shared[SEEN : SEEN + 6 * code.size].view(f"f{code.size}")[:] = 2 * NOTHING_SEEN
+        words = self.words.copy()
+        words[:, _TEAM_WORD] = shared.ctypes.data
+        total = self.pairs[-1] if len(words) else 0.0
+        most = min(_LONGEST * team * code.unit, total / _REPORTS if on_done else math.inf)
+        first = 0
+        with crew.helpers(team - 1) as found:
+            while first < len(words):
+                done = self.pairs[first - 1] if first else 0.0
+                last = max(first + 1, int(np.searchsorted(self.pairs, done + most, "right")))
+                buffers = follow(words[first:last], arrays, self.own, shared, found, buffer)
+                if any(x[0] for x in buffers):
+                    _does_not_fit(semiring, arrays[2], *buffers)
+                if stopped(shared):
+                    break
+                if on_done is not None:
+                    on_done(self.pairs[last - 1] / total if total else 1.0)
+                first = last
+        return shared
+
+
+_NO_SLABS = dict.fromkeys(("m_slab", "k_slab", "n_slab"), 0)
+_TEAM_WORD = 2 + PARAMS.index("team")
+
+
+def program_of(plan: Plan, own: int, steps: Sequence[Step]) -> Program:
+    """The program of some steps, for threads with so many bytes of their own."""
+    rows = [
+        struct.pack("2q", step.call, step.kept) + params_of(plan, **{**_NO_SLABS, **step.fields})
+        for step in steps
+    ]
+    room = max((step.room for step in steps), default=0)
+    return Program(
+        np.frombuffer(b"".join(rows), np.int64).reshape(len(rows), 2 + len(PARAMS)),
+        np.cumsum([step.pairs for step in steps]),
+        own,
+        -(-max(room - own, COUNTERS) // 64) * 64,
+        (max((x.strip[0] for x in steps), default=0), max((x.strip[1] for x in steps), default=0)),
+    )
 
 
 class Blocks(NamedTuple):
@@ -397,18 +559,19 @@ class Blocks(NamedTuple):
 @functools.lru_cache(maxsize=1024)
 def blocks(
     m: int, n: int, depth: int, shape: Shape, size: int, slab: tuple[int, int], team: int,
-    whole: bool,
+    whole: bool, tall: bool = False,
 ) -> Blocks:  # fmt: skip
     """Cut a product for `team` threads; `whole`: C holds no partial sums, so that K is one slab.
 
     Threads that work together share the packed slabs, and multiply blocks of C that are even, and
-    small enough for the last ones to end at about the same time.
+    small enough for the last ones to end at about the same time. `tall`: so many rows of A are
+    packed at once for one thread, too.
     """
     deep = -(-max(depth, 1) // 64) * 64  # packed panels begin on cache lines
     k_slab = deep if whole else _share(deep, slab[0], 64)
     width = -(-n // shape.nr) * shape.nr
     step = k_slab * shape.a_size(size)  # bytes of a row of packed A
-    if team > 1:
+    if team > 1 or tall:
         room = _TEAM // step
         n_slab = _share(width, max(shape.nr, min(2 * slab[1], room // 2)), shape.nr)
         m_slab = _share(m, max(shape.mr, room - n_slab), shape.mr)
@@ -452,53 +615,6 @@ def _share(extent: int, slab: int, unit: int) -> int:
     """A slab of about this size (a quarter more at most) that leaves no small rest of `extent`."""
     pieces = max(1, math.ceil(extent / (1.25 * slab)))
     return -(-extent // (pieces * unit)) * unit
-
-
-def _split(
-    m: int,
-    n: int,
-    depth: int,
-    batch: int,
-    unit: int,
-    shape: Shape,
-    overlap: str,
-    triangle: bool,
-    strip: int,
-) -> list[tuple[int, int, int, int, int, int]]:
-    """Cut C into blocks for the threads: (i0, i1, j0, j1, first matrix, matrices)."""
-    workers = threads.get_num_threads()
-    if batch > 1 and (batch >= 4 * workers or m * n * depth < _SERIAL * unit):
-        pieces = min(batch, 8 * workers) if m * n * depth * batch >= _SERIAL * unit else 1
-        cuts = np.linspace(0, batch, pieces + 1).astype(int).tolist()
-        return [(0, m, 0, n, x, y - x) for x, y in itertools.pairwise(cuts)]
-    if m * n * depth < _SERIAL * unit // 8 or (workers == 1 and m * n < 2048 * 2048 * unit):
-        tile = [(0, m, 0, n)]
-    else:
-        # every block packs its rows of A and its columns of B anew: few blocks, but some to share
-        down, across = max(1, round(m / _TILE)), max(1, round(n / (_TILE * unit)))
-        while down * across < 2 * workers:
-            if m // down >= n // (across * unit) and m // down >= 2 * shape.mc:
-                down *= 2
-            elif n // across >= 2 * shape.nc * unit // 4:
-                across *= 2
-            else:
-                break
-        rows, columns = -(-m // down), -(-n // across)
-        if overlap == "a":  # C's rows are A's: whole rows in one task
-            rows, columns = _even(m, rows, shape.mr), n
-        elif overlap == "b":
-            rows, columns = m, strip
-        elif triangle:  # whole blocks of the diagonal, small ones: half of those on it is waste
-            side = min(_TILE // 4, max(4 * BASE, m // 8))
-            rows, columns = _even(m, side, BASE), _even(n, side, math.lcm(BASE, shape.nr * unit))
-        else:
-            rows, columns = _even(m, rows, shape.mr), _even(n, columns, shape.nr * unit)
-        tile = [
-            (i, min(i + rows, m), j, min(j + columns, n))
-            for i in range(0, m, rows)
-            for j in range(0, n, columns)
-        ]
-    return [(*t, x, 1) for x in range(batch) for t in tile]
 
 
 def _even(extent: int, block: int, unit: int) -> int:

@@ -22,11 +22,11 @@ the K loop runs exactly as far as K, so no padding value ever enters a result.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,19 +36,20 @@ from . import vmath
 from .algebra import Algebra, compute_type
 from .compiler import KEPT, Target, host_target
 from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
+from .stages import COUNTERS, Stages
 from .views import HEAD, ArrayView, array_function
 
 __all__ = [
-    "COUNTERS", "GATHER", "NOTHING_SEEN", "PARAMS", "SEEN", "SLAB", "ProductCode", "Shape",
-    "fewer_vectors", "micro_function", "params_of", "product_code", "product_functions",
-    "tile_shape", "transposed", "watches",
+    "GATHER", "NOTHING_SEEN", "PARAMS", "SEEN", "SLAB", "SQUARE", "TRIANGLE", "TURN_A", "TURN_B",
+    "ProductCode", "Shape", "fewer_vectors", "micro_function", "params_of", "product_code",
+    "product_functions", "tile_shape", "transposed", "watches",
 ]  # fmt: skip
 
 #: The fields of the parameter block, 64 bits each.
 PARAMS = (
     "a_offset", "b_offset", "c_offset", "i0", "i1", "j0", "j1", "batch",
     "a_batch", "b_batch", "c_batch", "mode", "m_slab", "k_slab", "n_slab", "alpha", "beta", "one",
-    "arg_offset", "pred_offset", "least", "m_block", "n_block", "team",
+    "arg_offset", "pred_offset", "least", "m_block", "n_block", "team", "depth",
 )  # fmt: skip
 _pack_params = struct.Struct(f"{len(PARAMS)}q").pack
 
@@ -57,14 +58,17 @@ def params_of(plan: Plan, m_slab: int, k_slab: int, n_slab: int, **fields: int) 
     """The parameter block of a kernel; fields that are not given are 0."""
     one = scalar_bits(plan, 1.0) if plan.compute[0] == "f" else 0
     values = {
-        "i1": -1, "j1": -1, "batch": 1, "m_slab": m_slab, "k_slab": k_slab, "n_slab": n_slab,
-        "one": one, **fields,
+        "i1": -1, "j1": -1, "depth": -1, "batch": 1, "m_slab": m_slab, "k_slab": k_slab,
+        "n_slab": n_slab, "one": one, **fields,
     }  # fmt: skip
     return _pack_params(*[values.get(name, 0) for name in PARAMS])
 
 
-#: A bit of ``mode`` beside those of every engine: K receives rows of P.
-GATHER = 8
+#: Bits of ``mode`` beside those of every engine: K receives rows of P; A, B is read as its
+#: transpose; of C only blocks that touch its upper triangle are computed, or squares of ``SQUARE``
+#: on the diagonal, whole.
+GATHER, TURN_A, TURN_B, TRIANGLE = 8, 16, 32, 64
+SQUARE = 64
 
 SLAB = 2048  # K of one slab of packed operands
 _COLUMNS = 8192  # bytes of its width
@@ -72,9 +76,8 @@ _COLUMNS = 8192  # bytes of its width
 #: Bytes that the micro-kernel asks for ahead of its place in packed B.
 PREFETCH = 768
 
-#: Bytes of the two counters that threads share, a cache line each; behind the first, the ranges
-#: of A and of B that were seen.
-COUNTERS, SEEN = 128, 8
+#: Behind the first of the counters that threads share, the ranges of A and of B that were seen.
+SEEN = 8
 NOTHING_SEEN = (math.inf, -math.inf, 0.0)
 
 #: k-steps between two looks at which accumulators improved (return_arg).
@@ -175,7 +178,7 @@ def _multiply_add(plan: Plan) -> bool:
     return (joins(plan.add), joins(plan.mul)) == ("+", "*") and plan.compute[0] == "f"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ProductCode:
     """A compiled product and the sizes that its workspace and parameters follow from."""
 
@@ -185,6 +188,18 @@ class ProductCode:
     k_slab: int
     n_slab: int  # in compute elements
     params: Callable[[int, int, int], bytes]  # on one thread, without scalars; remembered
+    unit: int  # columns of C in an element computed with
+    watches: bool  # whether packing sees which numbers the operands hold
+    plan: Plan
+
+    @functools.cached_property
+    def address(self) -> int:
+        """Where the function lies."""
+        return ctypes.cast(self.call, ctypes.c_void_p).value or 0
+
+    def own(self, *, arg: bool) -> int:
+        """Bytes that a thread needs for itself."""
+        return self.shape.own_bytes(self.size, arg=arg)
 
 
 def fewer_vectors(plan: Plan, columns: int) -> tuple[int, ...]:
@@ -209,7 +224,8 @@ def product_code(plan: Plan, arg: bool, vectors: int = 0) -> ProductCode:
     params = functools.lru_cache(maxsize=256)(
         functools.partial(params_of, plan, m_block=shape.mc, n_block=shape.nc)
     )
-    return ProductCode(call, shape, size, SLAB * deep, n_slab, params)
+    unit = 32 if plan.codec == "bits" else 1
+    return ProductCode(call, shape, size, SLAB * deep, n_slab, params, unit, watches(plan), plan)
 
 
 def product_functions(
@@ -283,10 +299,10 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
         step = (step0 + k0 // ARG_STEP).to(I32).splat(shape.lanes)
         for rv in tile:
             place, mark = c.at(at(*rv, t.size)), where.at(at(*rv, 4))
-            new, old = acc[rv].get(), f.load(place, vec, vec.size)
+            new, old = acc[rv].get(), f.load_apart(place, vec, vec.size)
             wins = algebra.better(new, old)
             f.store(f.select(wins, new, old), place, vec.size)
-            f.store(f.select(wins, step, f.load(mark, index, 4)), mark, 4)
+            f.store(f.select(wins, step, f.load_apart(mark, index, 4)), mark, 4)
     return f
 
 
@@ -728,7 +744,10 @@ class _Driver:
         self.unit = 32 if plan.codec == "bits" else 1  # columns of C in an element computed with
         self.a_size = shape.a_size(self.t.size)
         self.tile_bytes = shape.mr * shape.nr * self.t.size
-        self.depth = self.a.dim(-1)
+        self.depth = f.select(p["depth"].cmp("<", 0), self.a.dim(-1), p["depth"])
+        # bytes from row to row, and from column to column
+        self.a_steps = self._strides(self.a, TURN_A)
+        self.b_steps = self._strides(self.b, TURN_B)
         self.i1 = f.select(p["i1"].cmp("<", 0), self.c.dim(-2), p["i1"])
         self.j1 = f.select(p["j1"].cmp("<", 0), self.c.dim(-1), p["j1"])
         self.panels = (p["m_block"] // shape.mr, p["n_block"] // shape.nr)  # of a block, at most
@@ -739,13 +758,12 @@ class _Driver:
         mine = ws.at(shape.own_bytes(self.t.size, arg=arg))
         shared = f.emit(f"inttoptr i64 {p['team'].name} to ptr", PTR)
         self.claimed = f.select(alone, mine, shared)
-        self.finished = self.claimed.at(COUNTERS // 2)
         self.seen = [f.alloca(self.t, 3) for _ in range(2)] if watches(plan) else []
         for place in self.seen:
             _Range.begin(f, self.t, place)
         with f.if_(alone):
-            for counter in (self.claimed, self.finished):
-                f.store(f.const(0, I64), counter)
+            Stages.reset(f, self.claimed)
+            Stages.begin(f, ws, self.claimed)
             for i in range(len(self.seen)):
                 _Range.begin(f, self.t, self.claimed.at(SEEN + 3 * i * self.t.size))
         rows = f.ceil_div(p["m_slab"], shape.mr) * shape.mr
@@ -766,9 +784,10 @@ class _Driver:
     def function(self) -> Function:
         if self.small is None:
             self._by_slabs()
-            for i, place in enumerate(self.seen):
-                shared = self.claimed.at(SEEN + 3 * i * self.t.size)
-                _Range.publish(self.f, self.t, place, shared)
+            with self.f.if_((self.p["mode"] & READ_C).cmp("==", 0)):
+                for i, place in enumerate(self.seen):
+                    shared = self.claimed.at(SEEN + 3 * i * self.t.size)
+                    _Range.publish(self.f, self.t, place, shared)
             return self.f
         f, p, size = self.f, self.p, self.t.size
         whole = p["mode"] | p["team"] | p["i0"] | p["j0"] | (p["i1"] + 1) | (p["j1"] + 1)
@@ -786,6 +805,12 @@ class _Driver:
                 self._by_slabs()
         return f
 
+    def _strides(self, view: ArrayView, turn: int) -> tuple[Value, Value]:
+        """The bytes from row to row and from column to column, of the transpose in a mode."""
+        straight = (self.p["mode"] & turn).cmp("==", 0)
+        row, column = view.stride(-2), view.stride(-1)
+        return self.f.select(straight, row, column), self.f.select(straight, column, row)
+
     def _matrices(self, batch: Value) -> tuple[Value, ...]:
         """Where A, B and C of a stack begin."""
         return tuple(
@@ -795,8 +820,7 @@ class _Driver:
 
     def _by_slabs(self) -> None:
         f, p, shape, unit = self.f, self.p, self.shape, self.unit
-        self.begun = f.var(f.const(0, I64))  # pieces of the stages that this thread has passed
-        self.piece = f.var(f.claim(self.claimed))
+        self.stages = Stages(f, self.flags, self.claimed)
         with f.loop(0, p["batch"]) as batch:
             data_a, data_b, data_c = self._matrices(batch)
             with f.loop(0, self.depth, p["k_slab"]) as ks:
@@ -808,46 +832,37 @@ class _Driver:
                         mm = f.low(self.i1 - ib, p["m_slab"])
                         panels_a = f.ceil_div(mm, shape.mr)
                         starts = (
-                            data_a.at(ib * self.a.stride(-2) + ks * self.a.stride(-1)),
-                            data_b.at(ks * self.b.stride(-2) + jb * self.b.stride(-1)),
+                            data_a.at(ib * self.a_steps[0] + ks * self.a_steps[1]),
+                            data_b.at(ks * self.b_steps[0] + jb * self.b_steps[1]),
                             data_c.at(ib * self.c.stride(-2) + jb * self.c.stride(-1)),
                         )
-                        new = f.select(ib.cmp("==", p["i0"]), f.const(1, I64), f.const(0, I64))
+                        # rows of A that are one slab stay packed for all columns
+                        several = (self.i1 - p["i0"]).cmp(">", p["m_slab"])
+                        new = tuple(
+                            f.select(x, f.const(1, I64), f.const(0, I64))
+                            for x in (several | jb.cmp("==", p["j0"]), ib.cmp("==", p["i0"]))
+                        )
                         self._pack(starts, kk, (mm, panels_a), (nn, panels_b), new)
                         self._multiply(starts[2], ks, kk, (ib, mm, panels_a), (jb, nn, panels_b),
                                        batch)  # fmt: skip
-
-    @contextmanager
-    def _stage(self, pieces: Value) -> Iterator[Value]:
-        """Do the body for the pieces of a stage that this thread gets, after all stages before."""
-        f, first = self.f, self.begun.get()
-        last = first + pieces
-        with f.if_(self.piece.get().cmp("<", last)):
-            f.wait_until(self.finished, first)
-            with f.while_() as done:
-                f.break_if(self.piece.get().cmp(">=", last), done)
-                yield self.piece.get() - first
-                f.claim(self.finished)
-                self.piece.set(f.claim(self.claimed))
-        self.begun.set(last)
+        self.stages.keep()
 
     def _pack(
         self, starts: tuple[Value, ...], kk: Value, rows: tuple[Value, Value],
-        columns: tuple[Value, Value], new: Value,
+        columns: tuple[Value, Value], new: tuple[Value, ...],
     ) -> None:  # fmt: skip
-        """Pack rows of A, and if they are `new` columns of B, through a slab of K."""
-        f, a, b, shape = self.f, self.a, self.b, self.shape
+        """Pack rows of A and columns of B, of each if they are `new`, through a slab of K."""
+        f, shape = self.f, self.shape
         depths = f.ceil_div(kk, shape.kc)
         pieces_a, pieces_b = (
-            (panels + (most - 1)) // most * depths
-            for (_, panels), most in zip((rows, columns), self.panels, strict=True)
+            (panels + (most - 1)) // most * depths * some
+            for (_, panels), most, some in zip((rows, columns), self.panels, new, strict=True)
         )
 
         def pack(which: int, piece: Value) -> None:
-            along, down, (extent, panels), most, width, size, packed = (
-                (a.stride(-2), a.stride(-1), rows, self.panels[0], shape.mr, self.a_size,
-                 self.packed_a),
-                (b.stride(-1), b.stride(-2), columns, self.panels[1], shape.nr, self.t.size,
+            (along, down), (extent, panels), most, width, size, packed = (
+                (self.a_steps, rows, self.panels[0], shape.mr, self.a_size, self.packed_a),
+                (self.b_steps[::-1], columns, self.panels[1], shape.nr, self.t.size,
                  self.packed_b),
             )[which]  # fmt: skip
             kb, panel = piece % depths * shape.kc, piece // depths * most
@@ -867,7 +882,7 @@ class _Driver:
                     self.search.pack(which, to.at(x * kc * (width * size)), panel + x, kb, kc)
 
         with (
-            self._stage(pieces_a + pieces_b * new) as piece,
+            self.stages.stage(pieces_a + pieces_b) as piece,
             f.if_else(piece.cmp("<", pieces_a)) as otherwise,
         ):
             pack(0, piece)
@@ -892,20 +907,24 @@ class _Driver:
         (ib, mm, panels_a), (jb, nn, panels_b) = rows, columns
         most_a, most_b = self.panels
         across = (panels_b + (most_b - 1)) // most_b
-        with self._stage((panels_a + (most_a - 1)) // most_a * across) as piece:
+        pieces = (panels_a + (most_a - 1)) // most_a * across
+        with self.stages.stage(pieces) as piece:
             pa, pb = piece // across * most_a, piece % across * most_b
             i, j = pa * shape.mr, pb * (shape.nr * unit)
-            corner = c.at(i * self.c.stride(-2) + j * self.c.stride(-1))
-            block = (f.low(panels_a - pa, most_a), f.low(panels_b - pb, most_b))
-            inside = (mm - i, nn - j)
-            with f.loop(0, kk, shape.kc) as kb:
-                kc = f.low(kk - kb, shape.kc)
-                at_a = self.packed_a.at((kb * panels_a + pa * kc) * (shape.mr * self.a_size))
-                at_b = self.packed_b.at((kb * panels_b + pb * kc) * (shape.nr * self.t.size))
-                ends = (kb.cmp("==", 0), (kb + kc).cmp("==", kk))
-                self._block(block, inside, corner, at_a, at_b, (ks, kb, kc), ends)
-            if self.search:
-                self.search.run(block, inside, (ib + i, jb + j), (pa, pb), ks, batch)
+            below = (jb + j + most_b * (shape.nr * unit)).cmp("<=", (ib + i) // SQUARE * SQUARE)
+            below = below & (self.p["mode"] & TRIANGLE).cmp("!=", 0)
+            with f.if_(below ^ 1):
+                corner = c.at(i * self.c.stride(-2) + j * self.c.stride(-1))
+                block = (f.low(panels_a - pa, most_a), f.low(panels_b - pb, most_b))
+                inside = (mm - i, nn - j)
+                with f.loop(0, kk, shape.kc) as kb:
+                    kc = f.low(kk - kb, shape.kc)
+                    at_a = self.packed_a.at((kb * panels_a + pa * kc) * (shape.mr * self.a_size))
+                    at_b = self.packed_b.at((kb * panels_b + pb * kc) * (shape.nr * self.t.size))
+                    ends = (kb.cmp("==", 0), (kb + kc).cmp("==", kk))
+                    self._block(block, inside, corner, at_a, at_b, (ks, kb, kc), ends)
+                if self.search:
+                    self.search.run(block, inside, (ib + i, jb + j), (pa, pb), ks, batch)
 
     def _block(
         self, block: tuple[Value, Value], inside: tuple[Value, Value], corner: Value, at_a: Value,

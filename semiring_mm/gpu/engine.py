@@ -28,10 +28,10 @@ from .wavefront import align
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "Sieve",
     "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
-    "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "facts",
-    "facts_beside", "free_memory", "from_host", "gemv", "log_shares", "mirror", "on", "pack_bits",
-    "product", "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "trees",
-    "unit_rows", "wait", "xp",
+    "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "eliminate",
+    "facts", "facts_beside", "free_memory", "from_host", "gemv", "log_shares", "mirror", "on",
+    "pack_bits", "product", "product_bits", "reduce_bits", "select", "symmetric", "to_host",
+    "towards", "trees", "unit_rows", "wait", "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__
@@ -40,6 +40,7 @@ TILE = 2048
 LOOK = 1024  # each look waits for the device
 BATCH = LEAF
 SPARSE = False
+eliminate = None
 
 
 def __getattr__(name: str) -> Any:

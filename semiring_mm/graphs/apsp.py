@@ -528,7 +528,8 @@ def _own(call: Call, s: Semiring, directed: bool | None) -> ArraySource:
         d = x
     else:
         check_memory(x.size * x.itemsize, _matrix_of(x), call.engine)
-        d, original = x.astype(native, order="C"), x
+        d, original = call.engine.xp.empty(x.shape, native), x
+        call.engine.copy(x, d)
     if directed is False:
         symmetrize(call.engine, s, d)
         original = None
