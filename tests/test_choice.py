@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import walks
 from numpy.testing import assert_allclose, assert_array_equal
+from optional import sp
 
 import semiring_mm as sm
 from semiring_mm.graphs import choice
@@ -220,8 +221,6 @@ def test_a_search_in_place_and_back_to_front(searches):
 
 @pytest.mark.parametrize("kind", ["csr", "networkx", "file", "undirected"])
 def test_a_search_of_edges(searches, tmp_path, kind):
-    from scipy.sparse import coo_array
-
     w = weights("f8")
     row, col = np.nonzero(np.isfinite(w))
     data = w[row, col]
@@ -237,7 +236,7 @@ def test_a_search_of_edges(searches, tmp_path, kind):
         graph.write_text("\n".join([f"p sp {len(w)} {len(row)}", *lines]) + "\n")
     else:  # parallel edges count once, explicit zeros are edges
         twice = np.concatenate
-        graph = coo_array(
+        graph = sp.coo_array(
             (twice([data + 1, data]), (twice([row, row]), twice([col, col]))), shape=w.shape
         )
     directed = False if kind == "undirected" else None
@@ -251,13 +250,11 @@ def test_a_search_of_edges(searches, tmp_path, kind):
 
 
 def test_float32_is_searched_in_float32(searches):
-    from scipy.sparse import csr_array
-
     rng = np.random.default_rng(1)
     w = weights("f4")
     w[np.isfinite(w)] = rng.random(np.isfinite(w).sum())
     row, col = np.nonzero(np.isfinite(w))
-    for graph in (w, csr_array((w[row, col], (row, col)), shape=w.shape)):
+    for graph in (w, sp.csr_array((w[row, col], (row, col)), shape=w.shape)):
         d = sm.apsp(graph)
         assert d.dtype == np.float32
         assert_allclose(d, sm.apsp(w, method="floyd_warshall"), rtol=1e-5)

@@ -508,6 +508,8 @@ def test_what_is_drawn(run, monkeypatch, n, words, axes):
 def test_refused(run, arguments, words):
     if "T.parquet" in arguments:
         pytest.importorskip("pyarrow")
+    if "--plot" in arguments:
+        pytest.importorskip("matplotlib")
     Path("bad.csv").write_text("id\nA\n\nQ\nR\n")
     Path("short.csv").write_text("note,id\nx,A\ny\n")
     Path("none.csv").write_text("id\n")
