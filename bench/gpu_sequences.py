@@ -158,7 +158,8 @@ def training(in_graph: bool) -> Callable[[Size, Options], Line]:
 
         def made(loss_of: Callable[..., Any]) -> Call:
             torch.manual_seed(0)
-            emit = torch.nn.Embedding(32, size[2], device=DEVICE)
+            # drawn on the host: a graph that was captured shifts the numbers of the device
+            emit = torch.nn.Embedding(32, size[2]).to(DEVICE)
             a = torch.nn.Parameter(torch.zeros(size[2], size[2], device=DEVICE))
             adam = torch.optim.Adam([*emit.parameters(), a], 0.1, fused=True, capturable=in_graph)
 

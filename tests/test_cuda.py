@@ -88,6 +88,12 @@ class Recorder:
     def launch(self, *_):
         pass
 
+    def prepared(self, *_):
+        return self.launch
+
+    def stream(self):
+        return 0
+
     def capturing(self):
         return False
 

@@ -1540,6 +1540,7 @@ def test_large_matrices_with_many_tight_edges_are_closed_at_once(monkeypatch):
     monkeypatch.setattr(engine, "LEAF", engine.BASE)
     monkeypatch.setattr(engine, "free_memory", lambda: None)
     monkeypatch.setattr(trees, "_MANY", 20)
+    HOST.launched.clear()
     n, s = 140, sm.semirings["min_plus"]
     x = np.random.default_rng(6).random((n, 2))
     w = np.abs(x[:, None] - x).sum(2).astype("f4")

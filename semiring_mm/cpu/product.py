@@ -619,7 +619,7 @@ def _share(extent: int, slab: int, unit: int) -> int:
 
 def _even(extent: int, block: int, unit: int) -> int:
     """The block size near `block` that cuts `extent` into nearly equal parts."""
-    pieces = max(1, round(extent / block))
+    pieces = max(1, round(extent / max(block, 1)))
     return -(-extent // (pieces * unit)) * unit
 
 
