@@ -68,7 +68,7 @@ def train(loss_of, steps, captured=on_cuda):
     The others, captured, are one CUDA graph: the host launches it, and none of its kernels.
     """
     torch.manual_seed(0)
-    emit = torch.nn.Embedding(args.words, args.tags).to(args.device)
+    emit = torch.nn.Embedding(args.words, args.tags, device=args.device)
     transitions = torch.nn.Parameter(torch.zeros(args.tags, args.tags, device=args.device))
     parameters = [*emit.parameters(), transitions]
     optimizer = torch.optim.Adam(parameters, lr=0.1, fused=True, capturable=captured)
