@@ -419,6 +419,8 @@ def _along_trees(
             sums += _add_at(xp, target, passed * sums)
             passed *= passed.ravel()[target]
             target = target.ravel()[target]
+        if onward.value == 1 and passed.any():  # more edges behind a node than there are nodes
+            raise RuntimeError("these predecessors are no trees: a gradient follows best paths")
         through[top] = sums
     width = max(1, _ENTRIES // max(1, rows, n))
     for first in range(0, n, width):

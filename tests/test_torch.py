@@ -349,6 +349,12 @@ def test_opcheck_of_closures(name, sources):
     opcheck(OPS.closure_trees.default, (d, d, w, p, name))
 
 
+def test_gradients_along_a_cycle_are_an_error():
+    p = torch.tensor([[-9999, 2, 1], [1, -9999, 1], [2, 2, -9999]], dtype=torch.int32)
+    with pytest.raises(RuntimeError, match="these predecessors are no trees"):
+        gradients.along_trees(sm.semirings["min_plus"], torch.ones(3, 3), None, None, p)
+
+
 def layer(a, b, w, semiring):
     paths = apsp(torch.nn.functional.softplus(w), sources=[0, 2])
     return (
