@@ -528,8 +528,12 @@ def _own(call: Call, s: Semiring, directed: bool | None) -> ArraySource:
         d = x
     else:
         check_memory(x.size * x.itemsize, _matrix_of(x), call.engine)
-        d, original = call.engine.xp.empty(x.shape, native), x
-        call.engine.copy(x, d)
+        original = x
+        if isinstance(x, np.ndarray):
+            d = np.empty(x.shape, native)
+            call.engine.copy(x, d)  # by all threads
+        else:
+            d = x.astype(native, order="C")
     if directed is False:
         symmetrize(call.engine, s, d)
         original = None
