@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import Known
+from ..forks import hold_at_fork
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
 from ..semirings import Semiring
 from . import crew, threads
@@ -147,11 +149,20 @@ def _doubtful_code(plan: Plan) -> tuple[Library, Any]:
     return library, _call_of(library, "doubtful")
 
 
-@functools.cache
+_keeping: list[Library] = []
+_lock = hold_at_fork(threading.Lock())
+
+
 def keeping() -> Library:
-    """The compiled step ``keep``."""
-    check_array_layout()
-    return compile_functions([_keep_function()], host_target())
+    """The compiled step ``keep``.
+
+    One library, made by one thread: programs have its address, and it is never unloaded.
+    """
+    with _lock:
+        if not _keeping:
+            check_array_layout()
+            _keeping.append(compile_functions([_keep_function()], host_target()))
+        return _keeping[0]
 
 
 def closure_functions(plan: Plan, target: Target, *, marked: bool) -> list[Function]:
