@@ -139,8 +139,8 @@ class CloseStep(NamedTuple):
         the diagonal, whose lines all three are: its closure, copy what is above the diagonal below
         it, see that the diagonal is one.
     triangle : bool
-        Only blocks on and above the diagonal of D are kept, of which others are the transposes, and
-        the product is to compute those that touch the upper triangle.
+        Only blocks on and above the diagonal of D are kept, the others are their transposes. The
+        product computes the blocks with entries on or above the diagonal.
     """
 
     kind: str

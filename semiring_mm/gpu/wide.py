@@ -36,9 +36,7 @@ FIELDS = (*_LONGS, *_INTS)
 _EVERY, _EXCLUSIVE, _RELATIVE = 1, 2, 4  # of mode
 
 _HELD = 128  # words of a matrix's column that a block that walks a chain has in registers
-_READ = (
-    200  # the same where it reads the matrix, which takes longer than the launches from there on
-)
+_READ = 200  # the same, of a column that it reads in about the time of two launches
 _THREADS = 256
 _MOST = 1 << 30  # bytes of temporary arrays
 
