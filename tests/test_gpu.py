@@ -467,6 +467,26 @@ def test_calls_in_a_graph_of_cupy(name):
 
 
 @pytest.mark.parametrize("name", [x for x in CALLS if x != "a sum"])
+@pytest.mark.parametrize("n", [512, 777, 1024])
+def test_predecessors_of_tensors(n):
+    """PyTorch's allocator gives memory back to its stream at once, while another one is in use."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch has no CUDA")
+    node = torch.arange(n, device="cuda")
+    for _ in range(20):
+        w = torch.rand(n, n, device="cuda").fill_diagonal_(0)
+        before = w.clone()
+        d, p = sm.apsp(w, return_predecessors=True)
+        assert torch.equal(w, before)
+        assert torch.equal(p < 0, torch.eye(n, dtype=torch.bool, device="cuda"))
+        last = p.long().where(p >= 0, node)
+        assert torch.allclose(d.gather(1, last) + w[last, node], d, rtol=1e-5)
+        for _ in range(n.bit_length()):
+            last = last.gather(1, last)
+        assert torch.equal(last, node[:, None].expand(n, n))
+
+
 def test_calls_in_a_graph_of_pytorch(name):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():

@@ -117,8 +117,8 @@ def _shared(x: Array) -> int:
 _scans: dict[Any, tuple[int, _Tasks]] = {}  # by shape, strides and alignment
 
 
-def _ranges(x: Array, missing: int | None) -> Array:
-    """Launch a scan that writes a range for each block."""
+def _ranges(x: Array, missing: int | None) -> tuple[Array, Callable[[], None]]:
+    """Memory for a range of each block of a scan, and a call that launches the scan."""
     here, place = device.current(), address(x)
     key = (x.shape, x.strides, x.itemsize, place % 16)
     seen = _scans.get(key)
@@ -134,8 +134,7 @@ def _ranges(x: Array, missing: int | None) -> Array:
     found = here.xp.empty((blocks, 3), np.uint64 if x.dtype == np.uint64 else wide)
     params = pack((place, address(found), *way.longs), (way.lanes,))
     kernel = here.kernel(scan_source(x.dtype.name, missing, way.wide))
-    kernel.launch(blocks, _THREADS, _shared(x), params)
-    return found
+    return found, functools.partial(kernel.launch, blocks, _THREADS, _shared(x), params)
 
 
 def facts(semiring: Semiring, x: Array) -> Facts:
@@ -143,7 +142,7 @@ def facts(semiring: Semiring, x: Array) -> Facts:
 
     The findings come to the host: this waits for the device.
     """
-    return _facts_later(semiring, x)()
+    return _facts_later(semiring, x)()()
 
 
 def facts_beside(
@@ -154,15 +153,21 @@ def facts_beside(
     The device finds them on a stream of their own, after what was on the current one before.
     """
     if isinstance(x, np.ndarray):
-        return launch(), _facts_later(semiring, x)
+        return launch(), _facts_later(semiring, x)()
     refuse_capture()
     import cupy
 
-    before, side = cupy.cuda.get_current_stream().record(), _side(cupy.cuda.runtime.getDevice())
+    # Memory first: what `launch` gives back is still in use by its kernels, and PyTorch's allocator
+    # would hand it out at once, since it knows of the current stream only.
+    begin = _facts_later(semiring, x)
+    current, side = cupy.cuda.get_current_stream(), _side(cupy.cuda.runtime.getDevice())
+    before = current.record()
     result = launch()
     side.wait_event(before)
     with side:
-        return result, _facts_later(semiring, x)
+        facts = begin()
+    current.wait_event(side.record())  # later work may have the memory of the ranges, and of x
+    return result, facts
 
 
 @functools.cache
@@ -174,23 +179,27 @@ def _side(index: int) -> Any:
         return cupy.cuda.Stream(non_blocking=True)
 
 
-def _facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
-    """The facts, whose search begins now: the call that is returned waits for them."""
+def _facts_later(semiring: Semiring, x: Array) -> Callable[[], Callable[[], Facts]]:
+    """Memory for the facts, and a call that begins the search and returns one that waits for it."""
     if x.size == 0:
-        return lambda: _NOTHING
+        return lambda: lambda: _NOTHING
     refuse_capture()  # before memory is taken
-    ranges = _ranges(x, infinite_zero(semiring, x.dtype))
-    arrive = to_host_later(ranges)
+    ranges, launch = _ranges(x, infinite_zero(semiring, x.dtype))
 
-    def wait() -> Facts:
-        found = arrive()
-        assert ranges.size  # held until now: another stream's memory may be taken at once
-        lo, hi, odd = found[:, 0].min(), found[:, 1].max(), bool(found[:, 2].any())
-        if lo > hi:
-            return Facts(math.inf, -math.inf, odd)
-        return Facts(lo.item(), hi.item(), odd)
+    def begin() -> Callable[[], Facts]:
+        launch()
+        arrive = to_host_later(ranges)
 
-    return wait
+        def wait() -> Facts:
+            found = arrive()
+            lo, hi, odd = found[:, 0].min(), found[:, 1].max(), bool(found[:, 2].any())
+            if lo > hi:
+                return Facts(math.inf, -math.inf, odd)
+            return Facts(lo.item(), hi.item(), odd)
+
+        return wait
+
+    return begin
 
 
 def flags_of(a: Array, b: Array, *, far: bool = False) -> Array:
