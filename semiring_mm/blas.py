@@ -140,13 +140,8 @@ def matmul(
     """
     head = None
     if device is devices is memory_limit is progress is None and not resume:
-        if return_arg:
-            head = None if out is not None else ("matmul, arg", semiring)
-            c = head and repeat(head, (a, b))
-            if c is not None:
-                return c
-        elif type(a) is not np.ndarray:
-            head = ("matmul", semiring)
+        if return_arg or type(a) is not np.ndarray:
+            head = ("matmul", semiring, return_arg)
             c = repeat(head, (a, b), out)
             if c is not None:
                 return c
