@@ -214,9 +214,7 @@ def _copy_tiles(x: Array, y: Array, *, upper: bool = False) -> None:
     rows, columns = x.shape[-2:]
     tiles = -(-rows // _SIDE), -(-columns // _SIDE)
     (x_batch, *x_at), (y_batch, *y_at) = strides(x), strides(y)
-    params = pack(
-        (address(x), address(y), *x_at, x_batch, *y_at, y_batch), (rows, columns, *tiles)
-    )
+    params = pack((address(x), address(y), *x_at, x_batch, *y_at, y_batch), (rows, columns, *tiles))
     across = abs(y_at[1]) > abs(y_at[0])
     kernel = device.current().kernel(copy_source(x.itemsize, across, upper))
     blocks = math.prod(tiles) * (len(x) if x.ndim == 3 else 1)
