@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..expressions import may_be_nan
-from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
+from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import crew, threads
 from .blocks import address, block
@@ -59,7 +59,7 @@ def carry(
     With `levels` (batch, steps), which receives it, the largest is taken from each row.
     """
     n, rows = a.shape[-1], y.shape[-2]
-    plan = _plan(semiring, a, n)
+    plan = _plan(semiring, a, n, e, reverse=reverse)
     if plan is None or (rows >= _ROWS and n >= _WIDE):
         _by_products(semiring, a, e, x, y, lengths, every, reverse, exclusive)
         return
@@ -146,14 +146,15 @@ def _workers(pairs: int) -> int:
     return 1 if pairs < _SMALL else min(most, threads.get_num_threads())
 
 
-def _plan(semiring: Semiring, a: Array, n: int) -> Plan | None:
+def _plan(
+    semiring: Semiring, a: Array, n: int, e: Array | None = None, *, reverse: bool = False
+) -> Plan | None:
     """How a step is computed whatever is carried; None: the range of integers must be watched."""
     dtype = a.dtype
     if dtype.kind in "iu" and needs_facts(semiring, dtype):
-        info = np.iinfo(dtype)
-        anything = Facts(int(info.min), int(info.max), True)
         try:
-            return make_plan(semiring, dtype, anything, facts(semiring, a), n)
+            known = (facts(semiring, v) for v in (a, e) if v is not None)
+            return make_step_plan(semiring, dtype, known, n, reverse=reverse)
         except OverflowError:
             return None
     return _fixed_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
