@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from .arrays import Call
 from .engine import Chains, Engine
+from .expressions import joins_logarithms
 from .naming import integer
-from .products import common_dtype, join_leading
+from .products import common_dtype, join_leading, multiply
 from .semirings import Semiring, as_semiring
 
 __all__ = [
@@ -51,7 +52,8 @@ def chain(
     semiring : str or Semiring, default "plus_times"
         A name from :data:`semiring_mm.semirings` or your own.
     emissions : array_like, shape (..., T, S), optional
-        Factors e of each step: its matrix is then A ⊗ diag(e), that is A[i, j] ⊗ e[j].
+        Factors e of each step: its matrix is then A ⊗ diag(e), that is A[i, j] ⊗ e[j]. Where ⊗ is
+        not known to distribute over ⊕, these matrices are made, in O(T S²) memory.
     lengths : array_like of int, optional
         How many of the T steps each chain has; it broadcasts with the leading dimensions, as all
         operands do. What lies behind a chain's end is not read.
@@ -230,14 +232,17 @@ def _run(
         arrays = [call[name] for name in ("a", "x", "emissions")]
         present = common_dtype(s, *(v for v in arrays if v is not None))
         a, x, e = (None if v is None else present.pop(0) for v in arrays)
-        xp = call.engine.xp
-        return call.give(_carried(xp, verbs, verb, s, a, x, e, lengths, reverse, exclusive, axis))
+        engine = call.engine
+        return call.give(
+            _carried(engine, verbs, verb, s, a, x, e, lengths, reverse, exclusive, axis)
+        )
 
 
 def _carried(
-    xp: Any, verbs: Chains, verb: str, s: Semiring, a: Array, x: Array | None, e: Array | None,
-    lengths: Any, reverse: bool, exclusive: bool, axis: Any,
+    engine: Engine, verbs: Chains, verb: str, s: Semiring, a: Array, x: Array | None,
+    e: Array | None, lengths: Any, reverse: bool, exclusive: bool, axis: Any,
 ) -> Array:  # fmt: skip
+    xp = engine.xp
     if e is not None and a.ndim == 2:
         a = a[np.newaxis]
     if a.ndim > 2 and (axis := axis_of_steps(verb, a.ndim, axis)) != -3:
@@ -254,17 +259,45 @@ def _carried(
     if out.size and steps:
         matrices = xp.broadcast_to(a, (*batch, *a.shape[-3:]))
         matrices = matrices.reshape(chains, *a.shape[-3:])
+        matrices = xp.broadcast_to(matrices, (chains, steps, n, n))
+        e = None if e is None else flat(xp, e, batch, (steps, n))
+        if e is not None and not _distributes(s, e):
+            matrices, e = _multiplied(engine, s, matrices, e, counts), None
         verbs.carry(
-            s, xp.broadcast_to(matrices, (chains, steps, n, n)),
-            None if e is None else flat(xp, e, batch, (steps, n)), carried, out, counts,
-            every=every, reverse=reverse, exclusive=exclusive,
-        )  # fmt: skip
+            s, matrices, e, carried, out, counts, every=every, reverse=reverse, exclusive=exclusive
+        )
     if x is not None:
         return out.reshape(*batch, *((steps,) if every else ()), n)
     out = out.swapaxes(-1, -2) if reverse else out
     if not every:
         return out.reshape(*batch, n, n)
     return xp.moveaxis(out.reshape(*batch, steps, n, n), -3, axis)
+
+
+#: ⊕ and ⊗ for which (x ⊗ A) ⊗ diag(e) is x ⊗ (A ⊗ diag(e)), but for rounding, whatever they hold;
+#: with "*" for ⊗ minima and maxima only where no number of e is negative.
+_DISTRIBUTE = {
+    ("+", "*"), ("min", "+"), ("max", "+"), ("min", "*"), ("max", "*"), ("min", "max"),
+    ("max", "min"), ("min", "min"), ("max", "max"), ("|", "&"), ("^", "&"), ("&", "|"),
+    ("|", "|"), ("&", "&"),
+}  # fmt: skip
+
+
+def _distributes(s: Semiring, e: Array) -> bool:
+    """Whether the columns of a product may be multiplied by emissions in place of the matrix."""
+    if joins_logarithms(s.add_expr):
+        return s.mul_kind == "+"
+    signed = s.selective and s.mul_kind == "*" and e.dtype.kind not in "ub"
+    return (s.add_kind, s.mul_kind) in _DISTRIBUTE and not (signed and bool((e < 0).any()))
+
+
+def _multiplied(engine: Engine, s: Semiring, a: Array, e: Array, counts: Array) -> Array:
+    """The matrices A ⊗ diag(e) of each step (chains, steps, S, S)."""
+    xp, (_, one) = engine.xp, s.identities(e.dtype)
+    inside = (xp.arange(e.shape[1]) < xp.asarray(counts)[:, np.newaxis])[..., np.newaxis]
+    columns = xp.ascontiguousarray(xp.where(inside[..., np.newaxis], a, one).swapaxes(-1, -2))
+    found = multiply(engine, s, columns[..., np.newaxis], xp.where(inside, e, one)[..., None, None])
+    return found[..., 0].swapaxes(-1, -2)
 
 
 def batch_of_chain(
@@ -321,7 +354,7 @@ def _ends(
         return
     if (counts < steps).any():
         out[xp.asarray(np.arange(steps) >= counts[:, np.newaxis])] = zero
-    if exclusive:
+    if exclusive and steps:
         there = np.flatnonzero(counts)
         place, there = (xp.asarray(v) for v in (counts[there] - 1 if reverse else 0, there))
         out[there, place] = x[there]
