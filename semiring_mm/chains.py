@@ -94,7 +94,8 @@ def chain(
     The result is that of :func:`matmul` step by step: the same where ⊕ is min or max, else but for
     rounding. 16-bit floats are carried in float32 and rounded once. Over log_plus a step has one
     exponential for each entry where the matrix is shared by all steps, shifted by the largest
-    entries, as in docs/log_plus.md; else one for each term.
+    entries, as in docs/log_plus.md; else one for each term. What is carried is the excess over an
+    offset in float64, so that errors of many steps do not grow with the logarithms.
 
     Examples
     --------

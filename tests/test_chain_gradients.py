@@ -115,6 +115,23 @@ def test_results_are_those_of_the_host():
     assert scan(torch.tensor([[[1, 1], [1, 0]]] * 5))[:, 0, 1].tolist() == [1, 1, 2, 3, 5]
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("steps", [3, 30, 300])
+def test_entropies_of_chains(steps, reverse):
+    """The log-sum less the mean score, in float32: shares of a step sum to 1 whatever is rounded."""
+    scores = numbers((3, steps, 5, 5))[0].detach() * 4
+
+    def entropy(dtype):
+        a = scores.float().to(dtype).requires_grad_()
+        ends = chain(a, torch.zeros(3, 5, dtype=dtype), "log_plus", reverse=reverse)
+        high = ends.amax(-1, keepdim=True).detach()  # a large logarithm has digits of no share
+        total = (ends - high).logsumexp(-1) + high[:, 0]
+        often = torch.autograd.grad(total.sum(), a)[0]
+        return (total.detach() - (often * a.detach()).sum((1, 2, 3))).double()
+
+    assert_close(entropy(torch.float32), entropy(torch.float64), rtol=5e-6, atol=0)
+
+
 def test_no_sequence_is_possible():
     e, a = torch.zeros(2, 3, 2, requires_grad=True), torch.full((2, 2), -torch.inf)
     total = sequences.log_partition(e, a)

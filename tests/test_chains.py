@@ -182,6 +182,28 @@ def test_logarithms_far_apart():
         np.testing.assert_allclose(found, row, rtol=200 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize(("n", "steps"), [(5, 2000), (100, 80)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_logarithms_keep_their_digits(n, steps, reverse):
+    """In float32 behind many steps: what is rounded at each of them is what exceeds an offset."""
+    a, e, x = (RNG.normal(size=shape).astype("f4") for shape in ((steps, n, n), (steps, n), n))
+    for matrices in (a, a[0]):
+        for given in (x, None):
+            options = {"semiring": "log_plus", "x": given, "reverse": reverse}
+            exact = sm.scan(matrices.astype("f8"), emissions=e.astype("f8"), **options)
+            found = sm.scan(matrices, emissions=e, **options)
+            np.testing.assert_allclose(found, exact, rtol=1.5e-7, atol=3e-6)
+            last = sm.chain(matrices, emissions=e, **options)
+            np.testing.assert_array_equal(last, found[0 if reverse else -1])
+
+
+def test_products_of_short_floats_are_rounded_once():
+    """Also by blocks for the caches."""
+    a = RNG.normal(size=(20, 100, 100)).astype("f2")
+    expected = sm.chain(a.astype("f4"), semiring="max_plus").astype("f2")
+    assert_array_equal(sm.chain(a, semiring="max_plus"), expected)
+
+
 def test_large_matrices():
     """Whole products of many states go through the blocks of a product."""
     a = RNG.integers(0, 50, (3, 100, 100)).astype("f4")

@@ -217,6 +217,22 @@ def test_one_sequence_without_a_batch():
     )
 
 
+@pytest.mark.parametrize("each", [False, True])
+def test_logarithms_keep_their_digits(each):
+    """In float32, of long sequences with unlikely emissions."""
+    scores, _ = model(4, 1000, each)
+    scores["emissions"] -= 40
+    short = {k: v.astype("f4") for k, v in scores.items()}
+    exact = {k: v.astype("f8") for k, v in short.items()}
+    for verb, without in (
+        (sequences.log_partition, ""), (sequences.forward, "end"), (sequences.backward, "start"),
+    ):  # fmt: skip
+        found, expected = (
+            verb(**{k: v for k, v in m.items() if k != without}) for m in (short, exact)
+        )
+        assert_allclose(found, expected, rtol=1.5e-7, atol=3e-6)
+
+
 def test_forward_and_backward():
     scores, lengths = model(3, 5, True)
     fore = sequences.forward(scores["emissions"], scores["transitions"], scores["start"],
