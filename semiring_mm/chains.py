@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,8 +23,10 @@ __all__ = [
     "batch_of_chain",
     "chain",
     "chains_of",
+    "check_lengths",
     "flat",
     "on_host",
+    "refuse_ragged",
     "scan",
 ]
 
@@ -55,8 +58,8 @@ def chain(
         Factors e of each step: its matrix is then A ⊗ diag(e), that is A[i, j] ⊗ e[j]. Where ⊗ is
         not known to distribute over ⊕, these matrices are made, in O(T S²) memory.
     lengths : array_like of int, optional
-        How many of the T steps each chain has; it broadcasts with the leading dimensions, as all
-        operands do. What lies behind a chain's end is not read.
+        How many of the T steps each chain has, broadcast to the leading dimensions of the other
+        operands. What lies behind a chain's end is not read.
     reverse : bool, default False
         Carry `x` from the right. The whole product is the same from both sides, but for rounding.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -192,12 +195,8 @@ def as_lengths(lengths: Any, batch: tuple[int, ...], steps: int, verb: str) -> A
     found = np.asarray(on_host(lengths))
     if found.dtype.kind not in "iu" and found.size:
         raise TypeError(f"{verb}: lengths must be whole numbers, got dtype {found.dtype}")
-    try:
-        found = np.broadcast_to(found, batch)
-    except ValueError:
-        raise ValueError(
-            f"{verb}: lengths of shape {found.shape} for a batch of shape {batch}: one for each"
-        ) from None
+    check_lengths(verb, found.shape, batch, steps, np.broadcast_shapes)
+    found = np.broadcast_to(found, batch)
     if found.size and not (found.min() >= 0 and found.max() <= steps):
         raise ValueError(
             f"{verb}: lengths must be from 0 to the {steps} steps there are, got "
@@ -323,8 +322,42 @@ def batch_of_chain(
                 f"{verb}: a has {steps} steps, and emissions of shape {tuple(e)} have {e[-2]}"
             )
         steps = e[-2]
-    leading = [v[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None]
-    return join_leading(verb, leading + ([] if lengths is None else [lengths]), join), steps
+    batch = join_leading(verb, (v[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None), join)
+    check_lengths(verb, lengths, batch, steps, join)
+    return batch, steps
+
+
+#: How to stack sequences that lie one after the other in x.
+_STACK = (
+    "y = np.zeros((len(lengths), max(lengths), *x.shape[1:]), x.dtype); "
+    "y[np.arange(max(lengths)) < np.c_[lengths]] = x; pass y and lengths"
+)
+
+
+def refuse_ragged(verb: str, **operands: Any) -> None:
+    """Refuse lists of sequences of several lengths, in words."""
+    for name, x in operands.items():
+        sizes = {len(v) for v in x if hasattr(v, "__len__")} if type(x) in (list, tuple) else ()
+        if len(sizes) > 1:
+            raise ValueError(
+                f"{verb}: {name} have {min(sizes)} to {max(sizes)} steps. Stack them: x = "
+                f"np.concatenate({name}); lengths = [len(v) for v in {name}]; {_STACK}"
+            )
+
+
+def check_lengths(
+    verb: str, lengths: Any, batch: Shape, steps: int, join: Callable[..., Shape]
+) -> None:
+    """Refuse lengths that are not one for each sequence of a batch; both are shapes."""
+    if lengths is None:
+        return
+    with contextlib.suppress(RuntimeError, ValueError):
+        if tuple(join(lengths, batch)) == tuple(batch):
+            return
+    text = f"a batch of shape {tuple(batch)}: one for each"
+    if not batch:
+        text = f"one sequence of {steps} steps. Where x has several, one after the other: {_STACK}"
+    raise ValueError(f"{verb}: lengths of shape {tuple(lengths)} for {text}")
 
 
 def flat(xp: Any, v: Array, batch: Shape, shape: Shape) -> Array:

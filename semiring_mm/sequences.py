@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .chains import as_lengths, chains_of, flat, on_host
+from .chains import as_lengths, chains_of, check_lengths, flat, on_host, refuse_ragged
 from .engine import Chains
 from .naming import integer
 from .products import join_leading
@@ -89,7 +89,8 @@ def viterbi(
     observations : array_like of int, shape (..., T), optional
         The symbol, below V, that is seen at each step of a model with discrete emissions.
     lengths : array_like of int, shape (...), optional
-        The steps of each sequence, at most T. What lies behind them is not read.
+        The steps of each sequence, at most T. What lies behind them is not read. Sequences of
+        several lengths are stacked, not one after the other.
     k : int, optional
         Return so many sequences, best first.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -597,6 +598,7 @@ def _model(
     lengths: Any, observations: Any = None,
 ) -> Iterator[_Model]:  # fmt: skip
     given = {"emissions": emissions, "transitions": transitions, "start": start, "end": end}
+    refuse_ragged(verb, emissions=emissions, observations=observations)
     with Call(device, **given) as call:
         verbs, xp = chains_of(call.engine, verb), call.engine.xp
         e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
@@ -668,8 +670,9 @@ def batch_of_model(
     for name, v in (("start", start), ("end", end)):
         if v is not None and (not v or v[-1] != n):
             raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {tuple(v)}")
+    check_lengths(verb, lengths, e[:-2], steps, join)
     parts = [e[:-2], a[:-3], *(v[:-1] for v in (start, end) if v is not None)]
-    return join_leading(verb, [*parts, *(() if lengths is None else (lengths,))], join)
+    return join_leading(verb, parts, join)
 
 
 def _real(verb: str, name: str, x: Array) -> Array:
@@ -709,6 +712,7 @@ def _below(xp: Any, x: Array, count: int, lengths: Array | None, text: str) -> A
 
 def _tags(m: _Model, verb: str, tags: Any) -> Array:
     """Tags as an array (chains, steps) of states, 0 behind the ends."""
+    refuse_ragged(verb, tags=tags)
     at = _whole(m.xp, verb, "tags are the numbers of states", tags)
     at = tags_of_shape(verb, at, (*m.batch, m.steps), m.xp.broadcast_to)
     at = at.reshape(m.chains, m.steps)

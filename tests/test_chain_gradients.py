@@ -118,7 +118,7 @@ def test_results_are_those_of_the_host():
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("steps", [3, 30, 300])
 def test_entropies_of_chains(steps, reverse):
-    """The log-sum less the mean score, in float32: shares of a step sum to 1 whatever is rounded."""
+    """The log-sum less the mean score, in float32: a step's shares sum to 1 whatever is rounded."""
     scores = numbers((3, steps, 5, 5))[0].detach() * 4
 
     def entropy(dtype):
@@ -187,7 +187,8 @@ def test_vmap_and_many_gradients_at_once():
         (lambda e, a: sequences.viterbi([[1.0]], a), TypeError, "emissions is a list"),
         (lambda e, a: sequences.viterbi(e, a[:1]), ValueError, r"shape \(2, 2\) for all steps"),
         (lambda e, a: sequences.viterbi(e, a, a[:, :1]), ValueError, "start has S = 2 scores"),
-        (lambda e, a: sequences.viterbi(e, a, lengths=[1, 1]), ValueError, "do not broadcast"),
+        (lambda e, a: sequences.viterbi(e, a, lengths=[1, 1]), ValueError, "one for each"),
+        (lambda e, a: sequences.viterbi(e[0], a, lengths=[1, 1]), ValueError, "one sequence of 3"),
         (lambda e, a: sequences.score(e, a, TAGS), ValueError, "tags must be from 0 to 1"),
         (lambda e, a: chain(a), ValueError, "chain takes square matrices"),
         (lambda e, a: chain(a, "max_plus"), TypeError, "x is a vector"),

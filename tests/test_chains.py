@@ -302,7 +302,7 @@ def test_nothing(shape):
         (lambda: sm.chain(np.ones((2, 3, 3)), np.ones(4)), ValueError, "S = 3 states take x of"),
         (lambda: sm.scan(np.ones((2, 3, 3)), emissions=np.ones((3, 3))), ValueError, "2 steps"),
         (lambda: sm.scan(np.ones((2, 3, 3)), lengths=3), ValueError, "from 0 to the 2 steps"),
-        (lambda: sm.scan(np.ones((2, 3, 3)), lengths=[1.5]), TypeError, "whole numbers"),
+        (lambda: sm.scan(np.ones((2, 3, 3)), lengths=1.5), TypeError, "whole numbers"),
         (lambda: sm.scan(np.ones((4, 2, 3, 3)), x=np.ones((5, 3))), ValueError, "not broadcast"),
         (lambda: sm.scan(np.ones((2, 3, 3), complex)), TypeError, "complex"),
         (lambda: sm.scan(np.ones((2, 3, 3)), "lor_land"), TypeError, "works on bits"),

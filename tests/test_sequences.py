@@ -161,6 +161,43 @@ def test_observations_are_symbols_of_the_table():
         sequences.viterbi(table[None], a, observations=[0])
 
 
+STACK = r"y = np.zeros\(.*\); y\[np.arange\(max\(lengths\)\) < np.c_\[lengths\]\] = x"
+
+
+def test_sequences_one_after_the_other():
+    """As hmmlearn takes them: with the lengths of several, one sequence is none of these."""
+    x, a, lengths = np.random.default_rng(2).normal(size=(50, 3)), np.zeros((3, 3)), [20, 30]
+    symbols, table = np.arange(50) % 7, np.zeros((3, 7))
+    for call in (
+        lambda: sequences.log_partition(x, a, lengths=lengths),
+        lambda: sequences.viterbi(table, a, observations=symbols, lengths=lengths),
+        lambda: sequences.crf_loss(x, a, symbols % 3, lengths=lengths),
+        lambda: sequences.marginals(x, a, np.zeros((2, 3)), lengths=lengths),
+        lambda: sm.chain(a, np.zeros(3), "max_plus", emissions=x, lengths=lengths),
+    ):
+        text = r"lengths of shape \(2,\) for one sequence of 50 steps. .* one after the other: "
+        with pytest.raises(ValueError, match=text + STACK):
+            call()
+    with pytest.raises(ValueError, match=r"\(2,\) for a batch of shape \(1,\): one for each"):
+        sequences.viterbi(x[np.newaxis], a, lengths=lengths)
+    y = np.zeros((len(lengths), max(lengths), *x.shape[1:]), x.dtype)  # as the message says
+    y[np.arange(max(lengths)) < np.c_[lengths]] = x
+    found = sequences.log_partition(y, a, lengths=lengths)
+    assert_array_equal(found, [sequences.log_partition(v, a) for v in (x[:20], x[20:])])
+
+
+def test_ragged_sequences():
+    a, rows = np.zeros((2, 2)), [[0, 1, 1], [1, 0]]
+    for name, call in (
+        ("observations", lambda: sequences.viterbi(np.zeros((2, 4)), a, observations=rows)),
+        ("emissions", lambda: sequences.marginals([np.zeros((3, 2)), np.zeros((2, 2))], a)),
+        ("tags", lambda: sequences.score(np.zeros((2, 3, 2)), a, rows)),
+    ):
+        text = rf"{name} have 2 to 3 steps. Stack them: x = np.concatenate\({name}\); .*{STACK}"
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("k", [1, 5, 90])
 def test_the_k_best(each, k):
