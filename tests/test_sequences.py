@@ -240,6 +240,31 @@ def test_no_more_sequences_are_sought_than_there_are():
     assert (paths[3:] == -1).all()
 
 
+def test_results_that_take_too_much_memory():
+    a = np.zeros((3, 3))
+    with pytest.raises(ValueError, match="takes 12 GB, and there are 3 sequences of 1 .* k=3"):
+        sequences.viterbi([[1.0, 3, 2]], a, k=10**9)
+    with pytest.raises(MemoryError, match="the 1000000000000 best of 2 sequences .* lower k"):
+        sequences.viterbi(np.zeros((2, 100, 3)), a, k=10**12)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-inf, "no sequence of states is possible"), (nan, "of NaN"), (inf, r"of \+inf")],
+)
+def test_nothing_to_draw_by(value, text):
+    e, a = np.zeros((2, 4, 3, 2)), np.zeros((2, 2))
+    e[1, 2, 1] = value
+    with pytest.raises(ValueError, match=rf"sample: .*{text} in sequence \(1, 2\) of the batch"):
+        sequences.sample(e, a, size=5)
+    with pytest.raises(ValueError, match=f"sample: .*{text}: there is nothing to draw by"):
+        sequences.sample(e[1, 2], a)
+    e[1, 2, 1, 1] = 0
+    if value == -inf:  # of the other state
+        assert (sequences.sample(e, a, size=50)[:, 1, 2, 1] == 1).all()
+    assert sequences.sample(e[1, 2, :0], a).shape == (0,)
+
+
 def test_one_sequence_without_a_batch():
     scores, _ = model(3, 4, False)
     one = {"emissions": scores["emissions"][2], "transitions": scores["transitions"]}
