@@ -132,6 +132,21 @@ def test_entropies_of_chains(steps, reverse):
     assert_close(entropy(torch.float32), entropy(torch.float64), rtol=5e-6, atol=0)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_infinite_factors_without_a_share(reverse):
+    """What is not chosen has no gradient, also where the derivative of ⊗ is infinite."""
+    a, x, e = numbers((2, 2), (2,), (3, 2))
+    found = []
+    for far in (torch.inf, 1e6):
+        operands = [v.detach().clone() for v in (a, x, e)]
+        operands[0][0, 1] = far
+        for v in operands:
+            v.requires_grad_()
+        y = chain(operands[0], operands[1], "min_times", emissions=operands[2], reverse=reverse)
+        found.append(torch.autograd.grad(y.sum(), operands))
+    assert_close(*found)
+
+
 def test_no_sequence_is_possible():
     e, a = torch.zeros(2, 3, 2, requires_grad=True), torch.full((2, 2), -torch.inf)
     total = sequences.log_partition(e, a)

@@ -410,6 +410,16 @@ def test_probabilities_of_many_states(many, spread, dtype):
                 assert_allclose(found, expected, rtol=max(eps / 10, 1e-12), atol=eps)
 
 
+def test_one_impossible_step_has_no_pairs(many):
+    e, a = np.zeros((2, 3, 11)), np.zeros((2, 2, 11, 11))
+    a, e[0, 0] = np.broadcast_to(a[:1, :1], a.shape), -inf
+    total, out, pairs = np.zeros(2), np.zeros(e.shape), np.ones((2, 1, 11, 11))
+    chain.posterior(a, e, e[:, 0], np.zeros((2, 11)), total, out, pairs, np.array([1, 3]))
+    assert total[0] == -inf
+    assert np.isnan(out[0, 0]).all()
+    assert_allclose(pairs[:, 0], np.broadcast_to([[[1]], [[1 + 2 / 121]]], (2, 11, 11)))
+
+
 def walk(name, dtype, entry, start, steps, factor=None, **options):
     """One state through the same matrix at each step."""
     a = np.broadcast_to(np.array(entry, dtype), (1, steps, 1, 1))

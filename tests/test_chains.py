@@ -83,19 +83,23 @@ def test_steps_one_after_the_other(name, dtype, n):
         same(s, sm.chain(a[:, :1], x, s, emissions=e[:, :2], reverse=True), back[..., 0])
 
 
-def test_suffixes_of_matrices_and_what_is_exclusive():
-    a, _, x = operands("max_plus", "f8", (3,), 4, 5)
-    every = one_by_one(sm.semirings.max_plus, a)
-    suffixes = sm.scan(a, "max_plus", reverse=True)
+@pytest.mark.parametrize(("name", "dtype"), [("max_plus", "f8"), ("plus_times", "i8")])
+def test_suffixes_of_matrices_and_what_is_exclusive(name, dtype):
+    """Also of integers whose range is watched."""
+    a, _, x = operands(name, dtype, (3,), 4, 5)
+    s = sm.semirings[name]
+    every = one_by_one(s, a)
+    suffixes = sm.scan(a, name, reverse=True)
     for t in range(4):
-        assert_array_equal(suffixes[:, t], sm.chain(a[:, t:], semiring="max_plus"))
-    unit = np.where(np.eye(5) > 0, 0, -inf)
-    before = sm.scan(a, "max_plus", inclusive=False)
+        assert_array_equal(suffixes[:, t], sm.chain(a[:, t:], semiring=name))
+    zero, one = s.identities(dtype)
+    unit = np.where(np.eye(5) > 0, one, zero)
+    before = sm.scan(a, name, inclusive=False)
     assert_array_equal(before[:, 0], np.broadcast_to(unit, (3, 5, 5)))
     assert_array_equal(before[:, 1:], every[:, :-1])
-    after = sm.scan(a, "max_plus", x=x, inclusive=False, reverse=True)
+    after = sm.scan(a, name, x=x, inclusive=False, reverse=True)
     assert_array_equal(after[:, 3], x)
-    assert_array_equal(after[:, :3], sm.scan(a, "max_plus", x=x, reverse=True)[:, 1:])
+    assert_array_equal(after[:, :3], sm.scan(a, name, x=x, reverse=True)[:, 1:])
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -218,6 +218,26 @@ def test_the_k_best(each, k):
     assert_array_equal(best[:, 0], score)
 
 
+def test_the_k_best_with_a_nan():
+    """Which counts as better than any number, as where only the best is wanted."""
+    e, a = np.array([[0.0, 5], [1, nan], [2, 0]]), np.zeros((2, 2))
+    paths, best = sequences.viterbi(e, a, k=2)
+    assert_array_equal(np.isnan(best), True)
+    assert (paths[:, 1] == 1).all()
+    assert_array_equal(paths[0], sequences.viterbi(e, a)[0])
+
+
+def test_sequences_of_one_step_that_is_impossible():
+    """Among longer ones: each is computed with care where it has to be."""
+    e, a, lengths = np.zeros((4, 4, 2)), np.zeros((2, 2)), [1, 4, 1, 1]
+    e[0, 0], e[2, 0, 1], e[3, 0, 1] = -inf, nan, inf
+    total = sequences.log_partition(e, a, lengths=lengths)
+    assert_array_equal(total, [-inf, np.log(16), nan, inf])
+    states, pairs = sequences.marginals(e, a, lengths=lengths, pairs=True)
+    assert_array_equal(np.isnan(states[:, 0, 0]), [True, False, True, True])
+    assert_array_equal(pairs[:, 0, 0], [0, 0.75, 0, 0])
+
+
 def test_long_sequences_and_equal_scores():
     rng = np.random.default_rng(0)
     e, a = rng.integers(-3, 4, (2, 60, 7)), rng.integers(-3, 4, (7, 7))
@@ -242,9 +262,9 @@ def test_no_more_sequences_are_sought_than_there_are():
 
 def test_results_that_take_too_much_memory():
     a = np.zeros((3, 3))
-    with pytest.raises(ValueError, match="takes 12 GB, and there are 3 sequences of 1 .* k=3"):
+    with pytest.raises(ValueError, match=r"takes 12 GB, and there are 3 sequences of 1 .* k=3"):
         sequences.viterbi([[1.0, 3, 2]], a, k=10**9)
-    with pytest.raises(MemoryError, match="the 1000000000000 best of 2 sequences .* lower k"):
+    with pytest.raises(MemoryError, match=r"the 1000000000000 best of 2 sequences .* lower k"):
         sequences.viterbi(np.zeros((2, 100, 3)), a, k=10**12)
 
 
@@ -317,7 +337,8 @@ def test_forward_and_backward():
 @pytest.mark.parametrize("each", [False, True])
 def test_gradients_of_the_loss(each):
     scores, lengths = model(2, 3, each)
-    tags = np.array([[0, 1, 1], [1, 0, 9], [-5, 7, 7], [1, 1, 0]])  # not read behind the ends
+    # not read behind the ends; of one sequence the same transition twice
+    tags = np.array([[1, 1, 1], [1, 0, 9], [-5, 7, 7], [1, 1, 0]])
     found = sequences.crf_loss(tags=tags, **scores, lengths=lengths)
     for name, x in scores.items():
         gradient = getattr(found, name)
