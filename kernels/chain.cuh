@@ -558,6 +558,15 @@ struct Carry {
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
 
+  // What is carried on: integers as they would be stored, so that they fit at each step and an
+  // infinity does not drift.
+  SR_FN static Compute settled(const ChainParams& p, Compute x) {
+    if constexpr (A::CHECK) {
+      if (!A::fits(x)) *p.errors = 1;
+    }
+    if constexpr (A::INTEGER) return A::decode(A::encode(x));
+    else return x;
+  }
   SR_FN static void run(const ChainParams& p) {
     const int states = chain_states<N>(p), line = chain_line<N>(p);
     const i64 chain = blockIdx.x / u32(p.rows), row = blockIdx.x % u32(p.rows);
@@ -579,17 +588,14 @@ struct Carry {
     } else {  // the first matrix is what is carried
       const Storage* a = static_cast<const Storage*>(p.a) + chain * p.a_batch + begin * p.a_step;
       own = A::decode(REVERSE ? a[j * p.a_row + row * p.a_col] : a[row * p.a_row + j * p.a_col]);
-      if constexpr (FACTORED) own = A::mul(own, A::decode(e[begin * e_step + (REVERSE ? row : j)]));
+      if constexpr (FACTORED)
+        own = settled(p, A::mul(own, A::decode(e[begin * e_step + (REVERSE ? row : j)])));
       done = 1;
     }
     const auto store = [&](int step, typename Choose<LOG, double, Compute>::Type found) {
       if (!there) return;
-      const auto value = Compute(found);  // logarithms are in double precision
-      if constexpr (A::CHECK) {
-        if (!A::fits(value)) *p.errors = 1;
-      }
       const i64 place = every ? begin + way * (step + skipped) : 0;
-      y[place * p.y_step] = A::encode(value);
+      y[place * p.y_step] = A::encode(Compute(found));  // logarithms are in double precision
     };
     if (done && (every || count == 1)) store(0, own);
     const int from = begin + way * done;
@@ -644,11 +650,11 @@ struct Carry {
         Compute* now = room + step % 2 * line;
         Compute emission = A::start();
         if constexpr (FACTORED) emission = next(ahead);
-        if constexpr (FACTORED && REVERSE) own = A::mul(emission, own);
+        if constexpr (FACTORED && REVERSE) own = settled(p, A::mul(emission, own));
         if (there) now[j] = own;
         chain_barrier<N>();  // between storing the entries and reading them; by turns
-        own = fold(now, begin + way * (step + 1 < count ? step + 1 : step));
-        if constexpr (FACTORED && !REVERSE) own = A::mul(own, emission);
+        own = settled(p, fold(now, begin + way * (step + 1 < count ? step + 1 : step)));
+        if constexpr (FACTORED && !REVERSE) own = settled(p, A::mul(own, emission));
         if (every || step == count - 1) store(step, own);
       }
     }

@@ -461,12 +461,14 @@ _BACK = {
 }
 
 
-def check_memory(needed: int, what: str, engine: Engine = cpu) -> None:
+def check_memory(
+    needed: int, what: str, engine: Engine = cpu, less: str = "take a smaller graph"
+) -> None:
     """Raise MemoryError before the work if `needed` bytes are not there."""
     free = engine.free_memory() if needed > _UNASKED else None
     if free is not None and needed > free:
         near = needed < 4 * free
-        hint = "use float32 (half of float64)" if near else "take a smaller graph"
+        hint = "use float32 (half of float64)" if near else less
         raise MemoryError(
             f"{what} needs {needed / 1e9:.3g} GB{engine.WHERE}, and {free / 1e9:.3g} GB are free: "
             f"{hint} or a larger machine"

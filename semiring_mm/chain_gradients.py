@@ -115,15 +115,16 @@ def along_chain(
     left, right = (step, carried) if reverse else (carried, step)
     by_carried, by_step = factors(s)[::-1] if reverse else factors(s)
     terms = value_of(xp, s.mul_expr, left, right)  # (..., T, R, S, S)
-    over = rows[..., None, :]
     if kind == "selective":
         best = (xp.argmin if s.add_kind == "min" else xp.argmax)(terms, -2)
         share = xp.where(state[:, None] == best[..., None, :], xp.ones_like(terms), 0)
     elif s.add_kind == "+":
         share = xp.ones_like(terms)
-    else:
-        reached = over != -math.inf
-        share = xp.where(reached, xp.exp(terms - xp.where(reached, over, 0)), 0)
+    else:  # of the sum of these: what the rounded result lacks would add up from step to step
+        high = xp.amax(terms, -2, keepdims=True)
+        reached = high != -math.inf
+        share = xp.exp(terms - xp.where(reached, high, 0))
+        share = xp.where(reached, share / xp.where(reached, share, 1).sum(-2, keepdims=True), 0)
 
     def times(factor: Expr) -> Array:
         """The share times a derivative; 0 where there is no share, whatever the derivative is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from .arrays import Call
 from .engine import Chains, Engine
+from .expressions import joins_logarithms
 from .naming import integer
-from .products import common_dtype, join_leading
+from .products import common_dtype, join_leading, multiply
 from .semirings import Semiring, as_semiring
 
 __all__ = [
@@ -21,8 +23,10 @@ __all__ = [
     "batch_of_chain",
     "chain",
     "chains_of",
+    "check_lengths",
     "flat",
     "on_host",
+    "refuse_ragged",
     "scan",
 ]
 
@@ -51,10 +55,11 @@ def chain(
     semiring : str or Semiring, default "plus_times"
         A name from :data:`semiring_mm.semirings` or your own.
     emissions : array_like, shape (..., T, S), optional
-        Factors e of each step: its matrix is then A ⊗ diag(e), that is A[i, j] ⊗ e[j].
+        Factors e of each step: its matrix is then A ⊗ diag(e), that is A[i, j] ⊗ e[j]. Where ⊗ is
+        not known to distribute over ⊕, these matrices are made, in O(T S²) memory.
     lengths : array_like of int, optional
-        How many of the T steps each chain has; it broadcasts with the leading dimensions, as all
-        operands do. What lies behind a chain's end is not read.
+        How many of the T steps each chain has, broadcast to the leading dimensions of the other
+        operands. What lies behind a chain's end is not read.
     reverse : bool, default False
         Carry `x` from the right. The whole product is the same from both sides, but for rounding.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -92,7 +97,8 @@ def chain(
     The result is that of :func:`matmul` step by step: the same where ⊕ is min or max, else but for
     rounding. 16-bit floats are carried in float32 and rounded once. Over log_plus a step has one
     exponential for each entry where the matrix is shared by all steps, shifted by the largest
-    entries, as in docs/log_plus.md; else one for each term.
+    entries, as in docs/log_plus.md; else one for each term. What is carried is the excess over an
+    offset in float64, so that errors of many steps do not grow with the logarithms.
 
     Examples
     --------
@@ -189,12 +195,8 @@ def as_lengths(lengths: Any, batch: tuple[int, ...], steps: int, verb: str) -> A
     found = np.asarray(on_host(lengths))
     if found.dtype.kind not in "iu" and found.size:
         raise TypeError(f"{verb}: lengths must be whole numbers, got dtype {found.dtype}")
-    try:
-        found = np.broadcast_to(found, batch)
-    except ValueError:
-        raise ValueError(
-            f"{verb}: lengths of shape {found.shape} for a batch of shape {batch}: one for each"
-        ) from None
+    check_lengths(verb, found.shape, batch, steps, np.broadcast_shapes)
+    found = np.broadcast_to(found, batch)
     if found.size and not (found.min() >= 0 and found.max() <= steps):
         raise ValueError(
             f"{verb}: lengths must be from 0 to the {steps} steps there are, got "
@@ -230,14 +232,17 @@ def _run(
         arrays = [call[name] for name in ("a", "x", "emissions")]
         present = common_dtype(s, *(v for v in arrays if v is not None))
         a, x, e = (None if v is None else present.pop(0) for v in arrays)
-        xp = call.engine.xp
-        return call.give(_carried(xp, verbs, verb, s, a, x, e, lengths, reverse, exclusive, axis))
+        engine = call.engine
+        return call.give(
+            _carried(engine, verbs, verb, s, a, x, e, lengths, reverse, exclusive, axis)
+        )
 
 
 def _carried(
-    xp: Any, verbs: Chains, verb: str, s: Semiring, a: Array, x: Array | None, e: Array | None,
-    lengths: Any, reverse: bool, exclusive: bool, axis: Any,
+    engine: Engine, verbs: Chains, verb: str, s: Semiring, a: Array, x: Array | None,
+    e: Array | None, lengths: Any, reverse: bool, exclusive: bool, axis: Any,
 ) -> Array:  # fmt: skip
+    xp = engine.xp
     if e is not None and a.ndim == 2:
         a = a[np.newaxis]
     if a.ndim > 2 and (axis := axis_of_steps(verb, a.ndim, axis)) != -3:
@@ -254,17 +259,45 @@ def _carried(
     if out.size and steps:
         matrices = xp.broadcast_to(a, (*batch, *a.shape[-3:]))
         matrices = matrices.reshape(chains, *a.shape[-3:])
+        matrices = xp.broadcast_to(matrices, (chains, steps, n, n))
+        e = None if e is None else flat(xp, e, batch, (steps, n))
+        if e is not None and not _distributes(s, e):
+            matrices, e = _multiplied(engine, s, matrices, e, counts), None
         verbs.carry(
-            s, xp.broadcast_to(matrices, (chains, steps, n, n)),
-            None if e is None else flat(xp, e, batch, (steps, n)), carried, out, counts,
-            every=every, reverse=reverse, exclusive=exclusive,
-        )  # fmt: skip
+            s, matrices, e, carried, out, counts, every=every, reverse=reverse, exclusive=exclusive
+        )
     if x is not None:
         return out.reshape(*batch, *((steps,) if every else ()), n)
     out = out.swapaxes(-1, -2) if reverse else out
     if not every:
         return out.reshape(*batch, n, n)
     return xp.moveaxis(out.reshape(*batch, steps, n, n), -3, axis)
+
+
+#: ⊕ and ⊗ for which (x ⊗ A) ⊗ diag(e) is x ⊗ (A ⊗ diag(e)), but for rounding, whatever they hold;
+#: with "*" for ⊗ minima and maxima only where no number of e is negative.
+_DISTRIBUTE = {
+    ("+", "*"), ("min", "+"), ("max", "+"), ("min", "*"), ("max", "*"), ("min", "max"),
+    ("max", "min"), ("min", "min"), ("max", "max"), ("|", "&"), ("^", "&"), ("&", "|"),
+    ("|", "|"), ("&", "&"),
+}  # fmt: skip
+
+
+def _distributes(s: Semiring, e: Array) -> bool:
+    """Whether the columns of a product may be multiplied by emissions in place of the matrix."""
+    if joins_logarithms(s.add_expr):
+        return s.mul_kind == "+"
+    signed = s.selective and s.mul_kind == "*" and e.dtype.kind not in "ub"
+    return (s.add_kind, s.mul_kind) in _DISTRIBUTE and not (signed and bool((e < 0).any()))
+
+
+def _multiplied(engine: Engine, s: Semiring, a: Array, e: Array, counts: Array) -> Array:
+    """The matrices A ⊗ diag(e) of each step (chains, steps, S, S)."""
+    xp, (_, one) = engine.xp, s.identities(e.dtype)
+    inside = (xp.arange(e.shape[1]) < xp.asarray(counts)[:, np.newaxis])[..., np.newaxis]
+    columns = xp.ascontiguousarray(xp.where(inside[..., np.newaxis], a, one).swapaxes(-1, -2))
+    found = multiply(engine, s, columns[..., np.newaxis], xp.where(inside, e, one)[..., None, None])
+    return found[..., 0].swapaxes(-1, -2)
 
 
 def batch_of_chain(
@@ -289,8 +322,42 @@ def batch_of_chain(
                 f"{verb}: a has {steps} steps, and emissions of shape {tuple(e)} have {e[-2]}"
             )
         steps = e[-2]
-    leading = [v[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None]
-    return join_leading(verb, leading + ([] if lengths is None else [lengths]), join), steps
+    batch = join_leading(verb, (v[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None), join)
+    check_lengths(verb, lengths, batch, steps, join)
+    return batch, steps
+
+
+#: How to stack sequences that lie one after the other in x.
+_STACK = (
+    "y = np.zeros((len(lengths), max(lengths), *x.shape[1:]), x.dtype); "
+    "y[np.arange(max(lengths)) < np.c_[lengths]] = x; pass y and lengths"
+)
+
+
+def refuse_ragged(verb: str, **operands: Any) -> None:
+    """Refuse lists of sequences of several lengths, in words."""
+    for name, x in operands.items():
+        sizes = {len(v) for v in x if hasattr(v, "__len__")} if type(x) in (list, tuple) else ()
+        if len(sizes) > 1:
+            raise ValueError(
+                f"{verb}: {name} have {min(sizes)} to {max(sizes)} steps. Stack them: x = "
+                f"np.concatenate({name}); lengths = [len(v) for v in {name}]; {_STACK}"
+            )
+
+
+def check_lengths(
+    verb: str, lengths: Any, batch: Shape, steps: int, join: Callable[..., Shape]
+) -> None:
+    """Refuse lengths that are not one for each sequence of a batch; both are shapes."""
+    if lengths is None:
+        return
+    with contextlib.suppress(RuntimeError, ValueError):
+        if tuple(join(lengths, batch)) == tuple(batch):
+            return
+    text = f"a batch of shape {tuple(batch)}: one for each"
+    if not batch:
+        text = f"one sequence of {steps} steps. Where x has several, one after the other: {_STACK}"
+    raise ValueError(f"{verb}: lengths of shape {tuple(lengths)} for {text}")
 
 
 def flat(xp: Any, v: Array, batch: Shape, shape: Shape) -> Array:
@@ -321,7 +388,7 @@ def _ends(
         return
     if (counts < steps).any():
         out[xp.asarray(np.arange(steps) >= counts[:, np.newaxis])] = zero
-    if exclusive:
+    if exclusive and steps:
         there = np.flatnonzero(counts)
         place, there = (xp.asarray(v) for v in (counts[there] - 1 if reverse else 0, there))
         out[there, place] = x[there]

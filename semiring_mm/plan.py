@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,8 +28,8 @@ from .semirings import Semiring, fold_start
 __all__ = [
     "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bit_join", "bytewise",
     "can_use_fma", "can_use_keys", "contracted", "distributes", "float_key", "infinite_zero",
-    "make_plan", "needs_facts", "overflow", "scalar_bits", "scaled_bools", "unpack_bits",
-    "with_keys", "words_of_bits",
+    "make_plan", "make_step_plan", "needs_facts", "overflow", "scalar_bits", "scaled_bools",
+    "unpack_bits", "with_keys", "words_of_bits",
 ]  # fmt: skip
 
 
@@ -222,6 +223,24 @@ def make_plan(
         scales = [None if x is None else int(x) for x in (alpha, beta)]
         return _integer_plan(semiring, dtype, a, b, k, c, *scales)
     raise TypeError(f"{semiring.name} on dtype {dtype}: {_accepted(dtype)}")
+
+
+def make_step_plan(
+    semiring: Semiring, dtype: np.dtype[Any], factors: Iterable[Facts], k: int, *, reverse: bool
+) -> Plan:
+    """The plan of a step of a chain of integers: any row, times matrices and emissions.
+
+    `factors` are the ranges of these; reversed they are the left operands.
+
+    Raises
+    ------
+    TypeError, OverflowError
+        As :func:`make_plan`.
+    """
+    info = np.iinfo(dtype)
+    row, factor = Facts(int(info.min), int(info.max), True), functools.reduce(Facts.join, factors)
+    operands = (factor, row) if reverse else (row, factor)
+    return make_plan(semiring, dtype, *operands, k)
 
 
 def _accepted(dtype: np.dtype[Any]) -> str:

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call
-from .chains import as_lengths, chains_of, flat, on_host
+from .arrays import Call, check_memory
+from .chains import as_lengths, chains_of, check_lengths, flat, on_host, refuse_ragged
 from .engine import Chains
 from .naming import integer
 from .products import join_leading
@@ -41,6 +41,7 @@ __all__ = [
 Array = Any
 Shape = tuple[int, ...]
 _LOG, _MAX = semirings["log_plus"], semirings["max_plus"]
+_UNASKED = 1 << 30  # bytes of rows without a sequence
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def viterbi(
     observations : array_like of int, shape (..., T), optional
         The symbol, below V, that is seen at each step of a model with discrete emissions.
     lengths : array_like of int, shape (...), optional
-        The steps of each sequence, at most T. What lies behind them is not read.
+        The steps of each sequence, at most T. What lies behind them is not read. Sequences of
+        several lengths are stacked, not one after the other.
     k : int, optional
         Return so many sequences, best first.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -108,6 +110,8 @@ def viterbi(
     ------
     ValueError, TypeError
         For shapes that do not match, no states, and numbers that are not real.
+    MemoryError, ValueError
+        For a k whose results do not fit in memory, or are rows without a sequence for a GiB.
     NotImplementedError
         On a CUDA device for more than 1,024 states, and for so many sequences that k S scores do
         not fit into a block's shared memory: 605 of up to 32 states in float32 on Hopper.
@@ -360,6 +364,11 @@ def sample(
     ndarray of int32, shape (..., T) or (size, ..., T)
         -1 behind a sequence's end.
 
+    Raises
+    ------
+    ValueError
+        Where no sequence of states is possible, and for scores of NaN or +inf.
+
     Notes
     -----
     Forward filtering, backward sampling (Carter and Kohn, 1994; Frühwirth-Schnatter, 1994): O(T S²)
@@ -381,6 +390,7 @@ def sample(
         uniforms = np.random.default_rng(rng).random((count, m.chains, m.steps), m.dtype)
         paths = m.xp.full(uniforms.shape, -1, np.int32)
         if paths.size:
+            _check_possible(m)
             drawn = m.call.engine.from_host(uniforms)
             m.verbs.draw(m.a, m.e, m.x, m.end, drawn, paths, m.counts)
         shape = (*(() if size is None else (count,)), *m.batch, m.steps)
@@ -597,6 +607,7 @@ def _model(
     lengths: Any, observations: Any = None,
 ) -> Iterator[_Model]:  # fmt: skip
     given = {"emissions": emissions, "transitions": transitions, "start": start, "end": end}
+    refuse_ragged(verb, emissions=emissions, observations=observations)
     with Call(device, **given) as call:
         verbs, xp = chains_of(call.engine, verb), call.engine.xp
         e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
@@ -668,8 +679,9 @@ def batch_of_model(
     for name, v in (("start", start), ("end", end)):
         if v is not None and (not v or v[-1] != n):
             raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {tuple(v)}")
+    check_lengths(verb, lengths, e[:-2], steps, join)
     parts = [e[:-2], a[:-3], *(v[:-1] for v in (start, end) if v is not None)]
-    return join_leading(verb, [*parts, *(() if lengths is None else (lengths,))], join)
+    return join_leading(verb, parts, join)
 
 
 def _real(verb: str, name: str, x: Array) -> Array:
@@ -709,6 +721,7 @@ def _below(xp: Any, x: Array, count: int, lengths: Array | None, text: str) -> A
 
 def _tags(m: _Model, verb: str, tags: Any) -> Array:
     """Tags as an array (chains, steps) of states, 0 behind the ends."""
+    refuse_ragged(verb, tags=tags)
     at = _whole(m.xp, verb, "tags are the numbers of states", tags)
     at = tags_of_shape(verb, at, (*m.batch, m.steps), m.xp.broadcast_to)
     at = at.reshape(m.chains, m.steps)
@@ -739,14 +752,32 @@ def _total(m: _Model) -> Array:
     return total
 
 
+def _check_possible(m: _Model) -> None:
+    """Refuse models whose sequences have no probabilities to draw by."""
+    total = m.call.engine.to_host(_total(m))
+    for i in np.flatnonzero(~np.isfinite(total))[:1]:
+        known = {-np.inf: "no sequence of states is possible", np.inf: "there are scores of +inf"}
+        place = tuple(map(int, np.unravel_index(i, m.batch)))
+        where = f" in sequence {place} of the batch" if place else ""
+        found = known.get(total[i], "there are scores of NaN")
+        raise ValueError(f"sample: {found}{where}: there is nothing to draw by")
+
+
 def _best(m: _Model, k: int) -> tuple[Array, Array]:
     """The k best sequences and their scores."""
+    there = min(k, m.states ** min(m.steps, 64))  # no more sequences than there are
+    needed = m.chains * k * (4 * m.steps + m.dtype.itemsize)
+    if there < k and needed > _UNASKED:
+        raise ValueError(
+            f"viterbi: k = {k}, which takes {needed / 1e9:.3g} GB, and there are {there} sequences "
+            f"of {m.steps} steps: all of them are k={there}"
+        )
+    check_memory(needed, f"the {k} best of {m.chains} sequences", m.call.engine, "take a lower k")
     paths = m.xp.full((m.chains, k, m.steps), -1, np.int32)
     scores = m.xp.full((m.chains, k), -np.inf, m.dtype)
     scores[m.xp.asarray(m.counts == 0), 0] = 0
     if not paths.size:
         return paths, scores
-    there = min(k, m.states ** min(m.steps, 64))  # no more sequences than there are
     if there == k:
         m.verbs.best_paths(_MAX, m.a, m.e, m.x, m.end, paths, scores, m.counts)
     else:

@@ -115,6 +115,38 @@ def test_results_are_those_of_the_host():
     assert scan(torch.tensor([[[1, 1], [1, 0]]] * 5))[:, 0, 1].tolist() == [1, 1, 2, 3, 5]
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("steps", [3, 30, 300])
+def test_entropies_of_chains(steps, reverse):
+    """The log-sum less the mean score, in float32: a step's shares sum to 1 whatever is rounded."""
+    scores = numbers((3, steps, 5, 5))[0].detach() * 4
+
+    def entropy(dtype):
+        a = scores.float().to(dtype).requires_grad_()
+        ends = chain(a, torch.zeros(3, 5, dtype=dtype), "log_plus", reverse=reverse)
+        high = ends.amax(-1, keepdim=True).detach()  # a large logarithm has digits of no share
+        total = (ends - high).logsumexp(-1) + high[:, 0]
+        often = torch.autograd.grad(total.sum(), a)[0]
+        return (total.detach() - (often * a.detach()).sum((1, 2, 3))).double()
+
+    assert_close(entropy(torch.float32), entropy(torch.float64), rtol=5e-6, atol=0)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_infinite_factors_without_a_share(reverse):
+    """What is not chosen has no gradient, also where the derivative of ⊗ is infinite."""
+    a, x, e = numbers((2, 2), (2,), (3, 2))
+    found = []
+    for far in (torch.inf, 1e6):
+        operands = [v.detach().clone() for v in (a, x, e)]
+        operands[0][0, 1] = far
+        for v in operands:
+            v.requires_grad_()
+        y = chain(operands[0], operands[1], "min_times", emissions=operands[2], reverse=reverse)
+        found.append(torch.autograd.grad(y.sum(), operands))
+    assert_close(*found)
+
+
 def test_no_sequence_is_possible():
     e, a = torch.zeros(2, 3, 2, requires_grad=True), torch.full((2, 2), -torch.inf)
     total = sequences.log_partition(e, a)
@@ -170,7 +202,8 @@ def test_vmap_and_many_gradients_at_once():
         (lambda e, a: sequences.viterbi([[1.0]], a), TypeError, "emissions is a list"),
         (lambda e, a: sequences.viterbi(e, a[:1]), ValueError, r"shape \(2, 2\) for all steps"),
         (lambda e, a: sequences.viterbi(e, a, a[:, :1]), ValueError, "start has S = 2 scores"),
-        (lambda e, a: sequences.viterbi(e, a, lengths=[1, 1]), ValueError, "do not broadcast"),
+        (lambda e, a: sequences.viterbi(e, a, lengths=[1, 1]), ValueError, "one for each"),
+        (lambda e, a: sequences.viterbi(e[0], a, lengths=[1, 1]), ValueError, "one sequence of 3"),
         (lambda e, a: sequences.score(e, a, TAGS), ValueError, "tags must be from 0 to 1"),
         (lambda e, a: chain(a), ValueError, "chain takes square matrices"),
         (lambda e, a: chain(a, "max_plus"), TypeError, "x is a vector"),

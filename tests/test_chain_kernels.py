@@ -410,6 +410,48 @@ def test_probabilities_of_many_states(many, spread, dtype):
                 assert_allclose(found, expected, rtol=max(eps / 10, 1e-12), atol=eps)
 
 
+def test_one_impossible_step_has_no_pairs(many):
+    e, a = np.zeros((2, 3, 11)), np.zeros((2, 2, 11, 11))
+    a, e[0, 0] = np.broadcast_to(a[:1, :1], a.shape), -inf
+    total, out, pairs = np.zeros(2), np.zeros(e.shape), np.ones((2, 1, 11, 11))
+    chain.posterior(a, e, e[:, 0], np.zeros((2, 11)), total, out, pairs, np.array([1, 3]))
+    assert total[0] == -inf
+    assert np.isnan(out[0, 0]).all()
+    assert_allclose(pairs[:, 0], np.broadcast_to([[[1]], [[1 + 2 / 121]]], (2, 11, 11)))
+
+
+def walk(name, dtype, entry, start, steps, factor=None, **options):
+    """One state through the same matrix at each step."""
+    a = np.broadcast_to(np.array(entry, dtype), (1, steps, 1, 1))
+    e = None if factor is None else np.full((1, steps, 1), factor, dtype)
+    y = np.zeros((1, 1, 1, 1), dtype)
+    chain.carry(
+        sm.semirings[name], a, e, np.full((1, 1, 1), start, dtype), y, np.array([steps]),
+        **{"every": False, "reverse": False, "exclusive": False} | options,
+    )  # fmt: skip
+    return y.item()
+
+
+def test_integers_fit_at_each_step(held):
+    """Not at the last one only: 2^64 in 64 bits is 0."""
+    assert walk("plus_times", "i4", 2, 1, 30) == 1 << 30
+    assert walk("plus_times", "i4", 1, 1, 10, 2) == 1 << 10
+    for call in (
+        lambda: walk("plus_times", "i4", 2, 1, 31), lambda: walk("plus_times", "i4", 2, 1, 64),
+        lambda: walk("plus_times", "i4", 1, 1, 64, 2),
+        lambda: walk("plus_times", "i4", 1, 1, 64, 2, reverse=True),
+        lambda: walk("max_times", "i1", 1, 64, 1, 4),
+    ):  # fmt: skip
+        with pytest.raises(OverflowError, match="does not fit int"):
+            call()
+
+
+def test_an_infinity_stays_one():
+    """However far the finite numbers that are added to it would move it."""
+    assert walk("min_plus", "i1", -100, 127, 163) == 127
+    assert walk("max_plus", "i1", 100, -128, 163) == -128
+
+
 def test_parameters_are_the_fields_of_the_struct():
     assert fields_of("chain.cuh", "ChainParams") == chain.FIELDS
     assert fields_of("wide.cuh", "WideParams") == wide.FIELDS

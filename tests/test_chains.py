@@ -83,19 +83,23 @@ def test_steps_one_after_the_other(name, dtype, n):
         same(s, sm.chain(a[:, :1], x, s, emissions=e[:, :2], reverse=True), back[..., 0])
 
 
-def test_suffixes_of_matrices_and_what_is_exclusive():
-    a, _, x = operands("max_plus", "f8", (3,), 4, 5)
-    every = one_by_one(sm.semirings.max_plus, a)
-    suffixes = sm.scan(a, "max_plus", reverse=True)
+@pytest.mark.parametrize(("name", "dtype"), [("max_plus", "f8"), ("plus_times", "i8")])
+def test_suffixes_of_matrices_and_what_is_exclusive(name, dtype):
+    """Also of integers whose range is watched."""
+    a, _, x = operands(name, dtype, (3,), 4, 5)
+    s = sm.semirings[name]
+    every = one_by_one(s, a)
+    suffixes = sm.scan(a, name, reverse=True)
     for t in range(4):
-        assert_array_equal(suffixes[:, t], sm.chain(a[:, t:], semiring="max_plus"))
-    unit = np.where(np.eye(5) > 0, 0, -inf)
-    before = sm.scan(a, "max_plus", inclusive=False)
+        assert_array_equal(suffixes[:, t], sm.chain(a[:, t:], semiring=name))
+    zero, one = s.identities(dtype)
+    unit = np.where(np.eye(5) > 0, one, zero)
+    before = sm.scan(a, name, inclusive=False)
     assert_array_equal(before[:, 0], np.broadcast_to(unit, (3, 5, 5)))
     assert_array_equal(before[:, 1:], every[:, :-1])
-    after = sm.scan(a, "max_plus", x=x, inclusive=False, reverse=True)
+    after = sm.scan(a, name, x=x, inclusive=False, reverse=True)
     assert_array_equal(after[:, 3], x)
-    assert_array_equal(after[:, :3], sm.scan(a, "max_plus", x=x, reverse=True)[:, 1:])
+    assert_array_equal(after[:, :3], sm.scan(a, name, x=x, reverse=True)[:, 1:])
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -159,11 +163,13 @@ def test_infinities_and_nan(name):
         for v in (a, e, x):
             v[...] = np.where(RNG.random(v.shape) < 0.9, v, RNG.choice(special, v.shape))
         steps = np.broadcast_to(a[0, 0], a.shape) if shared else a
-        row = x
+        row, before = x, name == "max_times"  # which does not distribute over negative factors
         with np.errstate(invalid="ignore"):
             for t in range(3):
-                row = ref.matmul(name, row[:, np.newaxis], steps[:, t])[:, 0]
-                row = ref.times(name, row, e[:, t])
+                own = e[:, t]
+                matrix = ref.times(name, steps[:, t], own[:, np.newaxis]) if before else steps[:, t]
+                row = ref.matmul(name, row[:, np.newaxis], matrix)[:, 0]
+                row = row if before else ref.times(name, row, own)
         found = sm.chain(a[0, 0] if shared else a, x, name, emissions=e)
         np.testing.assert_allclose(found, row, rtol=1e-14 if "log" in s.add else 0)
 
@@ -178,6 +184,28 @@ def test_logarithms_far_apart():
             row = np.logaddexp.reduce(row[:, np.newaxis] + a.astype(dtype)) + e[t].astype(dtype)
         found = sm.chain(a.astype(dtype), np.zeros(3, dtype), "log_plus", emissions=e.astype(dtype))
         np.testing.assert_allclose(found, row, rtol=200 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(("n", "steps"), [(5, 2000), (100, 80)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_logarithms_keep_their_digits(n, steps, reverse):
+    """In float32 behind many steps: what is rounded at each of them is what exceeds an offset."""
+    a, e, x = (RNG.normal(size=shape).astype("f4") for shape in ((steps, n, n), (steps, n), n))
+    for matrices in (a, a[0]):
+        for given in (x, None):
+            options = {"semiring": "log_plus", "x": given, "reverse": reverse}
+            exact = sm.scan(matrices.astype("f8"), emissions=e.astype("f8"), **options)
+            found = sm.scan(matrices, emissions=e, **options)
+            np.testing.assert_allclose(found, exact, rtol=1.5e-7, atol=3e-6)
+            last = sm.chain(matrices, emissions=e, **options)
+            np.testing.assert_array_equal(last, found[0 if reverse else -1])
+
+
+def test_products_of_short_floats_are_rounded_once():
+    """Also by blocks for the caches."""
+    a = RNG.normal(size=(20, 100, 100)).astype("f2")
+    expected = sm.chain(a.astype("f4"), semiring="max_plus").astype("f2")
+    assert_array_equal(sm.chain(a, semiring="max_plus"), expected)
 
 
 def test_large_matrices():
@@ -201,10 +229,66 @@ def test_integers_never_wrap():
     assert sm.chain(huge >> 3, semiring="min_plus").item() == 1 << 60
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+@pytest.mark.parametrize("name", ["plus_times", "max_times", "min_times"])
+def test_integers_never_wrap_by_emissions(name, dtype):
+    """With operands, or steps in between, that alone would fit."""
+    most = int(np.iinfo(dtype).max)
+    one, half, two = (np.array([v], dtype) for v in (1, most // 2 + 1, 2))
+    for call in (
+        lambda: sm.chain(one[None, None], half, name, emissions=two[None]),
+        lambda: sm.chain(one[None, None], half, name, emissions=two[None], reverse=True),
+        lambda: sm.scan(one[None, None], name, x=half, emissions=two[None]),
+        lambda: sm.scan(half[None, None], name, emissions=two[None]),
+        lambda: sm.chain(one[None], one, name, emissions=np.full((70, 1), 2, dtype)),
+    ):
+        with pytest.raises(OverflowError):
+            call()
+    fits = half // 4
+    assert sm.chain(one[None, None], fits, name, emissions=two[None]) == 2 * int(fits[0])
+
+
+def test_integers_of_operations_that_do_not_commute():
+    """Reversed, a row is the right operand: 2 x may not fit where x + 2 A does."""
+    a, x = np.zeros((1, 1, 1), np.int64), np.array([5 << 60])
+    assert sm.chain(a, x, ROW) == 5 << 60
+    with pytest.raises(OverflowError):
+        sm.chain(a, x, ROW, reverse=True)
+
+
+def scaled(s, a, e):
+    """A ⊗ diag(e) of each step, a column at a time."""
+    columns = [sm.matmul(a[..., [j]], e[..., [j], np.newaxis], s) for j in range(a.shape[-1])]
+    return np.concatenate(columns, -1)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+@pytest.mark.parametrize("name", ["plus_min", "any_pair", "max_times", ROW], ids=str)
+def test_emissions_multiply_the_matrices(name, dtype, reverse):
+    """x ⊗ (A ⊗ e), also where that is not (x ⊗ A) ⊗ e, as of maxima of negative products."""
+    a, e, x = (RNG.integers(-3, 4, shape).astype(dtype) for shape in ((3, 4, 4), (2, 3, 4), (2, 4)))
+    options = {"reverse": reverse, "lengths": [3, 2]}
+    for matrices in (a, a[:1]):
+        steps = scaled(name, matrices, e)
+        found = sm.chain(matrices, x, name, emissions=e, **options)
+        assert_array_equal(found, sm.chain(steps, x, name, **options))
+        found = sm.scan(matrices, name, emissions=e, **options)
+        assert_array_equal(found, sm.scan(steps, name, **options))
+
+
+def test_what_lies_behind_an_end_is_not_multiplied():
+    s = sm.Semiring("least_product", "min(a, b)", "a * b * 1", inf, 1)  # of an unknown kind
+    a, e = np.full((2, 3, 1, 1), 2), np.array([[[3], [5], [1 << 62]]] * 2)
+    assert sm.chain(a, [1], s, emissions=e, lengths=[2, 1]).tolist() == [[60], [6]]
+
+
 @pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 3, 3), (0, 4, 3, 3), (2, 4, 0, 0)])
 def test_nothing(shape):
     a = np.ones(shape)
     assert sm.scan(a).shape == shape
+    assert sm.scan(a, inclusive=False).shape == shape
+    assert sm.scan(a, x=np.ones(shape[-1]), inclusive=False, reverse=True).shape == shape[:-1]
     whole = sm.chain(a)
     assert whole.shape == shape[:-3] + shape[-2:]
     if shape[-3] == 0:
@@ -222,7 +306,7 @@ def test_nothing(shape):
         (lambda: sm.chain(np.ones((2, 3, 3)), np.ones(4)), ValueError, "S = 3 states take x of"),
         (lambda: sm.scan(np.ones((2, 3, 3)), emissions=np.ones((3, 3))), ValueError, "2 steps"),
         (lambda: sm.scan(np.ones((2, 3, 3)), lengths=3), ValueError, "from 0 to the 2 steps"),
-        (lambda: sm.scan(np.ones((2, 3, 3)), lengths=[1.5]), TypeError, "whole numbers"),
+        (lambda: sm.scan(np.ones((2, 3, 3)), lengths=1.5), TypeError, "whole numbers"),
         (lambda: sm.scan(np.ones((4, 2, 3, 3)), x=np.ones((5, 3))), ValueError, "not broadcast"),
         (lambda: sm.scan(np.ones((2, 3, 3), complex)), TypeError, "complex"),
         (lambda: sm.scan(np.ones((2, 3, 3)), "lor_land"), TypeError, "works on bits"),

@@ -161,6 +161,43 @@ def test_observations_are_symbols_of_the_table():
         sequences.viterbi(table[None], a, observations=[0])
 
 
+STACK = r"y = np.zeros\(.*\); y\[np.arange\(max\(lengths\)\) < np.c_\[lengths\]\] = x"
+
+
+def test_sequences_one_after_the_other():
+    """As hmmlearn takes them: with the lengths of several, one sequence is none of these."""
+    x, a, lengths = np.random.default_rng(2).normal(size=(50, 3)), np.zeros((3, 3)), [20, 30]
+    symbols, table = np.arange(50) % 7, np.zeros((3, 7))
+    for call in (
+        lambda: sequences.log_partition(x, a, lengths=lengths),
+        lambda: sequences.viterbi(table, a, observations=symbols, lengths=lengths),
+        lambda: sequences.crf_loss(x, a, symbols % 3, lengths=lengths),
+        lambda: sequences.marginals(x, a, np.zeros((2, 3)), lengths=lengths),
+        lambda: sm.chain(a, np.zeros(3), "max_plus", emissions=x, lengths=lengths),
+    ):
+        text = r"lengths of shape \(2,\) for one sequence of 50 steps. .* one after the other: "
+        with pytest.raises(ValueError, match=text + STACK):
+            call()
+    with pytest.raises(ValueError, match=r"\(2,\) for a batch of shape \(1,\): one for each"):
+        sequences.viterbi(x[np.newaxis], a, lengths=lengths)
+    y = np.zeros((len(lengths), max(lengths), *x.shape[1:]), x.dtype)  # as the message says
+    y[np.arange(max(lengths)) < np.c_[lengths]] = x
+    found = sequences.log_partition(y, a, lengths=lengths)
+    assert_array_equal(found, [sequences.log_partition(v, a) for v in (x[:20], x[20:])])
+
+
+def test_ragged_sequences():
+    a, rows = np.zeros((2, 2)), [[0, 1, 1], [1, 0]]
+    for name, call in (
+        ("observations", lambda: sequences.viterbi(np.zeros((2, 4)), a, observations=rows)),
+        ("emissions", lambda: sequences.marginals([np.zeros((3, 2)), np.zeros((2, 2))], a)),
+        ("tags", lambda: sequences.score(np.zeros((2, 3, 2)), a, rows)),
+    ):
+        text = rf"{name} have 2 to 3 steps. Stack them: x = np.concatenate\({name}\); .*{STACK}"
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("k", [1, 5, 90])
 def test_the_k_best(each, k):
@@ -179,6 +216,26 @@ def test_the_k_best(each, k):
     path, score = sequences.viterbi(**scores, lengths=lengths)
     assert_array_equal(paths[:, 0], path)
     assert_array_equal(best[:, 0], score)
+
+
+def test_the_k_best_with_a_nan():
+    """Which counts as better than any number, as where only the best is wanted."""
+    e, a = np.array([[0.0, 5], [1, nan], [2, 0]]), np.zeros((2, 2))
+    paths, best = sequences.viterbi(e, a, k=2)
+    assert_array_equal(np.isnan(best), True)
+    assert (paths[:, 1] == 1).all()
+    assert_array_equal(paths[0], sequences.viterbi(e, a)[0])
+
+
+def test_sequences_of_one_step_that_is_impossible():
+    """Among longer ones: each is computed with care where it has to be."""
+    e, a, lengths = np.zeros((4, 4, 2)), np.zeros((2, 2)), [1, 4, 1, 1]
+    e[0, 0], e[2, 0, 1], e[3, 0, 1] = -inf, nan, inf
+    total = sequences.log_partition(e, a, lengths=lengths)
+    assert_array_equal(total, [-inf, np.log(16), nan, inf])
+    states, pairs = sequences.marginals(e, a, lengths=lengths, pairs=True)
+    assert_array_equal(np.isnan(states[:, 0, 0]), [True, False, True, True])
+    assert_array_equal(pairs[:, 0, 0], [0, 0.75, 0, 0])
 
 
 def test_long_sequences_and_equal_scores():
@@ -203,6 +260,31 @@ def test_no_more_sequences_are_sought_than_there_are():
     assert (paths[3:] == -1).all()
 
 
+def test_results_that_take_too_much_memory():
+    a = np.zeros((3, 3))
+    with pytest.raises(ValueError, match=r"takes 12 GB, and there are 3 sequences of 1 .* k=3"):
+        sequences.viterbi([[1.0, 3, 2]], a, k=10**9)
+    with pytest.raises(MemoryError, match=r"the 1000000000000 best of 2 sequences .* lower k"):
+        sequences.viterbi(np.zeros((2, 100, 3)), a, k=10**12)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-inf, "no sequence of states is possible"), (nan, "of NaN"), (inf, r"of \+inf")],
+)
+def test_nothing_to_draw_by(value, text):
+    e, a = np.zeros((2, 4, 3, 2)), np.zeros((2, 2))
+    e[1, 2, 1] = value
+    with pytest.raises(ValueError, match=rf"sample: .*{text} in sequence \(1, 2\) of the batch"):
+        sequences.sample(e, a, size=5)
+    with pytest.raises(ValueError, match=f"sample: .*{text}: there is nothing to draw by"):
+        sequences.sample(e[1, 2], a)
+    e[1, 2, 1, 1] = 0
+    if value == -inf:  # of the other state
+        assert (sequences.sample(e, a, size=50)[:, 1, 2, 1] == 1).all()
+    assert sequences.sample(e[1, 2, :0], a).shape == (0,)
+
+
 def test_one_sequence_without_a_batch():
     scores, _ = model(3, 4, False)
     one = {"emissions": scores["emissions"][2], "transitions": scores["transitions"]}
@@ -215,6 +297,22 @@ def test_one_sequence_without_a_batch():
     assert sequences.log_partition(same, scores["transitions"]) == sequences.log_partition(
         same.copy(), scores["transitions"]
     )
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_logarithms_keep_their_digits(each):
+    """In float32, of long sequences with unlikely emissions."""
+    scores, _ = model(4, 1000, each)
+    scores["emissions"] -= 40
+    short = {k: v.astype("f4") for k, v in scores.items()}
+    exact = {k: v.astype("f8") for k, v in short.items()}
+    for verb, without in (
+        (sequences.log_partition, ""), (sequences.forward, "end"), (sequences.backward, "start"),
+    ):  # fmt: skip
+        found, expected = (
+            verb(**{k: v for k, v in m.items() if k != without}) for m in (short, exact)
+        )
+        assert_allclose(found, expected, rtol=1.5e-7, atol=3e-6)
 
 
 def test_forward_and_backward():
@@ -239,7 +337,8 @@ def test_forward_and_backward():
 @pytest.mark.parametrize("each", [False, True])
 def test_gradients_of_the_loss(each):
     scores, lengths = model(2, 3, each)
-    tags = np.array([[0, 1, 1], [1, 0, 9], [-5, 7, 7], [1, 1, 0]])  # not read behind the ends
+    # not read behind the ends; of one sequence the same transition twice
+    tags = np.array([[1, 1, 1], [1, 0, 9], [-5, 7, 7], [1, 1, 0]])
     found = sequences.crf_loss(tags=tags, **scores, lengths=lengths)
     for name, x in scores.items():
         gradient = getattr(found, name)

@@ -4,6 +4,7 @@ The kernels run on the host, on tensors of the host.
 """
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -240,6 +241,39 @@ def test_what_is_out_of_range_is_an_error(cuda):
     before = cuda.waits
     sequences.log_partition(e, a)
     assert cuda.waits == before
+
+
+def test_a_refused_call_spoils_no_other(cuda):
+    e, a = (x.detach() for x in model()[:2])
+    for lengths, right in (([1, 2, 7, 3], False), (LENGTHS, True)):
+        ready = launches.sequences(e, a, None, None, torch.tensor(lengths))
+        assert (ready.posterior(0) is not None) == right
+        assert (ready.best_path() is not None) == right
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor that is not where the emissions are."""
+
+    device = torch.device("meta")
+
+
+def test_lengths_on_the_host(cuda):
+    """They are looked at before the launch, which waits for nothing."""
+    e, a = (x.detach() for x in model()[:2])
+    for lengths, right in (([1, 2, 7, 3], False), ([1, -1, 6, 3], False), (LENGTHS, True)):
+        ready = launches.sequences(e, a, None, None, torch.tensor(lengths).as_subclass(Elsewhere))
+        assert (ready is not None) == right
+    torch.testing.assert_close(
+        ready.posterior(0)[0], sequences.log_partition(e, a, lengths=torch.tensor(LENGTHS))
+    )
+    assert cuda.waits == 1  # of the second call
+
+
+def test_only_the_current_device_is_launched_on(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    for index, there in ((0, False), (1, True)):
+        x = SimpleNamespace(is_cuda=True, get_device=lambda index=index: index)
+        assert launches.cuda.has(x) == there
 
 
 def test_what_takes_the_operators(cuda, monkeypatch):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..expressions import may_be_nan
-from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
+from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import crew, threads
 from .blocks import address, block
@@ -59,9 +59,9 @@ def carry(
     With `levels` (batch, steps), which receives it, the largest is taken from each row.
     """
     n, rows = a.shape[-1], y.shape[-2]
-    plan = _plan(semiring, a, n)
+    plan = _plan(semiring, a, n, e, reverse=reverse)
     if plan is None or (rows >= _ROWS and n >= _WIDE):
-        _by_products(semiring, a, e, x, y, lengths, every, reverse, exclusive)
+        _by_products(semiring, plan, a, e, x, y, lengths, every, reverse, exclusive)
         return
     shared = a.strides[1] == 0
     quick, far = _needs_no_care(semiring, plan, a) if shared else (False, 0.0)
@@ -90,14 +90,15 @@ def carry(
     def part(b0: int, b1: int, r0: int, r1: int) -> None:
         count, matrix, line = r1 - r0, n * padded * size, padded * size
         powers = matrix if shifts(plan) else 0
-        flags, packed, powers_, tops, now, then, weights = scratch(
-            8, matrix, powers, line, together * count * line, together * count * line, line
-        )
+        flags, packed, powers_, tops, now, then, weights, offsets = scratch(
+            8, matrix, powers, line, together * count * line, together * count * line, line,
+            8 * together * count,
+        )  # fmt: skip
         flags[:] = 0
         values = block(CARRY, fixed | {
             "first": b0, "last": b1, "row0": r0, "rows": count, "flags": flags, "packed": packed,
             "powers": powers_, "tops": tops, "now": now, "next": then, "weights": weights,
-            "y": y[:, :, r0:], "x": None if x is None else x[:, r0:],
+            "offsets": offsets, "y": y[:, :, r0:], "x": None if x is None else x[:, r0:],
         })  # fmt: skip
         code(address(values))
         if flags[0]:
@@ -146,14 +147,15 @@ def _workers(pairs: int) -> int:
     return 1 if pairs < _SMALL else min(most, threads.get_num_threads())
 
 
-def _plan(semiring: Semiring, a: Array, n: int) -> Plan | None:
+def _plan(
+    semiring: Semiring, a: Array, n: int, e: Array | None = None, *, reverse: bool = False
+) -> Plan | None:
     """How a step is computed whatever is carried; None: the range of integers must be watched."""
     dtype = a.dtype
     if dtype.kind in "iu" and needs_facts(semiring, dtype):
-        info = np.iinfo(dtype)
-        anything = Facts(int(info.min), int(info.max), True)
         try:
-            return make_plan(semiring, dtype, anything, facts(semiring, a), n)
+            known = (facts(semiring, v) for v in (a, e) if v is not None)
+            return make_step_plan(semiring, dtype, known, n, reverse=reverse)
         except OverflowError:
             return None
     return _fixed_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
@@ -187,34 +189,40 @@ def _meets_no_nan(semiring: Semiring, kinds: frozenset[str]) -> tuple[bool, floa
 
 
 def _by_products(
-    semiring: Semiring, a: Array, e: Array | None, x: Array | None, y: Array, lengths: Lengths,
-    every: bool, reverse: bool, exclusive: bool,
+    semiring: Semiring, plan: Plan | None, a: Array, e: Array | None, x: Array | None, y: Array,
+    lengths: Lengths, every: bool, reverse: bool, exclusive: bool,
 ) -> None:  # fmt: skip
     """The same one product after the other, by blocks for the caches and with watched integers."""
+    dtype = a.dtype if plan is None or plan.compute != "f32" else np.dtype(np.float32)
+    lowered = plan is not None and shifts(plan)
     for b, length in enumerate(lengths.tolist()):
-        now = None if x is None else x[b]
+        now = None if x is None else x[b].astype(dtype, copy=False)
+        gone: Any = 0
         for step in range(length - exclusive):
             at = length - 1 - step if reverse else step
-            matrix = a[b, at].T if reverse else a[b, at]
-            own = None if e is None else e[b, at]
+            matrix = a[b, at].astype(dtype, copy=False)
+            own = None if e is None else e[b, at].astype(dtype, copy=False)
             if now is None:
-                first = matrix if own is None else _scaled(semiring, a[b, at], own)
-                now = first.T if reverse and own is not None else first
+                now = matrix if own is None else _scaled(semiring, matrix, own)
+                now = now.T if reverse else now
             else:
                 if reverse and own is not None:
                     now = _scaled(semiring, now.T, own, left=True).T
-                then = np.empty(now.shape, a.dtype)
+                then = np.empty(now.shape, dtype)
                 if reverse:
-                    product(semiring, a[b, at], now.T, then.T)
+                    product(semiring, matrix, now.T, then.T)
                 else:
                     product(semiring, now, matrix, then)
                 now = then
                 if not reverse and own is not None:
                     now = _scaled(semiring, now, own)
-            if every:
-                y[b, at - exclusive if reverse else at + exclusive] = now
-        if not every and now is not None:
-            y[b, 0] = now
+            if every or step == length - exclusive - 1:
+                place = (at - exclusive if reverse else at + exclusive) if every else 0
+                y[b, place] = now + gone if lowered else now
+            if lowered:  # so that rows are as exact behind many steps as behind one
+                top = now.max(axis=1, keepdims=True)
+                top[~np.isfinite(top)] = 0
+                now, gone = now - top, gone + top.astype(np.float64)
 
 
 def _scaled(semiring: Semiring, x: Array, e: Array, *, left: bool = False) -> Array:
@@ -435,21 +443,22 @@ def _posterior_in_logarithms(
 ) -> None:  # fmt: skip
     """The same for any numbers, and for matrices that differ from step to step."""
     log_plus, n = semirings["log_plus"], a.shape[-1]
+    levels, unused = np.zeros((2, *e.shape[:2]), e.dtype)
     if out is None:
         last = x[:, np.newaxis, np.newaxis].copy()
         if e.shape[1] > 1:
             carry(
                 log_plus, a, e[:, 1:], x[:, np.newaxis], last, np.maximum(lengths - 1, 0),
-                every=False, reverse=False, exclusive=False,
+                every=False, reverse=False, exclusive=False, levels=levels[:, 1:],
             )  # fmt: skip
         with np.errstate(invalid="ignore"):  # a NaN is seen in the result
-            found = np.logaddexp.reduce(last[:, 0, 0] + end, axis=1)
-        np.copyto(total, found, where=lengths > 0)
+            found = np.logaddexp.reduce(last[:, 0, 0] + end.astype(np.float64), axis=1)
+        found += levels.sum(axis=1, dtype=np.float64)
+        np.copyto(total, found, where=lengths > 0, casting="same_kind")
         return
     plan = _plan(log_plus, a, n)
     assert plan is not None
     code = posterior_code(plan)
-    levels, unused = np.zeros((2, *e.shape[:2]), e.dtype)
 
     def backward(first: int, last: int) -> Array:
         some = slice(first, last)

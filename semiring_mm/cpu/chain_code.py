@@ -21,7 +21,7 @@ from . import vmath
 from .algebra import Algebra
 from .blocks import load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
-from .ir import I1, I32, I64, PTR, Function, Type, Value, Var
+from .ir import F64, I1, I32, I64, PTR, Function, Type, Value, Var
 from .logsum import RANGES
 
 __all__ = ["CARRY", "PATH", "POSTERIOR", "carry_code", "path_code", "posterior_code", "shifts"]
@@ -29,7 +29,8 @@ __all__ = ["CARRY", "PATH", "POSTERIOR", "carry_code", "path_code", "posterior_c
 CARRY = (
     "first last together row0 rows states padded steps skip reverse every shared shifted given"
     " factored levelled a_batch a_step a_row a_col e_batch e_step x_batch x_row y_batch y_step"
-    " y_row level_batch : lengths : : a e x y flags packed powers tops now next weights levels"
+    " y_row level_batch : lengths : : a e x y flags packed powers tops now next weights offsets"
+    " levels"
 )
 PATH = (
     "first last states padded draws a_batch a_step a_row a_col v_batch v_step end_batch"
@@ -152,8 +153,9 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
     needs no care for NaN: that is seen at each step in as many comparisons as it has entries.
     Sums of exponentials are shifted by the largest entry of the row and of each column
     (``shifted``), and computed again term by term where they are too small to be right.
-    Logarithms may be ``levelled``: from each row its largest is taken, which goes to ``levels``, so
-    that rows are as exact behind many steps as behind one.
+    From each row of logarithms its largest is taken after a step, so that rows are as exact behind
+    many steps as behind one. What was taken, summed in ``offsets``, is added to what is stored, or
+    with ``levelled`` goes to ``levels``.
     """
     f = Function("carry", [PTR], opaque=False)
     x = load_block(f, CARRY)
@@ -210,15 +212,19 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
             f.store(f.load(x["flags"], byte) | bad, x["flags"])
         return algebra.decode(stored)
 
+    def store(value: Value, y: Value, j: Value) -> None:
+        with f.if_(keep.get()):
+            stored, _ = algebra.encode(value)
+            f.store_masked(stored, y.at(j * v.s.size), v.mask(j), v.s.size)
+
     def finish(value: Value, j: Value, e: Value, y: Value, to: Value) -> None:
         """Emissions, the result, and the row as it goes on."""
         mask = v.mask(j)
         result = f.var(settled(value, mask))
         with f.if_(has_e & (reverse ^ 1)):
             result.set(settled(algebra.mul(result.get(), v.stored(e, j, mask)), mask))
-        with f.if_(keep.get()):
-            stored, _ = algebra.encode(result.get())
-            f.store_masked(stored, y.at(j * v.s.size), mask, v.s.size)
+        if not shifting:  # else level() does
+            store(result.get(), y, j)
         v.put(f.select(mask, result.get(), algebra.start(lanes)), to, j)
 
     def combined(by: Algebra, row: Value, j: Value, width: int) -> list[Value]:
@@ -341,20 +347,22 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
 
         groups(take)
 
-    def level(y: Value, to: Value, place: Value) -> None:
-        """Take from the row that was computed its largest."""
+    def level(y: Value, to: Value, offset: Value, place: Value) -> None:
+        """Take from the row that was computed its largest, and store the result."""
         assert low is not None
+        levelled, gone = x["levelled"].cmp("!=", 0), f.load(offset, F64)
         top = f.var(low.splat(lanes))
         with f.loop(0, padded, lanes) as j:
             top.set(v.larger(v.own(to, j), top.get()))
         base = vmath.without_infinity(f, v.across(top.get(), v.larger))
         with f.loop(0, padded, lanes) as j:
-            value = v.own(to, j) - base.splat(lanes)
-            v.put(value, to, j)
-            with f.if_(keep.get()):
-                stored, _ = algebra.encode(value)
-                f.store_masked(stored, y.at(j * v.s.size), v.mask(j), v.s.size)
-        f.store(base, place, t.size)
+            value = v.own(to, j)
+            less, whole = value - base.splat(lanes), value.to(F64) + gone.splat(lanes)
+            v.put(less, to, j)
+            store(f.select(levelled, less, whole.to(t)), y, j)
+        f.store(gone + base.to(F64), offset)
+        with f.if_(levelled):
+            f.store(base, place, t.size)
 
     def begin(r: Value, e: Value, y: Value, to: Value) -> None:
         """The first step where no rows are given: the matrix itself."""
@@ -376,6 +384,8 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
         with f.loop(b0, ends) as b:
             count = x["lengths"][b] - x["skip"]
             most.set(f.select(count.cmp(">", most.get()), count, most.get()))
+            with f.loop(0, x["rows"]) as r:
+                f.store(f.const(0.0, F64), x["offsets"].at(((b - b0) * x["rows"] + r) * F64.size))
             with f.if_(x["given"].cmp("!=", 0)), f.loop(0, x["rows"]) as r:
                 source = x["x"].at(b * x["x_batch"] + r * x["x_row"])
                 with f.loop(0, padded, lanes) as j:
@@ -395,11 +405,11 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
                     line = x["y"].at(b * x["y_batch"] + place * x["y_step"] * x["every"])
                     keep.set(x["every"].cmp("!=", 0) | left.cmp("==", 1))
                     with f.loop(0, x["rows"]) as r:
-                        mine = ((b - b0) * x["rows"] + r) * padded * t.size
+                        turn = (b - b0) * x["rows"] + r
                         y, row, to = (
                             line.at(r * x["y_row"]),
-                            now.get().at(mine),
-                            then.get().at(mine),
+                            now.get().at(turn * padded * t.size),
+                            then.get().at(turn * padded * t.size),
                         )
                         with f.if_else(step.cmp("==", 0) & x["given"].cmp("==", 0)) as otherwise:
                             begin(r, e, y, to)
@@ -410,14 +420,9 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
                                     value = settled(value, mask)
                                     v.put(f.select(mask, value, algebra.start(lanes)), row, j)
                                 multiply(row, e, y, to)
-                                if shifting:
-                                    with f.if_(x["levelled"].cmp("!=", 0)):
-                                        level(
-                                            y, to,
-                                            x["levels"].at(
-                                                b * x["level_batch"] + place * t.size
-                                            ),
-                                        )  # fmt: skip
+                        if shifting:
+                            at = x["levels"].at(b * x["level_batch"] + place * t.size)
+                            level(y, to, x["offsets"].at(turn * F64.size), at)
             was = now.get()
             now.set(then.get())
             then.set(was)

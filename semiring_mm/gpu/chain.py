@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..expressions import joins, joins_logarithms
-from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
+from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import device, wide
 from .facts import facts
@@ -247,7 +247,7 @@ def _walk(
     """Rows through chains, each by a block of its own."""
     here = device.current()
     rows, n = y.shape[-2:]
-    plan = _plan(semiring, a, n)
+    plan = _plan(semiring, a, n, e, reverse=reverse)
     errors = here.xp.zeros(1, np.uint32) if plan.check else None
     shared = a.strides[1] == 0
     logarithms = joins_logarithms(plan.add) and joins(plan.mul) == "+"
@@ -471,7 +471,9 @@ def draw(
     _launch(here, _source(plan, 32, "Draw<Algebra>"), lengths, size, 0, fields, threads=32)
 
 
-def _plan(semiring: Semiring, a: Array, n: int) -> Plan:
+def _plan(
+    semiring: Semiring, a: Array, n: int, e: Array | None = None, *, reverse: bool = False
+) -> Plan:
     """How a step is computed whatever is carried."""
     dtype = a.dtype
     if n > _MOST:
@@ -480,10 +482,9 @@ def _plan(semiring: Semiring, a: Array, n: int) -> Plan:
             f"(x.get() in CuPy, x.cpu() in PyTorch), or multiply step by step by matmul"
         )
     if dtype.kind in "iu" and needs_facts(semiring, dtype):
-        info = np.iinfo(dtype)
-        anything = Facts(int(info.min), int(info.max), True)
         try:
-            return make_plan(semiring, dtype, anything, facts(semiring, a), n)
+            known = (facts(semiring, v) for v in (a, e) if v is not None)
+            return make_step_plan(semiring, dtype, known, n, reverse=reverse)
         except OverflowError:
             raise NotImplementedError(
                 f"chains of {dtype} over {semiring.name} run on the host: copy the arrays (x.get() "

@@ -336,6 +336,7 @@ class _Model(NamedTuple):
 
 
 def _model(verb: str, e: Any, a: Any, start: Any, end: Any, lengths: Any) -> _Model:
+    chains.refuse_ragged(verb, emissions=e)
     e, a, start, end, lengths = (
         None if v is None else jnp.asarray(v) for v in (e, a, start, end, lengths)
     )
@@ -385,6 +386,7 @@ def _rows(verb: str, m: _Model, given: Array, reverse: bool) -> Array:
 
 
 def _scored(verb: str, m: _Model, tags: Any) -> Array:
+    chains.refuse_ragged(verb, tags=tags)
     at = host.tags_of_shape(verb, jnp.asarray(tags), m.emissions.shape[:-1], jnp.broadcast_to)
     return _score(verb, *m[:4], at, m.lengths)
 
