@@ -301,7 +301,9 @@ def test_integers_too_large_for_any_type():
     with pytest.raises(OverflowError, match=r"add up to \d+, and .* up to 2\*\*59; use float64"):
         sm.apsp(w)
     unsigned = np.array([[0, 2**64 - 1], [2**63, 0]], np.uint64)
-    with pytest.raises(OverflowError, match=f"2 weights of up to {2**63} may add up to {3 * 2**63}"):
+    with pytest.raises(
+        OverflowError, match=f"2 weights of up to {2**63} may add up to {3 * 2**63}"
+    ):
         sm.apsp(unsigned)
     unsigned[1, 0] = (2**59 - 1) // 3
     assert_array_equal(sm.apsp(unsigned), unsigned)

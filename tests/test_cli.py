@@ -620,7 +620,7 @@ def given_up(file):
 
 
 def test_devices_share_the_work(run, edges, tmp_path, calls):
-    code, _, err = run("apsp", edges, "--devices", "0,2", "-o", "D.npy", "--quiet")
+    code, _, err = run("apsp", edges, "--devices", "0,cuda:2", "-o", "D.npy", "--quiet")
     assert (code, err) == (0, "")
     ((name, graph, given),) = calls
     assert name == "apsp"

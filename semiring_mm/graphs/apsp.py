@@ -100,7 +100,7 @@ def apsp(
         True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
         callable is called with (done, in all), of the pairs (⊗, ⊕) or what else the method counts,
         and may raise to stop the work.
-    devices : {None, "all"} or sequence of int, optional
+    devices : {None, "all"} or sequence of int or "cuda:N", optional
         CUDA devices of this machine to share the work. If all of them together cannot hold the
         matrix, it stays on the host and streams through them.
     out : path or (path, path), optional
