@@ -102,7 +102,7 @@ def test_memory_is_checked_before_any_scan_or_list(function, graph, monkeypatch)
     monkeypatch.setattr(np, "count_nonzero", None)  # scans of the matrix
     monkeypatch.setattr(cpu, "symmetric", None)
     for module in (apsp, inputs):
-        monkeypatch.setattr(module, "warn_of_infinities", None)
+        monkeypatch.setattr(module, "warn_of_entries", None)
     tracemalloc.start()
     try:
         with pytest.raises(MemoryError, match="needs"):
@@ -353,6 +353,60 @@ def test_the_place_of_an_infinite_width(monkeypatch):
     [(np.where(np.isinf(W), -W, W), "max_min"), (np.diag([np.inf] * 3), "max_min"), (W, "min_max")],
 )
 def test_other_infinities_are_not_warned_of(matrix, semiring):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sm.closure(matrix, semiring)
+
+
+# --- 0 for "no edge" where that is inf ----------------------------------------------------------
+
+ROADS = np.eye(5, k=1) + np.eye(5, k=-1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        sm.apsp,
+        sm.adjacency,
+        lambda w: sm.closure(w, "min_max"),
+        lambda w: sm.apsp(w.astype(np.int8)),
+        lambda w: sm.apsp(w.tolist()),
+        lambda w: sm.apsp(pd.DataFrame(w)),
+        lambda w: sm.apsp(np.stack([w, w])),
+        lambda w: sm.apsp(w, sources=[2]),
+        lambda w: sm.apsp(w, memory_limit="1MB"),
+        lambda w: sm.prepare(w).distances(),
+        lambda w: sm.nearest(w, [0]),
+        lambda w: sm.statistics(w),
+    ],
+)
+def test_zeros_for_no_edge_are_warned_of(call):
+    words = (
+        r"\d+ of \d+ entries off the diagonal are 0 and none is inf: .* Where it means no edge, "
+        r"write np.where\(W == 0, np.inf, W\), or use semiring_mm.csgraph"
+    )
+    with pytest.warns(UserWarning, match=words) as found:
+        call(ROADS)
+    assert len(found) == 1
+    assert found[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("matrix", "semiring"),
+    [
+        (np.where(ROADS == 0, np.inf, ROADS), "min_plus"),
+        (np.where(ROADS == 0, 127, ROADS).astype(np.int8), "min_plus"),
+        (np.where(np.tri(5, k=-3), np.inf, 0), "min_plus"),  # somebody knows of inf
+        (1 - np.eye(5), "min_plus"),
+        (np.array([[0, 0], [1, 0]]), "min_plus"),  # no more than half
+        (ROADS, "max_min"),  # a width of 0 is as good as none
+        (ROADS != 0, "lor_land"),
+        (np.zeros((1, 1)), "min_plus"),
+        (np.zeros((0, 0)), "min_plus"),
+        (scipy.sparse.csr_array(ROADS), "min_plus"),
+    ],
+)
+def test_other_zeros_are_not_warned_of(matrix, semiring):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sm.closure(matrix, semiring)

@@ -144,8 +144,8 @@ class Weights:
             return dtype
         if reach > 1 << 59:
             raise OverflowError(
-                f"{s.name}: {self.n} weights of up to {largest} may add up to {reach}, and closures "
-                f"of integers compute with numbers of up to 2**59; use float64"
+                f"{s.name}: {self.n} weights of up to {largest} may add up to {reach}, and in "
+                f"integers a closure computes with numbers of up to 2**59; use float64"
             )
         return np.dtype(np.int64)
 

@@ -21,7 +21,7 @@ from ..warn import warn
 from .packages import from_dict, from_frame, from_igraph, from_networkx, is_frame, is_square
 
 __all__ = [
-    "adjacency", "as_graph", "edges_hint", "positions", "warn_of_edges", "warn_of_infinities",
+    "adjacency", "as_graph", "edges_hint", "positions", "warn_of_edges", "warn_of_entries",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -92,7 +92,7 @@ def adjacency(
         warn_of_edges(s, graph)
         return _from_edges(s, graph, dtype, out), list(graph.nodes)
     matrix, known = _from_dense(s, np.asarray(graph), dtype, directed is False, out)
-    warn_of_infinities(s, graph)
+    warn_of_entries(s, graph)
     return matrix, known if nodes is None else list(nodes)
 
 
@@ -218,11 +218,16 @@ def _numbered(edges: EdgeList) -> EdgeList:
     return edges
 
 
-def warn_of_infinities(s: Semiring, matrix: Any) -> None:
-    """Warn if a matrix on the host has inf where -inf means no edge: one pass, up to the first."""
-    if s.zero != -math.inf or type(matrix) is not np.ndarray or matrix.dtype.kind != "f":
+def warn_of_entries(s: Semiring, matrix: Any) -> None:
+    """Warn of entries of a matrix, or a stack, on the host that are hardly the edges they count as.
+
+    They are inf where -inf means no edge, or mostly 0 where inf does: one pass, up to the first.
+    """
+    if type(matrix) is not np.ndarray or matrix.ndim not in (2, 3) or not matrix.size:
         return
-    if matrix.ndim not in (2, 3) or not matrix.size:
+    if s.zero == math.inf and matrix.dtype.kind in "iuf":
+        _warn_of_zeros(s, matrix)
+    if s.zero != -math.inf or matrix.dtype.kind != "f":
         return
     step = max(1, _PIECE // matrix[0].size)  # rows, or matrices of a stack
     for first in range(0, len(matrix), step):
@@ -234,6 +239,21 @@ def warn_of_infinities(s: Semiring, matrix: Any) -> None:
             if len(off):
                 _warn_of_infinity(s, f"the weight at {off[0].tolist()}")
                 return
+
+
+def _warn_of_zeros(s: Semiring, matrix: NDArray[Any]) -> None:
+    """Warn if most entries off the diagonal are 0 and none says that there is no edge."""
+    none, n = s.identities(matrix.dtype)[0], matrix.shape[-1]
+    if matrix[0].max() == none:  # at once, for most matrices of sparse graphs
+        return
+    diagonal = np.count_nonzero(matrix.diagonal(0, -2, -1) == 0)
+    zeros = matrix.size - int(np.count_nonzero(matrix)) - int(diagonal)
+    if 2 * zeros > matrix.size - matrix.size // n and matrix.max() != none:
+        warn(
+            f"{zeros:,} of {matrix.size - matrix.size // n:,} entries off the diagonal are 0 and "
+            f"none is inf: over {s.name} a 0 is an edge of weight 0. Where it means no edge, write "
+            f"np.where(W == 0, np.inf, W), or use semiring_mm.csgraph, which reads 0 as no edge"
+        )
 
 
 def warn_of_edges(s: Semiring, edges: EdgeList) -> None:

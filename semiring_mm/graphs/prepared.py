@@ -31,7 +31,7 @@ from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write
 from .contraction import has_ties
-from .inputs import as_graph, positions, warn_of_edges
+from .inputs import as_graph, positions, warn_of_edges, warn_of_entries
 from .packages import is_frame, is_square
 
 __all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
@@ -733,6 +733,7 @@ def edges_of_graph(
         raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
+    warn_of_entries(s, matrix)
     row, col, values = edges_of(s, matrix)
     nodes = range(len(matrix)) if nodes is None else nodes
     return EdgeList(nodes, row, col, values, directed is not False)
