@@ -148,7 +148,6 @@ def table(**columns):
 LENGTHS = {
     "NetworkX": lambda: attributes(("a", "b", {"length": 3}), ("b", "c", {"length": 4, "no": "x"})),
     "igraph": lambda: igraph_of(length=[3, 4], no=[*"xy"]),
-    "pandas": lambda: table(length=[3, 4], no=[*"xy"]),
     "dict": lambda: {"a": {"b": {"length": 3}}, "b": {"c": {"length": 4, "no": "x"}}},
 }
 
@@ -257,10 +256,14 @@ def test_tables_name_their_columns():
 @pytest.mark.parametrize(
     ("make", "options", "words"),
     [
-        (lambda: table().rename(columns={"source": "x"}), {}, "no column 'source' .*'x', 'target'"),
-        (table, {"source": "x"}, "no column 'x'; columns: 'source', 'target'"),
-        (lambda: table(weight=[1, np.nan]), {}, "the edge from node b to node c has weight NaN"),
-        (lambda: table(target=["b", None]), {}, "row 1 of the table has no 'target'"),
+        (lambda: table().rename(columns={"source": "x"}), {}, "no column 'source' .*: x, target"),
+        (table, {"source": "x"}, "the table: no column 'x'; columns: source, target"),
+        (lambda: table(weight=[1, np.nan]), {}, "row 1 of the table: .* number as weight, got nan"),
+        (lambda: table(weight=[1, 10**400]), {}, "row 1 of the table: .* not fit float64: 1000"),
+        (lambda: table(weight=[1, "x"]), {}, "row 1 of the table: .* number as weight, got 'x'"),
+        (lambda: table(length=[1, 2]), {"weight": "lenght"}, "no column 'lenght'; columns: source"),
+        (lambda: table(target=["b", None]), {}, "row 1 .*: a node without a name, in .* 'target'"),
+        (lambda: table(target=["b", ["c"]]), {}, "the table: what names a node .*unhashable"),
         (lambda: table(x=[1, 2]).set_axis([*"aab"], axis=1), {}, "two columns .* named 'a'"),
         (
             lambda: {},
@@ -288,7 +291,7 @@ def test_dictionaries():
 @pytest.mark.parametrize("graph", [{1, 2}, None, 3, object(), (x for x in ())])
 @pytest.mark.parametrize("function", [sm.apsp, widest, sm.adjacency])
 def test_what_is_no_graph_is_told_what_is(function, graph):
-    words = "NetworkX or igraph, a pandas table of edges, a dict of dicts, .* got"
+    words = r"igraph, a table of edges \(pandas, Polars, Arrow\), a dict of dicts, .* got"
     with pytest.raises(TypeError, match=words):
         function(graph)
 

@@ -127,11 +127,13 @@ def in_both_directions(graph: Graph, which: NDArray[np.bool_] | None = None) -> 
     other = graph.row != graph.col
     if which is not None:
         other &= which
+    rows = np.arange(len(other)) if graph.table_rows is None else graph.table_rows
     return replace(
         graph,
         row=np.concatenate([graph.row, graph.col[other]]),
         col=np.concatenate([graph.col, graph.row[other]]),
         weight=np.concatenate([graph.weight, graph.weight[other]]),
+        table_rows=np.concatenate([rows, rows[other]]),
         directed=True,
     )
 
