@@ -64,7 +64,7 @@ def apsp(
 
     Parameters
     ----------
-    graph : array_like, SciPy sparse, NetworkX or igraph graph, pandas table, dict, Graph, or path
+    graph : array_like, SciPy sparse, NetworkX or igraph graph, table, dict, Graph, or path
         A dense (n, n) matrix holds edge weights, inf (in an integer dtype its largest value) where
         there is no edge; a 0 diagonal is implied. A (b, n, n) array is a batch of graphs. For
         other kinds see :func:`adjacency`.

@@ -44,7 +44,7 @@ def adjacency(
 
     Parameters
     ----------
-    graph : ndarray, SciPy sparse, NetworkX or igraph graph, pandas table, dict, Graph, or path
+    graph : ndarray, SciPy sparse, NetworkX or igraph graph, table, dict, Graph, or path
         A dense matrix is taken as it is: the semiring's zero (inf for min_plus) means no edge. In a
         sparse one every stored entry is an edge, explicit zeros too. Of parallel edges the best
         counts: they are joined by ⊕.
