@@ -308,6 +308,16 @@ def test_a_string_is_a_column_before_it_is_a_file(tmp_path, monkeypatch):
     assert net.distance("b", "a") == 2
 
 
+@makers
+def test_numbers_of_nodes_are_words_in_files(tmp_path, make):
+    streets = STREETS | {"from": [1, 2, 3, 4], "to": [2, 3, 4, 4]}
+    table, path = make(streets, tmp_path), written(streets, tmp_path / "b.csv")
+    for before, after in ((table, path), (path, table)):
+        net = sm.prepare(before, weight="minutes")
+        net.customize(after, weight="rush")
+        assert_array_equal(net.distances(), sm.apsp(path, weight="rush"))
+
+
 def test_rows_of_several_files(tmp_path):
     paths = [tmp_path / "one.csv", tmp_path / "two.csv"]
     written(STREETS, paths[0])

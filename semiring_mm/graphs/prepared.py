@@ -239,11 +239,13 @@ class PreparedGraph:
         row, col, n = other.row, other.col, len(self.nodes)
         same = other.n == n and other.directed == self.directed and len(row) == len(self._arcs.row)
         if same and list(other.nodes) != list(self.nodes):
-            names = self._labels or Labels(list(self.nodes))
-            places = np.array([names.place(x) for x in other.nodes if x in names], np.int64)
-            same = len(np.unique(places)) == n
-            if same:
-                row, col = places[row], places[col]
+            for text in (False, True):  # numbers of a table in memory are words in a file
+                labels = ([*map(str, x)] if text else [*x] for x in (self.nodes, other.nodes))
+                names, new = Labels(next(labels)), next(labels)
+                places = np.array([names.place(x) for x in new if x in names], np.int64)
+                if same := len(np.unique(places)) == n:
+                    row, col = places[row], places[col]
+                    break
         if same:
             mine, theirs = (
                 _sorted_ends(n, *ends, self.directed)
