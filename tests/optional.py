@@ -25,6 +25,7 @@ class Optional:
 csgraph, sp = Optional("scipy.sparse.csgraph"), Optional("scipy.sparse")
 igraph, pd = Optional("igraph"), Optional("pandas")
 nx, scipy = Optional("networkx"), Optional("scipy")
+pa, pl, pq = Optional("pyarrow"), Optional("polars"), Optional("pyarrow.parquet")
 
 
 def real_file(name):

@@ -263,7 +263,7 @@ def test_weights_of_networkx_default_to_one_and_keep_their_order():
 
 def test_dtype_of_the_result():
     one = [[0, 1], [2, 0]]
-    for dtype in "float16 float32 float64 int8 int16 int32 int64 uint8 uint32".split():
+    for dtype in "float16 float32 float64 int8 int16 int32 int64 uint8 uint32 uint64".split():
         assert sm.apsp(np.array(one, dtype)).dtype == dtype
     assert sm.apsp(one).dtype == np.int64
     for dtype, result in (("float32", "float32"), ("float64", "float64"), ("int32", "float64")):
@@ -298,11 +298,35 @@ def test_narrow_integers_are_widened_and_come_back(dtype):
 
 def test_integers_too_large_for_any_type():
     w = np.array([[0, 2**62], [1, 0]])
-    with pytest.raises(OverflowError, match="more than 64 bits hold; use float64"):
+    with pytest.raises(OverflowError, match=r"add up to \d+, and .* up to 2\*\*59; use float64"):
         sm.apsp(w)
     unsigned = np.array([[0, 2**64 - 1], [2**63, 0]], np.uint64)
-    with pytest.raises(OverflowError, match="more than 64 bits"):
+    with pytest.raises(
+        OverflowError, match=f"2 weights of up to {2**63} may add up to {3 * 2**63}"
+    ):
         sm.apsp(unsigned)
+    unsigned[1, 0] = (2**59 - 1) // 3
+    assert_array_equal(sm.apsp(unsigned), unsigned)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("n", [3, 40, 150])
+def test_the_largest_type_without_a_sign(n, dense):
+    top = np.iinfo(np.uint64).max
+    random = rng(n)
+    w = random.integers(0, 2**59 // (n + 1), (n, n)).astype(np.uint64)
+    w[random.random((n, n)) < (0 if dense else 0.9)] = top
+    np.fill_diagonal(w, 0)
+    signed = np.where(w == top, np.iinfo(np.int64).max, w.astype(np.int64))
+    expected = sm.apsp(signed)
+    expected = np.where(expected == np.iinfo(np.int64).max, top, expected.astype(np.uint64))
+    d, p = sm.apsp(w, return_predecessors=True)
+    for found in (d, sm.apsp(w), sm.apsp(w, sources=range(n)), sm.apsp(w, method="squaring"),
+                  sm.apsp(w.copy(), overwrite=True), sm.apsp(np.stack([w, w]))[1],
+                  sm.closure(w, "min_plus")):  # fmt: skip
+        assert found.dtype == np.uint64
+        assert_array_equal(found, expected)
+    assert_array_equal(p < 0, (d == top) | np.eye(n, dtype=bool))
 
 
 def test_no_edge_is_no_number_in_integers():

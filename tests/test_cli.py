@@ -620,7 +620,7 @@ def given_up(file):
 
 
 def test_devices_share_the_work(run, edges, tmp_path, calls):
-    code, _, err = run("apsp", edges, "--devices", "0,2", "-o", "D.npy", "--quiet")
+    code, _, err = run("apsp", edges, "--devices", "0,cuda:2", "-o", "D.npy", "--quiet")
     assert (code, err) == (0, "")
     ((name, graph, given),) = calls
     assert name == "apsp"
@@ -813,7 +813,7 @@ def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
         (["apsp", "edges.csv", "--max-hops", "2", "--from", "A", "--to", "B"], "leave out --pred"),
         (["apsp", "edges.csv", "--method", "sparse", "--device", "cuda"], "leave out --device"),
         (["apsp", "absent.gr"], "absent.gr: No such file or directory"),
-        (["apsp", "."], "unknown extension"),
+        (["apsp", "."], ".: it is a directory: give a file, or several, which make one graph"),
         (["apsp", "bad.gr"], "bad.gr:2: expected 'a FROM TO WEIGHT', got 'a 1 x'"),
         (["apsp", "edges.csv", "--weight", "toll"], "edges.csv:1: no column 'toll'; columns: "),
         (["apsp", "edges.csv", "--nodes", "absent.csv"], "absent.csv: No such file"),

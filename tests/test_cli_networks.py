@@ -495,7 +495,7 @@ def test_what_is_drawn(run, monkeypatch, n, words, axes):
         (["stats", "net.npz", "--attribute", "x"], "add --nodes FILE and --within R"),
         (
             ["stats", "edge.csv", "--within", "1", "--nodes", "two.csv", "--attribute", "people"],
-            "two.csv:3: people: expected a number, got 'many'",
+            "two.csv:3: expected a finite number as people, got 'many'",
         ),
         (["stats", "net.npz", "--resume"], "keep a state beside the output: add -o S.csv"),
         (["stats", "wide.npz"], "wide.npz is over max_min, and distances are of min_plus"),

@@ -102,7 +102,7 @@ def test_memory_is_checked_before_any_scan_or_list(function, graph, monkeypatch)
     monkeypatch.setattr(np, "count_nonzero", None)  # scans of the matrix
     monkeypatch.setattr(cpu, "symmetric", None)
     for module in (apsp, inputs):
-        monkeypatch.setattr(module, "warn_of_infinities", None)
+        monkeypatch.setattr(module, "warn_of_entries", None)
     tracemalloc.start()
     try:
         with pytest.raises(MemoryError, match="needs"):
@@ -148,7 +148,6 @@ def table(**columns):
 LENGTHS = {
     "NetworkX": lambda: attributes(("a", "b", {"length": 3}), ("b", "c", {"length": 4, "no": "x"})),
     "igraph": lambda: igraph_of(length=[3, 4], no=[*"xy"]),
-    "pandas": lambda: table(length=[3, 4], no=[*"xy"]),
     "dict": lambda: {"a": {"b": {"length": 3}}, "b": {"c": {"length": 4, "no": "x"}}},
 }
 
@@ -257,10 +256,14 @@ def test_tables_name_their_columns():
 @pytest.mark.parametrize(
     ("make", "options", "words"),
     [
-        (lambda: table().rename(columns={"source": "x"}), {}, "no column 'source' .*'x', 'target'"),
-        (table, {"source": "x"}, "no column 'x'; columns: 'source', 'target'"),
-        (lambda: table(weight=[1, np.nan]), {}, "the edge from node b to node c has weight NaN"),
-        (lambda: table(target=["b", None]), {}, "row 1 of the table has no 'target'"),
+        (lambda: table().rename(columns={"source": "x"}), {}, "no column 'source' .*: x, target"),
+        (table, {"source": "x"}, "the table: no column 'x'; columns: source, target"),
+        (lambda: table(weight=[1, np.nan]), {}, "row 1 of the table: .* number as weight, got nan"),
+        (lambda: table(weight=[1, 10**400]), {}, "row 1 of the table: .* not fit float64: 1000"),
+        (lambda: table(weight=[1, "x"]), {}, "row 1 of the table: .* number as weight, got 'x'"),
+        (lambda: table(length=[1, 2]), {"weight": "lenght"}, "no column 'lenght'; columns: source"),
+        (lambda: table(target=["b", None]), {}, "row 1 .*: a node without a name, in .* 'target'"),
+        (lambda: table(target=["b", ["c"]]), {}, "the table: what names a node .*unhashable"),
         (lambda: table(x=[1, 2]).set_axis([*"aab"], axis=1), {}, "two columns .* named 'a'"),
         (
             lambda: {},
@@ -288,7 +291,7 @@ def test_dictionaries():
 @pytest.mark.parametrize("graph", [{1, 2}, None, 3, object(), (x for x in ())])
 @pytest.mark.parametrize("function", [sm.apsp, widest, sm.adjacency])
 def test_what_is_no_graph_is_told_what_is(function, graph):
-    words = "NetworkX or igraph, a pandas table of edges, a dict of dicts, .* got"
+    words = r"igraph, a table of edges \(pandas, Polars, Arrow\), a dict of dicts, .* got"
     with pytest.raises(TypeError, match=words):
         function(graph)
 
@@ -353,6 +356,60 @@ def test_the_place_of_an_infinite_width(monkeypatch):
     [(np.where(np.isinf(W), -W, W), "max_min"), (np.diag([np.inf] * 3), "max_min"), (W, "min_max")],
 )
 def test_other_infinities_are_not_warned_of(matrix, semiring):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sm.closure(matrix, semiring)
+
+
+# --- 0 for "no edge" where that is inf ----------------------------------------------------------
+
+ROADS = np.eye(5, k=1) + np.eye(5, k=-1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        sm.apsp,
+        sm.adjacency,
+        lambda w: sm.closure(w, "min_max"),
+        lambda w: sm.apsp(w.astype(np.int8)),
+        lambda w: sm.apsp(w.tolist()),
+        lambda w: sm.apsp(pd.DataFrame(w)),
+        lambda w: sm.apsp(np.stack([w, w])),
+        lambda w: sm.apsp(w, sources=[2]),
+        lambda w: sm.apsp(w, memory_limit="1MB"),
+        lambda w: sm.prepare(w).distances(),
+        lambda w: sm.nearest(w, [0]),
+        lambda w: sm.statistics(w),
+    ],
+)
+def test_zeros_for_no_edge_are_warned_of(call):
+    words = (
+        r"\d+ of \d+ entries off the diagonal are 0 and none is inf: .* Where it means no edge, "
+        r"write np.where\(W == 0, np.inf, W\), or use semiring_mm.csgraph"
+    )
+    with pytest.warns(UserWarning, match=words) as found:
+        call(ROADS)
+    assert len(found) == 1
+    assert found[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("matrix", "semiring"),
+    [
+        (np.where(ROADS == 0, np.inf, ROADS), "min_plus"),
+        (np.where(ROADS == 0, 127, ROADS).astype(np.int8), "min_plus"),
+        (np.where(np.tri(5, k=-3), np.inf, 0), "min_plus"),  # somebody knows of inf
+        (1 - np.eye(5), "min_plus"),
+        (np.array([[0, 0], [1, 0]]), "min_plus"),  # no more than half
+        (ROADS, "max_min"),  # a width of 0 is as good as none
+        (ROADS != 0, "lor_land"),
+        (np.zeros((1, 1)), "min_plus"),
+        (np.zeros((0, 0)), "min_plus"),
+        (scipy.sparse.csr_array(ROADS), "min_plus"),
+    ],
+)
+def test_other_zeros_are_not_warned_of(matrix, semiring):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sm.closure(matrix, semiring)

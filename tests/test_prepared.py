@@ -332,13 +332,13 @@ def test_columns_of_tables(tmp_path, directed):
             (column.where(column != 5), "the weight of edge 1, from 'b' to 'c', is NaN"),
             (pd.Series([1, None, 2], dtype="Int64"), "got <NA> for edge 1|edge 1, .* is NaN"),
             (column[:2], "has 3 edges, one weight each, got 2"),
-            (table[["km", "min"]], "the table has no column 'von'"),
+            (table[["km", "min"]], "the table: no column 'von'; columns: km, min"),
         ):
             with pytest.raises((ValueError, TypeError), match=message):
                 x.customize(wrong)
-    with pytest.raises(ValueError, match=r"no column 'source' .* Write .*source=.* sm.prepare"):
+    with pytest.raises(ValueError, match=r"no column 'source' .*as source= .* sm.prepare"):
         sm.prepare(table)
-    with pytest.raises(ValueError, match="source and target are columns of a pandas table"):
+    with pytest.raises(ValueError, match="source and target are columns of a table"):
         sm.prepare(np.eye(2), source="von")
 
 

@@ -384,7 +384,7 @@ def test_as_users_call_it():
         ({"out": "d.csv"}, r"ends in neither .npy nor .zarr"),
         ({"out": 5}, r"out is a path ending in .npy or .zarr, got 5"),
         ({"out": "d.npy", "return_predecessors": True}, r"two paths, out=\(distances, pred"),
-        ({"devices": "some"}, r"devices is 'all' or a sequence of device numbers, got 'some'"),
+        ({"devices": "some"}, "devices is 'all' or a sequence of devices such as 0 or 'cuda:0'"),
         ({"devices": [0], "device": "cuda"}, r"give one of them"),
         ({"memory_limit": "1GB", "device": "tpu"}, "device must be None, 'cpu', 'cuda'"),
     ],
@@ -401,7 +401,7 @@ def test_rows_alone_are_not_for_several_devices(monkeypatch, words):
         sm.apsp(np.ones((500, 500)), devices="all", **words)
 
 
-def test_devices_are_named_by_numbers(monkeypatch):
+def test_devices_are_named_by_numbers_or_as_one_device_is(monkeypatch):
     cupy = pytest.importorskip("cupy")
     from semiring_mm.gpu import device
 
@@ -409,7 +409,10 @@ def test_devices_are_named_by_numbers(monkeypatch):
     monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 3)
     assert device_list("all") == [0, 1, 2]
     assert device_list((2, np.int64(0))) == [2, 0]
-    for wrong in ([], [3], [-1], [0, 0], 1, [1.5], ["a"]):
+    assert device_list(["cuda:2", "cuda:0"]) == device_list([2, "cuda:0"]) == [2, 0]
+    assert device_list("cuda:1") == [1]
+    for wrong in ([], [3], [-1], [0, 0], [0, "cuda:0"], 1, [1.5], ["a"], ["cpu"], ["cuda"], "a",
+                  ["cuda:3"], [True]):  # fmt: skip
         with pytest.raises(ValueError, match="devices"):
             device_list(wrong)
     monkeypatch.setattr(device, "why_not", lambda: "no GPU here")

@@ -321,7 +321,7 @@ def _size(word: str) -> int:
 def _devices(word: str) -> str | list[int]:
     if word == "all":
         return word
-    numbers = word.split(",")
+    numbers = [x.strip().removeprefix("cuda:") for x in word.split(",")]
     if not all(x.isascii() and x.isdigit() for x in numbers) or len({*numbers}) < len(numbers):
         raise argparse.ArgumentTypeError(f"expected all, or GPUs such as 0,1, got {word!r}")
     return [int(x) for x in numbers]

@@ -13,7 +13,7 @@ from ..engine import Engine
 from ..expressions import evaluate
 from ..semirings import Semiring
 
-__all__ = ["EdgeList", "edge_dtype", "join_edges", "symmetrize"]
+__all__ = ["EdgeList", "edge_dtype", "is_table", "join_edges", "symmetrize"]
 
 Array = Any  # of the engine's library
 
@@ -35,6 +35,9 @@ class EdgeList:
         Whether an edge leads only from `row` to `col`; else it stands for both directions.
     first : (n + 1,) int64, optional
         Where the edges of each row begin, of directed edges that come row after row, as in CSR.
+    table_rows : (m,) int64, optional
+        The row of the table, or the entry of the file, that each edge was read from, where some
+        lead both ways and so are two edges.
     """
 
     nodes: Sequence[Any]
@@ -43,6 +46,7 @@ class EdgeList:
     weight: Array
     directed: bool
     first: NDArray[np.int64] | None = field(default=None, kw_only=True)
+    table_rows: NDArray[np.int64] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.first is not None and not self.directed:
@@ -67,6 +71,13 @@ class EdgeList:
     def n(self) -> int:
         """Number of nodes."""
         return len(self.nodes)
+
+
+def is_table(graph: Any) -> bool:
+    """Whether it is a table in memory: a DataFrame of pandas or Polars, or a Table of Arrow."""
+    kind = type(graph)
+    exports = ("iloc", "__arrow_c_stream__", "collect")  # the last of Polars' lazy tables
+    return hasattr(kind, "columns") and any(hasattr(kind, name) for name in exports)
 
 
 def edge_dtype(s: Semiring, weight: Array) -> np.dtype[Any]:

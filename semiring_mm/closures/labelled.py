@@ -74,8 +74,8 @@ class Labels:
 class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
     """A NumPy array with a row and a column for each node of a graph that has labels.
 
-    :func:`apsp` and :func:`closure` return it for graphs with labels: of NetworkX, igraph and
-    pandas, of dictionaries and files. Everything that NumPy computes from it, and every part of it,
+    :func:`apsp` and :func:`closure` return it for graphs with labels: of NetworkX and igraph, of
+    tables, dictionaries and files. Everything that NumPy computes from it, and every part of it,
     is without labels; copies keep them.
 
     Attributes

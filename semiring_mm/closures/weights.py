@@ -142,10 +142,10 @@ class Weights:
         reach = (self.n + 1) * largest
         if reach <= 1 << (8 * dtype.itemsize - 5) and dtype.kind == "i":
             return dtype
-        if reach > 1 << 58:
+        if reach > 1 << 59:
             raise OverflowError(
-                f"{s.name}: {self.n} weights of up to {largest} may add up to more than 64 bits "
-                f"hold; use float64"
+                f"{s.name}: {self.n} weights of up to {largest} may add up to {reach}, and in "
+                f"integers a closure computes with numbers of up to 2**59; use float64"
             )
         return np.dtype(np.int64)
 
@@ -173,6 +173,10 @@ class Weights:
         missing = d == self.s.identities(d.dtype)[0]
         # What is missing lies beyond the range, and its end stands for it: few passes are enough.
         end, clip = (info.max, np.minimum) if inside else (info.min, np.maximum)
+        if end > np.iinfo(d.dtype).max:  # of uint64: all distances fit, and no edge is in the range
+            result = d.astype(self.dtype)
+            result[missing] = end
+            return result
         beyond = d >= end if inside else d <= end
         fits = not d.size or (d.min() >= info.min if inside else d.max() <= info.max)
         if not (fits and (beyond == missing).all()):

@@ -21,7 +21,7 @@ from ..closures.sources import DenseSource, EdgeSource
 from ..closures.weights import Weights, edges_of, worsened
 from ..cpu import engine as cpu
 from ..expressions import evaluate
-from ..graphs.inputs import adjacency, as_graph, warn_of_infinities
+from ..graphs.inputs import adjacency, as_graph, warn_of_entries
 from ..plan import Facts
 from ..semirings import Semiring
 
@@ -58,7 +58,7 @@ class Given:
             return cls(s, source.n, source.dtype, source=source, labels=x.nodes)
         if not isinstance(x, (da.Array, np.ndarray)):
             x = adjacency(x, s)[0]
-        warn_of_infinities(s, x)
+        warn_of_entries(s, x)
         if any(math.isnan(size) for size in x.shape):
             raise ValueError("the graph has chunks of unknown size: call compute_chunk_sizes()")
         if x.ndim != 2 or x.shape[0] != x.shape[1]:

@@ -67,6 +67,10 @@ class File:
         kind = "." + format.lower().removeprefix(".") if format else ""
         if isinstance(source, (str, PathLike)):
             path = Path(source)
+            if path.is_dir():
+                raise cls(path).error(
+                    None, "it is a directory: give a file, or several, which make one graph"
+                )
             if not (path.is_fifo() or path.is_char_device()):
                 return cls(path, kind)
             with path.open("rb") as stream:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
+from ..closures.edges import is_table
 from ..naming import named
 from . import (
     dimacs,
@@ -21,6 +22,7 @@ from . import (
     npy,
     npz,
     pajek,
+    tables,
     tntp,
 )  # fmt: skip
 from .file import PACKINGS, File, Reading
@@ -31,6 +33,7 @@ from .nodes import Nodes, great_circle_weights, read_nodes
 __all__ = ["FORMATS", "Format", "Source", "read_graph"]
 
 Source: TypeAlias = str | PathLike[str] | BinaryIO
+Table: TypeAlias = Any  # of pandas, Polars or Arrow
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ FORMATS = {
 
 
 def read_graph(
-    path: Source | Sequence[Source],
+    path: Source | Table | Sequence[Source],
     *,
     weight: str | int | None = "weight",
     source: str | int | None = None,
@@ -83,17 +86,18 @@ def read_graph(
     directed: bool | None = None,
     format: str | None = None,
 ) -> Graph:
-    r"""Read a graph from a file; the extension names the format.
+    r"""Read a graph from a file, whose extension names the format, or from a table in memory.
 
     Parameters
     ----------
-    path : path, stream of bytes, or list of them
+    path : path, stream of bytes, list of them, or table
         An edge list (`.csv`, `.tsv`, `.txt`, `.dat`, `.edgelist`, `.edges`, `.el`, `.parquet`),
         DIMACS shortest paths (`.gr`), MatrixMarket (`.mtx`), METIS (`.graph`), Pajek (`.net`),
         `.ncol`, a TNTP network (`_net.tntp`), GraphML, GML or GEXF (`.graphml`, `.gml`, `.gexf`), a
         dense matrix (`.npy`; inf is no edge), or a sparse or dense one in an archive (`.npz`). Text
         may be compressed (`.gz`, `.bz2`, `.xz`, `.zst`). The edges of several files make one
-        graph, nodes of one label being one.
+        graph, nodes of one label being one. A table is a DataFrame of pandas or Polars, or a Table
+        of Arrow, and read as if it were in a file; its nodes keep their type.
     weight : str, int or None, default "weight"
         The column, by name or by number from 1 on, or the edge attribute that holds the weights.
         By default the first that is there of weight, distance, length, cost, ...; with none, an
@@ -107,8 +111,10 @@ def read_graph(
         optionally `city` or `name`, and `latitude` and `longitude` or `x` and `y`. It gives the
         node order, and every node of the graph must be in it.
     directed : bool, optional
-        Whether an edge leads one way only. By default what the file says, an edge list by a
-        column `Type` or `directed` or by a comment; one that does not say is directed.
+        False: every edge leads both ways. By default what the file says, an edge list by a column
+        `oneway`, edge by edge as in OpenStreetMap (yes, no, true, false, 1, 0, -1 or reverse; no
+        word is no), by a column `directed` or Gephi's `Type`, or by a comment; one that does not
+        say is directed. True: the same, as edges of one direction each.
     format : str, optional
         An extension, such as "csv" or "csv.gz", that goes before that of the path. A stream needs
         it.
@@ -145,7 +151,7 @@ def read_graph(
     if directed not in (None, True, False):
         raise TypeError(f"directed is True, False or None, got {directed!r}")
     sources: list[Any] = [*path] if isinstance(path, (list, tuple)) else [path]
-    files = [File.of(one, format) for one in sources]
+    files = [tables.Table(x) if is_table(x) else File.of(x, format) for x in sources]
     if not files:
         raise ValueError("a graph is read from one file or more, got an empty list")
     table = None if nodes is None else read_nodes(File.of(nodes))
@@ -164,7 +170,7 @@ def _column(name: str, word: Any) -> str | None:
 
 
 def _read(
-    file: File,
+    file: File | tables.Table,
     weight: str | None,
     source: str | None,
     target: str | None,
@@ -193,7 +199,7 @@ def _read(
                 f"by {named('weight', 'NAME')}"
             )
             graph = replace(graph, warnings=(*graph.warnings, warning))
-    if directed is not None:
+    if directed is False or (directed and reading.two_way is None):
         graph = replace(graph, direction_source=named("directed", directed))
     if directed is False:
         return replace(graph, directed=False)
@@ -203,9 +209,11 @@ def _read(
 
 
 def _reader(
-    file: File, weight: str | None, source: str | None, target: str | None
-) -> Callable[[File, str | None], Reading]:
+    file: File | tables.Table, weight: str | None, source: str | None, target: str | None
+) -> Callable[[Any, str | None], Reading]:
     """What reads a file that may have columns of these names, or an error."""
+    if isinstance(file, tables.Table):
+        return functools.partial(tables.read, source=source, target=target)
     form = FORMATS.get(file.kind)
     if form is None and file.path.name.startswith("out.") and not file.format:  # of KONECT
         form = FORMATS[".txt"]

@@ -18,17 +18,18 @@ EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius
 
 @dataclass(frozen=True)
 class Graph(EdgeList):
-    """A weighted graph read from a file: the edge list and what is known of its nodes.
+    """A weighted graph read from a file or a table: its edge list and what is known of its nodes.
 
     Attributes
     ----------
     nodes : sequence of str
-        Labels, in the order of the rows and columns of every result.
+        Labels, in the order of the rows and columns of every result; of a table in memory as it has
+        them.
     row, col : (m,) int64
         Where each edge starts and ends, as positions in `nodes`. Parallel edges and loops are
         kept. Where `directed` is False an entry stands for both directions.
-    weight : (m,) float64
-        Never NaN; a zero is an edge of weight zero.
+    weight : (m,) array
+        Of float64, or as a table in memory has it. Never NaN; a zero is an edge of weight zero.
     directed : bool
         Whether an entry leads only from `row` to `col`.
     coordinates : (n, 2) float64 or None
@@ -47,7 +48,8 @@ class Graph(EdgeList):
     weight_source : str
         Where the weights come from: ``price (column 3)``, ``none: legs are counted``.
     direction_source : str
-        Why edges lead one way or both: ``column Type``, ``the default of an edge list``.
+        Why edges lead one way or both: ``column oneway: 3 of 9 edges lead both ways``, ``the
+        default of an edge list``.
     """
 
     __module__ = "semiring_mm.files"  # where users import it from
@@ -127,11 +129,13 @@ def in_both_directions(graph: Graph, which: NDArray[np.bool_] | None = None) -> 
     other = graph.row != graph.col
     if which is not None:
         other &= which
+    rows = np.arange(len(other)) if graph.table_rows is None else graph.table_rows
     return replace(
         graph,
         row=np.concatenate([graph.row, graph.col[other]]),
         col=np.concatenate([graph.col, graph.row[other]]),
         weight=np.concatenate([graph.weight, graph.weight[other]]),
+        table_rows=np.concatenate([rows, rows[other]]),
         directed=True,
     )
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .file import File
+from .columns import Origin
 from .graph import Graph
 
 __all__ = ["joined"]
 
 
-def joined(files: Sequence[File], graphs: Sequence[Graph]) -> Graph:
+def joined(files: Sequence[Origin], graphs: Sequence[Graph]) -> Graph:
     """The graph of the edges of all files, nodes of one label being one."""
     for k, (file, graph) in enumerate(zip(files, graphs, strict=True)):
         for before, one in zip(files[:k], graphs[:k], strict=True):
@@ -31,6 +31,7 @@ def joined(files: Sequence[File], graphs: Sequence[Graph]) -> Graph:
         row=np.concatenate([place[graph.row] for graph, place in ends]),
         col=np.concatenate([place[graph.col] for graph, place in ends]),
         weight=np.concatenate([graph.weight for graph in graphs]),
+        table_rows=_table_rows(graphs),
         coordinates=_coordinates(ends, len(index)),
         geographic=any(graph.geographic for graph in graphs),
         names=_names(ends, list(index)),
@@ -42,7 +43,7 @@ def joined(files: Sequence[File], graphs: Sequence[Graph]) -> Graph:
     )
 
 
-def _check_alike(before: File, one: Graph, file: File, other: Graph) -> None:
+def _check_alike(before: Origin, one: Graph, file: Origin, other: Graph) -> None:
     """Raise an error for two graphs whose edges are not of one kind."""
     if one.directed != other.directed:
         raise file.error(
@@ -87,6 +88,18 @@ def _coordinates(ends: _Ends, n: int) -> NDArray[np.float64] | None:
             known, found = ~np.isnan(graph.coordinates).any(axis=1), True
             points[place[known]] = graph.coordinates[known]
     return points if found else None
+
+
+def _table_rows(graphs: Sequence[Graph]) -> NDArray[np.int64] | None:
+    """The rows that edges were read from, of all tables one below the other."""
+    if all(graph.table_rows is None for graph in graphs):
+        return None
+    count, rows = 0, []
+    for graph in graphs:
+        own = np.arange(len(graph.row)) if graph.table_rows is None else graph.table_rows
+        rows.append(own + count)
+        count += int(own.max(initial=-1)) + 1
+    return np.concatenate(rows)
 
 
 def _names(ends: _Ends, labels: list[str]) -> list[str] | None:

@@ -14,4 +14,4 @@ def read(file: File, weight: str | None) -> Reading:
     """The undirected graph of lines of two names and perhaps a weight."""
     reading = edge_list.read(file, weight)
     graph = replace(reading.graph, directed=False, direction_source="a .ncol file lists edges")
-    return replace(reading, graph=graph)
+    return replace(reading, graph=graph, two_way=None)

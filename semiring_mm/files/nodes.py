@@ -15,12 +15,15 @@ from .columns import (
     LATITUDE,
     LONGITUDE,
     NODE,
+    Numbers,
+    Origin,
     check_header,
+    decimal,
     find_column,
     numbered_column,
     rows,
 )
-from .file import File, Reading, quote, real
+from .file import File, Reading, quote
 from .graph import Graph, great_circle
 
 __all__ = ["Nodes", "great_circle_weights", "read_nodes", "read_numbers"]
@@ -36,7 +39,7 @@ class Nodes:
     coordinates: NDArray[np.float64] | None
     geographic: bool
 
-    def of(self, file: File, reading: Reading) -> Graph:
+    def of(self, file: Origin, reading: Reading) -> Graph:
         """The graph of a file with these nodes."""
         graph, index = reading.graph, {label: k for k, label in enumerate(self.nodes)}
         order = np.empty(len(graph.nodes), dtype=np.int64)
@@ -56,7 +59,7 @@ class Nodes:
         )
 
 
-def great_circle_weights(file: File, graph: Graph) -> Graph:
+def great_circle_weights(file: Origin, graph: Graph) -> Graph:
     """Great-circle lengths for the edges of a file that has coordinates and no weights."""
     points = graph.coordinates
     assert points is not None
@@ -133,20 +136,14 @@ def read_numbers(file: File, column: str, nodes: Sequence[str]) -> NDArray[Any]:
     key, at = find_column(file, number, header, NODE), numbered_column(file, number, header, column)
     if key is None:
         raise file.error(number, f"expected a column {', '.join(NODE[:-1])} or {NODE[-1]}")
-    found: dict[str, float] = {}
-    for number, fields in table:
-        word = fields[at] if at < len(fields) else ""
-        try:
-            found[fields[key]] = real(word)
-        except ValueError:
-            raise file.error(
-                number, f"{header[at]}: expected a number, got {quote(word)}"
-            ) from None
-    if (absent := next((x for x in nodes if x not in found), None)) is not None:
+    place: dict[str, int] = {}
+    numbers = Numbers(file, header[at])
+    for line, (number, fields) in enumerate(table):
+        numbers.add(number, fields[at] if at < len(fields) else "")
+        place[fields[key]] = line
+    if (absent := next((x for x in nodes if x not in place), None)) is not None:
         raise file.error(None, f"node {absent!r} is not in it")
-    values = np.array([found[x] for x in nodes], np.float64)
-    if not np.isfinite(values).all():
-        raise file.error(None, f"{header[at]}: expected finite numbers")
+    values = numbers.whole()[[place[x] for x in nodes]]
     whole = (values == np.rint(values)).all() and (abs(values) < 2.0**53).all()
     return values.astype(np.int64) if whole else values
 
@@ -155,7 +152,7 @@ def _coordinate(file: File, number: int, column: str, word: str, limit: float) -
     if not word:
         return np.nan
     try:
-        value = real(word)
+        value = decimal(word)
     except ValueError:
         value = np.nan
     if not np.isfinite(value) or (limit and abs(value) > limit):

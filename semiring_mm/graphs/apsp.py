@@ -29,7 +29,7 @@ from .inputs import (
     edges_hint,
     positions,
     warn_of_edges,
-    warn_of_infinities,
+    warn_of_entries,
 )  # fmt: skip
 from .out_of_core import solve_rows
 from .rounds import solve_rounds
@@ -64,7 +64,7 @@ def apsp(
 
     Parameters
     ----------
-    graph : array_like, SciPy sparse, NetworkX or igraph graph, pandas table, dict, Graph, or path
+    graph : array_like, SciPy sparse, NetworkX or igraph graph, table, dict, Graph, or path
         A dense (n, n) matrix holds edge weights, inf (in an integer dtype its largest value) where
         there is no edge; a 0 diagonal is implied. A (b, n, n) array is a batch of graphs. For
         other kinds see :func:`adjacency`.
@@ -100,7 +100,7 @@ def apsp(
         True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
         callable is called with (done, in all), of the pairs (⊗, ⊕) or what else the method counts,
         and may raise to stop the work.
-    devices : {None, "all"} or sequence of int, optional
+    devices : {None, "all"} or sequence of int or "cuda:N", optional
         CUDA devices of this machine to share the work. If all of them together cannot hold the
         matrix, it stays on the host and streams through them.
     out : path or (path, path), optional
@@ -333,7 +333,7 @@ def _solve(
                 f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
                 f"memory_limit and resume"
             )
-        warn_of_infinities(s, graph)
+        warn_of_entries(s, graph)
         host: Any = _on_host(graph) if edges is None else edges
         options = replace(options, device=choice.device)
         if by_rows and asked.method in ("auto", "sparse"):
@@ -354,7 +354,7 @@ def _solve(
     dense = graph if edges is None else None
     with Call(choice.device, graph if asked.overwrite else None, graph=dense) as call:
         if edges is None and call["graph"].ndim == 3:
-            warn_of_infinities(s, graph)
+            warn_of_entries(s, graph if type(graph) is np.ndarray else call["graph"])
             if sources is not None or max_hops is not None:
                 raise ValueError("sources and max_hops are for one graph, not for a batch")
             return _give(call, _batch(call, s, Dense(asked, directed, progress=progress)))
@@ -387,7 +387,7 @@ def _solve(
             x = call["graph"]
             _check_graph(x)
             rows = positions(sources, x.shape[0], _labels(nodes))
-            warn_of_infinities(s, graph)
+            warn_of_entries(s, graph if type(graph) is np.ndarray else x)
             plain = rows is None and max_hops is None and asked.method != "squaring"
             if plain and not spans(s, x.dtype) and x.shape[0] <= call.engine.BATCH:
                 solved = _at_once(call, s, Dense(request, directed, None, None, nodes, progress))

@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
-from ..closures.edges import EdgeList, edge_dtype, join_edges, symmetrize
+from ..closures.edges import EdgeList, edge_dtype, is_table, join_edges, symmetrize
 from ..closures.labelled import LabelledArray, Labels
 from ..cpu import engine as cpu
 from ..naming import integer
 from ..semirings import Semiring, as_semiring
 from ..warn import warn
-from .packages import from_dict, from_frame, from_igraph, from_networkx, is_frame, is_square
+from .packages import from_dict, from_igraph, from_networkx
 
 __all__ = [
-    "adjacency", "as_graph", "edges_hint", "positions", "warn_of_edges", "warn_of_infinities",
+    "adjacency", "are_paths", "as_graph", "edges_hint", "positions", "warn_of_edges",
+    "warn_of_entries",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -43,16 +44,17 @@ def adjacency(
 
     Parameters
     ----------
-    graph : ndarray, SciPy sparse, NetworkX or igraph graph, pandas table, dict, Graph, or path
+    graph : ndarray, SciPy sparse, NetworkX or igraph graph, table, dict, Graph, or path
         A dense matrix is taken as it is: the semiring's zero (inf for min_plus) means no edge. In a
         sparse one every stored entry is an edge, explicit zeros too. Of parallel edges the best
         counts: they are joined by ⊕.
 
-        A table of pandas is a matrix where its rows and columns have the same labels; else it has
-        an edge in each row, in the columns source and target, or from and to. A dict has for each
-        node the neighbours and weights, ``{"a": {"b": 3}}``, or the neighbours and attributes, or a
-        list of neighbours. Edges of both are directed. A path, or a list of them, is read as
-        :func:`semiring_mm.files.read_graph` does, and its warnings are warnings here.
+        A path, a list of paths, and a table of pandas, Polars or Arrow are read as
+        :func:`semiring_mm.files.read_graph` does, and its warnings are warnings here: an edge a
+        row, in the columns source and target, or from and to; a column directed or oneway tells
+        how they lead. A table of pandas whose rows and columns have the same labels is a matrix. A
+        dict has for each node the neighbours and weights, ``{"a": {"b": 3}}``, or the neighbours
+        and attributes, or a list of neighbours; its edges are directed.
     semiring : str or Semiring, default "min_plus"
     weight : str or None, default "weight"
         The attribute of edges, or the column, that holds their weights; None: each edge counts 1.
@@ -92,7 +94,7 @@ def adjacency(
         warn_of_edges(s, graph)
         return _from_edges(s, graph, dtype, out), list(graph.nodes)
     matrix, known = _from_dense(s, np.asarray(graph), dtype, directed is False, out)
-    warn_of_infinities(s, graph)
+    warn_of_entries(s, graph)
     return matrix, known if nodes is None else list(nodes)
 
 
@@ -117,7 +119,7 @@ def as_graph(
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError("the graph is a masked array: use graph.filled(inf)")
     nodes: Sequence[Any] | None = None
-    if is_frame(graph):
+    if is_table(graph):
         graph, nodes = graph.to_numpy(), list(graph.index)
     elif isinstance(graph, LabelledArray):
         nodes = graph.nodes if graph.nodes is graph.sources else None
@@ -129,8 +131,9 @@ def as_graph(
         came = f"an array of dtype {graph.dtype}" if words else type(graph).__name__
         raise TypeError(
             f"a graph is a square array of numbers, a SciPy sparse matrix, a graph of NetworkX or "
-            f"igraph, a pandas table of edges, a dict of dicts, a semiring_mm.files.Graph or a "
-            f"path to a file, got {came}{edges_hint(np.shape(graph)) if words else ''}"
+            f"igraph, a table of edges (pandas, Polars, Arrow), a dict of dicts, a "
+            f"semiring_mm.files.Graph or a path to a file, got {came}"
+            + (edges_hint(np.shape(graph)) if words else "")
         )
     if weight != "weight":
         raise ValueError(
@@ -153,19 +156,18 @@ def _edge_list(
     graph: Any, weight: str | int | None, directed: bool | None, source: Any, target: Any
 ) -> EdgeList | None:
     """The edges, or None for what is no list of edges."""
-    if isinstance(graph, (str, PathLike)) or _are_paths(graph):
+    chosen = source is not None or target is not None
+    table = is_table(graph) and (chosen or not _is_matrix(graph))
+    if table or isinstance(graph, (str, PathLike)) or are_paths(graph):
         from ..files import read_graph
 
         graph = read_graph(graph, weight=weight, source=source, target=target, directed=directed)
         for text in graph.warnings:
             warn(text)
         return _numbered(graph)
-    if is_frame(graph) and not is_square(graph):
-        return from_frame(graph, weight, source, target)
-    if source is not None or target is not None:
+    if chosen:
         raise ValueError(
-            f"source and target are columns of a pandas table or of a file, got "
-            f"{type(graph).__name__}"
+            f"source and target are columns of a table or of a file, got {type(graph).__name__}"
         )
     if isinstance(graph, np.ndarray):
         return None
@@ -199,7 +201,13 @@ def _edge_list(
     return None
 
 
-def _are_paths(graph: Any) -> bool:
+def _is_matrix(table: Any) -> bool:
+    """Whether a table is a matrix, of pandas: its rows and columns have the same labels."""
+    same = getattr(getattr(table, "index", None), "equals", None)
+    return same is not None and bool(same(table.columns))
+
+
+def are_paths(graph: Any) -> bool:
     """Whether it is a list of files, which make one graph."""
     several = isinstance(graph, (list, tuple)) and len(graph) > 0
     return several and all(isinstance(x, (str, PathLike)) for x in graph)
@@ -218,11 +226,16 @@ def _numbered(edges: EdgeList) -> EdgeList:
     return edges
 
 
-def warn_of_infinities(s: Semiring, matrix: Any) -> None:
-    """Warn if a matrix on the host has inf where -inf means no edge: one pass, up to the first."""
-    if s.zero != -math.inf or type(matrix) is not np.ndarray or matrix.dtype.kind != "f":
+def warn_of_entries(s: Semiring, matrix: Any) -> None:
+    """Warn of entries of a matrix, or a stack, on the host that are hardly the edges they count as.
+
+    They are inf where -inf means no edge, or mostly 0 where inf does: one pass, up to the first.
+    """
+    if type(matrix) is not np.ndarray or matrix.ndim not in (2, 3) or not matrix.size:
         return
-    if matrix.ndim not in (2, 3) or not matrix.size:
+    if s.zero == math.inf and matrix.dtype.kind in "iuf":
+        _warn_of_zeros(s, matrix)
+    if s.zero != -math.inf or matrix.dtype.kind != "f":
         return
     step = max(1, _PIECE // matrix[0].size)  # rows, or matrices of a stack
     for first in range(0, len(matrix), step):
@@ -234,6 +247,21 @@ def warn_of_infinities(s: Semiring, matrix: Any) -> None:
             if len(off):
                 _warn_of_infinity(s, f"the weight at {off[0].tolist()}")
                 return
+
+
+def _warn_of_zeros(s: Semiring, matrix: NDArray[Any]) -> None:
+    """Warn if most entries off the diagonal are 0 and none says that there is no edge."""
+    none, n = s.identities(matrix.dtype)[0], matrix.shape[-1]
+    if matrix[0].max() == none:  # at once, for most matrices of sparse graphs
+        return
+    diagonal = np.count_nonzero(matrix.diagonal(0, -2, -1) == 0)
+    zeros = matrix.size - int(np.count_nonzero(matrix)) - int(diagonal)
+    if 2 * zeros > matrix.size - matrix.size // n and matrix.max() != none:
+        warn(
+            f"{zeros:,} of {matrix.size - matrix.size // n:,} entries off the diagonal are 0 and "
+            f"none is inf: over {s.name} a 0 is an edge of weight 0. Where it means no edge, write "
+            f"np.where(W == 0, np.inf, W), or use semiring_mm.csgraph, which reads 0 as no edge"
+        )
 
 
 def warn_of_edges(s: Semiring, edges: EdgeList) -> None:

@@ -1,4 +1,4 @@
-"""Graphs of NetworkX, igraph and pandas, and of dictionaries, as lists of edges."""
+"""Graphs of NetworkX and igraph, and of dictionaries, as lists of edges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..closures.edges import EdgeList
 from ..warn import warn
 
-__all__ = ["from_dict", "from_frame", "from_igraph", "from_networkx", "is_frame", "is_square"]
+__all__ = ["from_dict", "from_igraph", "from_networkx"]
 
 _NUMBERS = (numbers.Real, np.bool_, Decimal)
 
@@ -99,61 +99,6 @@ def from_igraph(graph: Any, weight: str | int | None) -> EdgeList:
     columns = {name: graph.es[name] for name in graph.es.attributes()}
     values = _column(columns, weight, nodes, row, col)
     return EdgeList(nodes, row, col, values, bool(graph.is_directed()))
-
-
-def is_frame(graph: Any) -> bool:
-    """Whether it is a table of pandas."""
-    return hasattr(graph, "columns") and hasattr(graph, "iloc")
-
-
-def is_square(table: Any) -> bool:
-    """Whether it is a matrix: its rows and columns have the same labels."""
-    return bool(table.index.equals(table.columns))
-
-
-def from_frame(
-    table: Any, weight: str | int | None, source: Any = None, target: Any = None
-) -> EdgeList:
-    """Nodes come in the order in which the rows name them, as in a file."""
-    import pandas as pd
-
-    names = list(table.columns)
-    if len(set(names)) < len(names):
-        twice = next(x for k, x in enumerate(names) if x in names[:k])
-        raise ValueError(f"two columns of the table are named {twice!r}")
-    ends = [_end(names, "source", source), _end(names, "target", target)]
-    both = np.empty(2 * len(table), object)
-    for k, name in enumerate(ends):
-        missing = np.flatnonzero(table[name].isna())
-        if missing.size:
-            raise ValueError(f"row {table.index[missing[0]]!r} of the table has no {name!r}")
-        both[k::2] = table[name].astype(object)
-    places, labels = pd.factorize(both)
-    row, col = places[::2].astype(np.int64), places[1::2].astype(np.int64)
-    columns = {x: table[x].to_numpy() for x in names if x not in ends}
-    nodes = list(labels)
-    return EdgeList(nodes, row, col, _column(columns, weight, nodes, row, col), True)
-
-
-def _end(names: list[Any], what: str, given: Any) -> Any:
-    """The column of the nodes at one end."""
-    from ..files.columns import FROM, TO
-
-    usual = FROM if what == "source" else TO
-    if given is not None:
-        found = [x for x in names if x == given]
-    else:
-        plain = {x.strip().casefold(): x for x in names if isinstance(x, str)}
-        found = [plain[x] for x in usual if x in plain]
-    if not found:
-        looked = repr(given) if given is not None else f"{what!r} (or {usual[0]!r})"
-        raise ValueError(
-            f"the table has no column {looked}; columns: {', '.join(map(repr, names))}. Write "
-            f"sm.adjacency(table, source=..., target=...), as sm.prepare has them, too, or "
-            f"table.rename(columns={{...: 'source', ...: 'target'}}). (A matrix has the same "
-            f"labels in rows and columns.)"
-        )
-    return found[0]
 
 
 def _column(

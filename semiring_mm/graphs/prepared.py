@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Call, check_memory, device_index, gpu_engine, where
-from ..closures.edges import EdgeList, edge_dtype
+from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
@@ -31,8 +32,7 @@ from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write
 from .contraction import has_ties
-from .inputs import as_graph, positions, warn_of_edges
-from .packages import is_frame, is_square
+from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
 
 __all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
 
@@ -87,6 +87,7 @@ class PreparedGraph:
         numbered = isinstance(edges.nodes, range)
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
+        self._table: Any = None  # what it was prepared from, if that has columns of weights
         self._customizers: dict[int, Any] = {}  # of CUDA devices
         self._state = self._customized(edges, None)
 
@@ -111,16 +112,23 @@ class PreparedGraph:
         own = (self.semiring, self._state.edges, self._structure, self._columns)
         return PreparedGraph, own
 
-    def customize(self, weights: Any, *, device: str | None = None) -> None:
+    def customize(
+        self, weights: Any, *, weight: str | int | None = None, device: str | None = None
+    ) -> None:
         """Give the edges new weights; what follows uses them.
 
         Parameters
         ----------
-        weights : array_like of shape (m,), or a graph
-            A number for each edge, in the order of the edges of the prepared graph; the semiring's
-            zero (inf for min_plus) closes an edge. A column of a pandas table is taken row by
+        weights : array_like of shape (m,), str, or a graph
+            A number for each edge, in the order of the edges of the prepared graph, or for each row
+            of the table that it was prepared from, of whose rows some may be two edges; the
+            semiring's zero (inf for min_plus) closes an edge. A column of a table is taken row by
             row, whatever its index. Or a graph with the same nodes and edges in any order, such as
-            a table with the columns of the prepared one.
+            a table with the columns of the prepared one. A string is a column of the table or file
+            that the graph was prepared from or, where there is no such column, a file.
+        weight : str or int, optional
+            The column of a table or file, or the attribute of edges, that holds the weights.
+            Default: that of the prepared graph.
         device : {None, "cpu", "cuda", "cuda:N"}
             Where the edges of the elimination get their weights; None: where `weights` lives. From
             a CUDA device they are copied when something is first asked of the CPU.
@@ -157,23 +165,40 @@ class PreparedGraph:
             index = place if device is None else index
             with engine.on(place):
                 weights = engine.to_host(engine.xp.asarray(weights))
-        values = self._as_weights(weights)
+        values, rows = self._as_weights(weights, weight), self._state.edges.table_rows
         if values.shape != row.shape:
+            read = "" if rows is None else f", read from a table of {rows.max() + 1} rows"
             raise ValueError(
-                f"the prepared graph has {len(row)} edges, one weight each, got {len(values)}"
+                f"the prepared graph has {len(row)} edges, one weight each{read}, got {len(values)}"
             )
-        edges = EdgeList(self.nodes, row, col, values, self.directed)
+        edges = EdgeList(self.nodes, row, col, values, self.directed, table_rows=rows)
         warn_of_edges(self.semiring, edges)
         typed = _typed(self.semiring, edges, self.dtype)
         self._state = self._customized(typed, self._state, index)
 
-    def _as_weights(self, weights: Any) -> Array:
+    def _as_weights(self, weights: Any, weight: str | int | None) -> Array:
         """One for each edge."""
+        table = is_table(weights)
+        if table and weight is None:
+            from ..files.tables import Table
+
+            if len(Table(weights).names) == 1:
+                weights, table = Table(weights).column(0), False
         plain = isinstance(weights, (list, tuple)) and not any(
             isinstance(x, (str, os.PathLike, list, tuple, np.ndarray)) for x in weights
         )
-        if plain or (hasattr(weights, "__array__") and getattr(weights, "ndim", 0) == 1):
+        if plain or (
+            hasattr(weights, "__array__") and getattr(weights, "ndim", 1) == 1 and not table
+        ):
+            if weight is not None:
+                raise ValueError(
+                    f"weight={weight!r} is a column of a table or an attribute of edges; leave it "
+                    f"out, as weights has a number for each edge"
+                )
             values = np.asarray(weights)
+            rows = self._state.edges.table_rows
+            if rows is not None and len(values) == rows.max() + 1:
+                values = values[rows]
             if values.dtype.kind == "O":  # such as a column that had words, or lacks entries
                 values = np.array([self._number(e, x) for e, x in enumerate(values.tolist())])
             if values.dtype.kind not in "biuf":
@@ -182,11 +207,21 @@ class PreparedGraph:
                 e = int(np.flatnonzero(np.isnan(values))[0])
                 raise ValueError(f"the weight of {self._edge(e)} is NaN")
             return values
-        if is_frame(weights) and len(weights.columns) == 1 and not is_square(weights):
-            return self._as_weights(weights.iloc[:, 0])
-        weight, *ends = self._columns
-        both = None if self.directed else False
-        other = edges_of_graph(self.semiring, weights, weight, both, *ends)
+        if isinstance(weights, str) and weight is None:
+            file = os.path.isfile(weights)
+            if self._table is None and not file:
+                raise ValueError(
+                    f"{weights!r} is no file, and the prepared graph keeps no table with such a "
+                    f"column: write customize(table, weight={weights!r})"
+                )
+            if self._table is not None:  # a file of that name comes second
+                with contextlib.suppress(*[ValueError] * file):
+                    return self._of_graph(self._table, weights)
+        return self._of_graph(weights, self._columns[0] if weight is None else weight)
+
+    def _of_graph(self, graph: Any, weight: str | int | None) -> Array:
+        """The weights of a graph with the same edges."""
+        other = edges_of_graph(self.semiring, graph, weight, self.directed, *self._columns[1:])
         return self._matched(other)
 
     def _number(self, e: int, x: Any) -> float:
@@ -204,11 +239,13 @@ class PreparedGraph:
         row, col, n = other.row, other.col, len(self.nodes)
         same = other.n == n and other.directed == self.directed and len(row) == len(self._arcs.row)
         if same and list(other.nodes) != list(self.nodes):
-            names = self._labels or Labels(list(self.nodes))
-            places = np.array([names.place(x) for x in other.nodes if x in names], np.int64)
-            same = len(np.unique(places)) == n
-            if same:
-                row, col = places[row], places[col]
+            for text in (False, True):  # numbers of a table in memory are words in a file
+                labels = ([*map(str, x)] if text else [*x] for x in (self.nodes, other.nodes))
+                names, new = Labels(next(labels)), next(labels)
+                places = np.array([names.place(x) for x in new if x in names], np.int64)
+                if same := len(np.unique(places)) == n:
+                    row, col = places[row], places[col]
+                    break
         if same:
             mine, theirs = (
                 _sorted_ends(n, *ends, self.directed)
@@ -477,6 +514,8 @@ class PreparedGraph:
         arrays = {word: getattr(x, word) for word in _STRUCTURE}
         arrays |= {"row": edges.row.astype(np.int32), "col": edges.col.astype(np.int32)}
         arrays["weights"] = edges.weight
+        if edges.table_rows is not None:
+            arrays["table_rows"] = edges.table_rows.astype(np.int32)
         if self._labels is not None:
             arrays["labels"] = _text(_encoded(self.nodes))
         arrays["about"] = _text(about)
@@ -668,7 +707,7 @@ def prepare(
         Of the weights and the results: default float32 for float32 weights and
         float64 for others; bool where the semiring works on truth values.
     source, target : optional
-        The columns of a table of pandas, or of a file, that hold the ends of edges.
+        The columns of a table, or of a file, that hold the ends of edges.
 
     Returns
     -------
@@ -708,7 +747,10 @@ def prepare(
         )
     edges = _typed(s, edges, wanted)
     structure = prepare_structure(edges.n, edges.row, edges.col, order)
-    return PreparedGraph(s, edges, structure, (weight, source, target))
+    net = PreparedGraph(s, edges, structure, (weight, source, target))
+    if is_table(graph) or isinstance(graph, (str, os.PathLike)) or are_paths(graph):
+        net._table = graph
+    return net
 
 
 def _is_array(x: Any) -> bool:
@@ -733,6 +775,7 @@ def edges_of_graph(
         raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
+    warn_of_entries(s, matrix)
     row, col, values = edges_of(s, matrix)
     nodes = range(len(matrix)) if nodes is None else nodes
     return EdgeList(nodes, row, col, values, directed is not False)
@@ -850,6 +893,8 @@ def load(path: str | os.PathLike[str]) -> PreparedGraph:
         nodes = _decoded(json.loads(bytes(arrays["labels"])))
     row, col = (arrays[word].astype(np.int64) for word in ("row", "col"))
     edges = EdgeList(nodes, row, col, arrays["weights"], about["directed"])
+    if "table_rows" in arrays:
+        edges = replace(edges, table_rows=arrays["table_rows"].astype(np.int64))
     return PreparedGraph(s, edges, structure, tuple(about["columns"]))
 
 

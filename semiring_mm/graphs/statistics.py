@@ -205,7 +205,7 @@ def statistics(
     device : {None, "cpu", "cuda", "cuda:N"}
         Where sweeps and breadth-first searches run. None: on a CUDA device if there is one and the
         work is large, else on the CPU.
-    devices : {None, "all"} or sequence of int, optional
+    devices : {None, "all"} or sequence of int or "cuda:N", optional
         CUDA devices that share the sources.
 
     Returns

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import gpu_engine
+from ..arrays import device_index, gpu_engine
 from ..cpu import engine as cpu
 from ..engine import Engine
 from ..naming import integer, named
@@ -232,15 +232,21 @@ class CudaDevice:
 
 
 def device_list(devices: Any, name: str = "devices") -> list[int]:
-    """The numbers of CUDA devices that a user named: "all", or some of them.
+    """The numbers of CUDA devices that a user named: "all", or some, as 0 or "cuda:0".
 
     Raises
     ------
     ValueError, RuntimeError
         For a value that names no devices; where there are none.
     """
-    if isinstance(devices, str) and devices != "all":
-        raise ValueError(f"devices is 'all' or a sequence of device numbers, got {devices!r}")
+    everything = isinstance(devices, str) and devices == "all"
+    try:
+        given = [] if everything else [devices] if isinstance(devices, str) else [*devices]
+        found = [device_index(x) if isinstance(x, str) else integer(x, "") for x in given]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"devices is 'all' or a sequence of devices such as 0 or 'cuda:0', got {devices!r}"
+        ) from None
     from ..gpu import device
 
     if why := device.why_not():
@@ -248,19 +254,12 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
     import cupy
 
     count = int(cupy.cuda.runtime.getDeviceCount())
-    if isinstance(devices, str):
+    if everything:
         return list(range(count))
-    try:
-        found = [integer(x, "a device") for x in devices]
-    except TypeError:
-        raise ValueError(
-            f"devices is 'all' or a sequence of device numbers, got {devices!r}"
-        ) from None
-    if not found or len(set(found)) < len(found) or not all(0 <= x < count for x in found):
-        raise ValueError(
-            f"{named(name)}: some of 0 to {count - 1}, each once, got {list(devices)!r}"
-        )
-    return found
+    chosen = [x for x in found if x is not None and 0 <= x < count]
+    if not chosen or len(set(chosen)) < len(found):
+        raise ValueError(f"{named(name)}: some of 0 to {count - 1}, each once, got {given!r}")
+    return chosen
 
 
 def cuda_devices(indices: Sequence[int]) -> list[CudaDevice]:

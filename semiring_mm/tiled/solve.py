@@ -153,7 +153,7 @@ class TileOptions:
     Parameters
     ----------
     device : {None, "cpu", "cuda", "cuda:N"}
-    devices : {None, "all"} or sequence of int
+    devices : {None, "all"} or sequence of int or "cuda:N"
     out : path or pair of paths, optional
     memory_limit : int or str, optional
     checkpoint : int
