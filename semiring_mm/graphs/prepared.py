@@ -68,8 +68,10 @@ class PreparedGraph:
     >>> net.distance("a", "c"), net.path("a", "c")
     (4.0, ['a', 'b', 'c'])
     >>> net.distances(["a", "b"], targets=["c"])
-    LabelledArray([[4.],
-                   [1.]])
+    LabelledArray, 2 x 1, float64
+       c
+    a  4
+    b  1
     >>> net.customize([3, 2, 1])
     >>> net.distance("a", "c")
     2.0
@@ -143,7 +145,9 @@ class PreparedGraph:
         >>> net = sm.prepare({0: {1: 5.0}, 1: {2: 5.0}})
         >>> net.customize([1, 2])
         >>> net.distances(0)
-        LabelledArray([[0., 1., 3.]])
+        LabelledArray, 1 x 3, float64
+           0  1  2
+        0  0  1  3
         """
         if self.dtype.kind == "b":
             raise ValueError(
