@@ -51,8 +51,8 @@ ROOMS = """
     plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
-    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.prepare cli.table
-    cli.stats cli.entry cli __main__
+    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.prepare cli.nearest
+    cli.table cli.stats cli.entry cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 
