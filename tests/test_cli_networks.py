@@ -322,6 +322,9 @@ def test_new_weights_of_a_prepared_graph(run, options):
         ]
         assert results[0] == results[1] != []
     assert sm.load("net.npz").distance("A", "B") == 3  # the file is as it was
+    net = sm.prepare("g.csv", weight="km", source="from", target="to")
+    net.customize(read_graph("r.csv", weight="rush"))
+    assert net.distance("A", "B") == 6
 
 
 # --- nearest -------------------------------------------------------------------------------------

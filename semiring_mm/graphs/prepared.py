@@ -189,6 +189,8 @@ class PreparedGraph:
         if is_frame(weights) and len(weights.columns) == 1 and not is_square(weights):
             return self._as_weights(weights.iloc[:, 0])
         weight, *ends = self._columns
+        if isinstance(weights, EdgeList):  # whose weights were chosen when it was read
+            weight, ends = "weight", [None, None]
         both = None if self.directed else False
         other = edges_of_graph(self.semiring, weights, weight, both, *ends)
         return self._matched(other)
