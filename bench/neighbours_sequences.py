@@ -2,8 +2,9 @@
 
 ``python -m bench.neighbours_sequences`` measures on the CPU and writes raw results below
 ``bench/results``; ``--table`` renews the table of docs/sequences.md from the newest committed
-results, `--only PACKAGE` measures one of them. Each package is called as its users call it, and packages that are not installed are left
-out. Contenders of a line take turns, as in ``python -m bench``.
+results, and ``--only PACKAGE`` measures beside one package. Each package is called as its users
+call it, and packages that are not installed are left out. Contenders of a line take turns, as in
+``python -m bench``.
 """
 
 from __future__ import annotations
