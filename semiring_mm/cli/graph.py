@@ -192,13 +192,15 @@ def read_network(
     if args.weights:
         new = _new_weights(args, net, labels)
         said = {name: getattr(new, name) for name in ("unit", "notes", "warnings")}
-        said["weight_source"] = f"{new.weight_source} of {Path(args.weights).name}"
+        weight = new.weight_source
+        counted = weight.startswith("none")  # legs are counted
+        said["weight_source"] = weight if counted else f"{weight} of {Path(args.weights).name}"
     edges = net.edges
-    weight = edges.weight.astype(np.float64)
+    values = edges.weight.astype(np.float64)
     if edges.weight.dtype.kind in "iu":  # the largest stands for no edge
-        weight[edges.weight == net.semiring.identities(net.dtype)[0]] = net.semiring.zero
+        values[edges.weight == net.semiring.identities(net.dtype)[0]] = net.semiring.zero
     graph = Graph(
-        labels, edges.row, edges.col, weight, edges.directed, direction_source=origin, **said
+        labels, edges.row, edges.col, values, edges.directed, direction_source=origin, **said
     )
     if args.nodes:
         graph = _with_table(graph, args.nodes)
