@@ -33,10 +33,10 @@ ROWS = (
 NAMES = {
     "SciPy Floyd-Warshall": "SciPy",
     "networkx": "NetworkX",
-    "networkx, 20 sources": "NetworkX, by 20 sources",
+    "networkx, 20 sources": "NetworkX, scaled from 20 sources",
     "NumPy, float32 product > 0": "NumPy in float32",
     "JAX, jitted broadcast": "JAX",
-    "SciPy on the CPU, 4 rows": "SciPy on the CPU, by 4 rows",
+    "SciPy on the CPU, 4 rows": "SciPy on the CPU, scaled from 4 rows",
 }
 
 
@@ -60,7 +60,11 @@ def table() -> str:
         links = machines.setdefault(measured_on(result), [])
         links += [f"[raw]({path})"] * (f"[raw]({path})" not in links)
     where = "; ".join(f"{who} ({', '.join(links)})" for who, links in machines.items())
-    return "\n".join([*rows, "", f"Medians; rivals on the same data in the same run. {where}."])
+    legend = (
+        "Medians; rivals on the same data in the same run; *scaled*: a part of the work was timed, "
+        "such as the rows from 4 nodes, and multiplied to the whole."
+    )
+    return "\n".join([*rows, "", f"{legend} {where}."])
 
 
 def find(result: dict[str, Any], case: str, size: str) -> Line:

@@ -2,13 +2,15 @@
 
 ``python -m bench.neighbours_sequences`` measures on the CPU and writes raw results below
 ``bench/results``; ``--table`` renews the table of docs/sequences.md from the newest committed
-results. Each package is called as its users call it, and packages that are not installed are left
-out. Contenders of a line take turns, as in ``python -m bench``.
+results, and ``--only PACKAGE`` measures beside one package. Each package is called as its users
+call it, and packages that are not installed are left out. Contenders of a line take turns, as in
+``python -m bench``.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
@@ -41,6 +43,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, help="default bench/results/sequences-cpu-MACHINE-DATE.json"
     )
+    parser.add_argument("--only", choices=[*PACKAGES], help="one of the packages")
     parser.add_argument("--table", action="store_true", help="renew the table of docs/sequences.md")
     args = parser.parse_args(words)
     if args.table:
@@ -55,7 +58,7 @@ def main(words: list[str] | None = None) -> int:
     result["versions"] |= {
         PACKAGES[name]: version(PACKAGES[name]) for name in PACKAGES if has(name)
     }
-    for line in _lines(args.quick, result["threads"]):
+    for line in _lines(args.quick, result["threads"], args.only):
         sample(line, quick=args.quick, clock=Brief())
         result["lines"].append(line.raw())
         print(report.pair_row(line, named=True), flush=True)
@@ -67,22 +70,24 @@ def has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def _lines(quick: bool, threads: int) -> Iterator[Line]:
-    hmm = ((2, 5, 3),) if quick else ((64, 1000, 8), (64, 1000, 32))
+def _lines(quick: bool, threads: int, only: str | None) -> Iterator[Line]:
+    hmm = ((2, 5, 3),) if quick else ((1, 100, 4), (64, 1000, 8), (64, 1000, 32))
     crf = (2, 5, 3) if quick else (64, 256, 32)
     series = (3, 10, 20) if quick else (64, 256, 2000)
     strings = (3, 8) if quick else (2000, 200)
     for module, lines, sizes, near in (
-        ("hmmlearn", _hidden_markov, hmm, 1e-6),
+        ("hmmlearn", functools.partial(_hidden_markov, "log"), hmm, 1e-6),
+        ("hmmlearn", functools.partial(_hidden_markov, "scaling"), hmm, 1e-6),
         ("torchcrf", _pytorch_crf, (crf,), 1e-3),  # in float32
         ("torch_struct", _torch_struct, (crf,), 1e-3),
         ("dtaidistance", _dtaidistance, (series,), 1e-9),
         ("tslearn", _tslearn, (series,), 1e-9),
         ("rapidfuzz", _rapidfuzz, (strings,), 0),
     ):
-        for size in sizes if has(module) else ():
-            for case, text, own, other in lines(*size):
-                contenders = [Contender("semiring_mm", own), Contender(PACKAGES[module], other)]
+        for size in sizes if has(module) and only in (None, module) else ():
+            for case, text, own, other, *mode in lines(*size):
+                name = ", ".join(filter(None, [PACKAGES[module], *mode]))
+                contenders = [Contender("semiring_mm", own), Contender(name, other)]
                 line = Line(case, text, "", threads, contenders)
                 line.check = _like_the_first(near)
                 yield line
@@ -99,12 +104,17 @@ def _like_the_first(near: float) -> Callable[[Any], None]:
     return check
 
 
-def _hidden_markov(batch: int, steps: int, states: int) -> Iterator[tuple[str, str, Call, Call]]:
-    """A categorical model: its tables as they are, and what was seen as symbols."""
+def _hidden_markov(
+    mode: str, batch: int, steps: int, states: int
+) -> Iterator[tuple[str, str, Call, Call, str]]:
+    """A categorical model: its tables as they are, and what was seen as symbols.
+
+    In hmmlearn's `mode`: "log", its default, or "scaling", which is faster; Viterbi has but one.
+    """
     from hmmlearn.hmm import CategoricalHMM
 
     rng = np.random.default_rng(0)
-    theirs = CategoricalHMM(n_components=states)
+    theirs = CategoricalHMM(n_components=states, implementation=mode)
     theirs.startprob_ = rng.dirichlet(np.ones(states))
     theirs.transmat_ = rng.dirichlet(np.ones(states), states)
     theirs.emissionprob_ = rng.dirichlet(np.ones(SYMBOLS), states)
@@ -119,19 +129,20 @@ def _hidden_markov(batch: int, steps: int, states: int) -> Iterator[tuple[str, s
         return scores | {"observations": seen}
 
     size = f"{batch} × {steps}, {states} states"
-    # of equally likely paths they may choose different ones: scores are compared
+    if mode == "log":
+        # of equally likely paths they may choose different ones: scores are compared
+        yield (
+            "Viterbi with path", size, lambda: sequences.viterbi(**model())[1].sum(),
+            lambda: theirs.decode(column, lengths)[0], "",
+        )  # fmt: skip
     yield (
-        "Viterbi with path", size,
-        lambda: sequences.viterbi(**model())[1].sum(), lambda: theirs.decode(column, lengths)[0],
-    )  # fmt: skip
-    yield (
-        "log-likelihood", size,
-        lambda: sequences.log_partition(**model()).sum(), lambda: theirs.score(column, lengths),
+        "log-likelihood", size, lambda: sequences.log_partition(**model()).sum(),
+        lambda: theirs.score(column, lengths), mode,
     )  # fmt: skip
     yield (
         "posterior probabilities", size,
         lambda: sequences.marginals(**model()).reshape(-1, states),
-        lambda: theirs.predict_proba(column, lengths),
+        lambda: theirs.predict_proba(column, lengths), mode,
     )  # fmt: skip
 
 

@@ -566,6 +566,8 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     def checked(alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, **kwargs: Any) -> Array:
         if "semiring" in kwargs:
             raise TypeError(f"{name} is plus-times; use {verb}(..., semiring=...)")
+        if unknown := kwargs.keys() - general.__kwdefaults__.keys():
+            raise TypeError(f"{name}() got an unexpected keyword argument {min(unknown)!r}")
         for what, x in (("a", a), (second, b), (third, c)):
             found = getattr(x, "dtype", None)
             if found is None or found in accepted:

@@ -118,7 +118,7 @@ def shortest_path(
     All pairs by :func:`semiring_mm.apsp`: in blocks for dense graphs, O(n³); by elimination for
     sparse ones with small separators. Where a search from each source is estimated to be faster,
     as it is from a single one, that is done, O(k (m + n) log n) for k sources; where weights are
-    negative by SciPy's Dijkstra after potentials have made up for them (Johnson, 1977).
+    negative after potentials have made up for them (Johnson, 1977).
 
     Examples
     --------

@@ -786,9 +786,19 @@ def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
     ("arguments", "words"),
     [
         ([], "the following arguments are required: COMMAND"),
-        (["frobnicate"], "invalid choice: 'frobnicate'"),
+        (["frobnicate"], "there is no command 'frobnicate' (see: semiring-mm --help)"),
+        (["aps", "edges.csv"], "there is no command 'aps'; did you mean apsp?"),
+        (["--verson"], "there is no option --verson; did you mean --version? (see: semiring-mm -"),
         (["apsp"], "the following arguments are required: GRAPH"),
-        (["apsp", "edges.csv", "--sumary"], "unrecognized arguments: --sumary"),
+        (
+            ["apsp", "edges.csv", "--sumary"],
+            "there is no option --sumary; did you mean --summary or --resume?",
+        ),
+        (["apsp", "--form=A", "edges.csv"], "there is no option --form; did you mean --"),
+        (["prepare", "edges.csv", "--ouput", "n.npz"], "--ouput; did you mean --output"),
+        (["apsp", "edges.csv", "--routes"], "--routes is for --pairs"),
+        (["apsp", "edges.csv", "--pairs", "A,B", "--routes", "--max-hops", "2"], "and --routes"),
+        (["apsp", "edges.csv", "--weights", "edges.csv"], "--weights is for a prepared graph"),
         (
             ["apsp", "edges.csv", "--semiring", "plus_times"],
             "plus_times has no best paths: choose one of min_plus",
@@ -983,6 +993,26 @@ def test_nothing_optional_is_loaded_unasked(edges):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
     assert out.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("semiring-mm nea", ["nearest"]),
+        ("semiring-mm table g.csv --from-", ["--from-file"]),
+        ("semiring-mm apsp g.csv --method s", ["sparse", "squaring"]),
+    ],
+)
+def test_a_shell_completes_lines(tmp_path, line, words):
+    pytest.importorskip("argcomplete")
+    if not hasattr(os, "fork"):
+        pytest.skip("completion is for shells of Unix")
+    file = tmp_path / "words"
+    asks = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9", "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(file),
+            "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}  # fmt: skip
+    subprocess.run([sys.executable, "-m", "semiring_mm"], env={**os.environ, **asks}, check=True)
+    assert sorted(file.read_text().split()) == words
 
 
 def test_info(run):

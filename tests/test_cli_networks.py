@@ -208,6 +208,147 @@ def test_a_table_on_the_terminal(run):
     assert run(*words)[1] == "from,A,B,C,D,D_2\nA,1,1,1,0,1\n"
 
 
+def test_headers_of_files_of_nodes(run):
+    """A first line without a node is a header, which is said unless its name is a usual one."""
+    table = ["table", "g.csv", "--to", "A", "--from-file", "d.csv"]
+    note = "semiring-mm: note: d.csv: line 1 is taken for a header: depot\n"
+    for text, noted in (
+        ("depot,size\nD,4\nA,2\n", True), ("depot\nD\nA\n", True), ("size,node\n4,D\n2,A\n", False),
+        ("D\nA\n", False),
+    ):  # fmt: skip
+        Path("d.csv").write_text(text)
+        code, out, err = run(*table)
+        assert (code, out) == (0, "from,A\nD,1\nA,0\n")
+        assert (note in err) == noted
+    assert "D" in run("stats", "g.csv", "--sources", "d.csv")[1]
+    for first in ("D_3", "17", "E"):  # like a node, a number, and no other line
+        Path("d.csv").write_text(f"{first}\nD\n" if first != "E" else "E\n")
+        code, _, err = run(*table)
+        assert (code, f"d.csv:1: no node '{first}'" in err) == (2, True)
+    for header, noted in (("origin,destination", False), ("home,work", True)):
+        Path("p.csv").write_text(f"{header}\nD,A\n")
+        code, out, err = run("apsp", "g.csv", "--pairs", "p.csv")
+        assert (code, out, "header: home, work" in err) == (0, "from,to,distance\nD,A,1\n", noted)
+    Path("p.csv").write_text("A,B\nD,A\n")
+    assert run("apsp", "g.csv", "--pairs", "p.csv")[1].endswith("A,B,3\nD,A,1\n")
+
+
+def test_a_table_as_json(run):
+    run("prepare", "g.csv", "-o", "net.npz", "--dtype", "int32", "--unweighted")
+    words = ["--from", "D", "--from", "A", "--to", "D", "--to", "C"]
+    found = json.loads(run("table", "net.npz", *words, "--json")[1])
+    assert [found[x] for x in ("from", "to", "values", "written")] == [
+        ["D", "A"], ["D", "C"], [[0, 3], [None, 2]], [],
+    ]  # fmt: skip
+    assert (found["semiring"], found["edges"], found["notes"]) == ("min_plus", 7, [])
+    assert run("table", "net.npz", *words, "--quiet")[1] == "from,D,C\nD,0,3\nA,inf,2\n"
+    found = json.loads(run("table", "g.csv", *words, "--json", "-o", "T.csv")[1])
+    assert (found["written"], "values" in found) == (["T.csv"], False)
+
+
+# --- a prepared graph answers --------------------------------------------------------------------
+
+
+def test_paths_of_a_prepared_graph(run, monkeypatch):
+    """The same words as for the file, without a search of it."""
+    Path("g.csv").write_text(EDGES.replace("km", "cost"))
+    assert run("prepare", "g.csv", "-o", "net.npz")[0] == 0
+    words = [
+        ["--from", "D", "--to", "D_2"], ["--from", "D", "--to", "D_2", "--json"],
+        ["--pairs", "D,D_2;A,A;A,D"], ["--pairs", "D,D_2;A,A;A,D", "--routes"],
+        ["--from", "D", "--to", "C", "--pairs", "A,B", "--routes"],
+    ]  # fmt: skip
+
+    def plain(graph, *options):
+        code, out, _ = run("apsp", graph, *options)
+        if "--json" not in options:
+            return code, [x for x in out.splitlines() if not x.startswith(("weight", "edges"))]
+        return code, json.loads(out)["path"]
+
+    expected = [plain("g.csv", *x) for x in words]
+    with monkeypatch.context() as patch:
+        for name in ("apsp", "closure", "adjacency"):
+            patch.setattr(sm, name, None)
+        assert [plain("net.npz", *x) for x in words] == expected
+    assert run("apsp", "net.npz", "--from", "A", "--to", "D")[0] == 1
+    known, new = ("weight", "edges", "time"), []
+    for graph in ("g.csv", "net.npz"):
+        lines = run("apsp", graph)[1].splitlines()[1:]
+        new.append([x for x in lines if not x.strip().startswith(known)])
+    assert new[0] == new[1]
+
+
+@pytest.mark.parametrize("rows", [0, 1 << 30])
+def test_routes_of_pairs(run, monkeypatch, rows):
+    """The nodes of each path, also of some rows at a time."""
+    monkeypatch.setattr(compute, "_ROWS", rows)
+    words = ["apsp", "g.csv", "--pairs", "D,D_2;A,A;A,D", "--routes"]
+    text = "from,to,distance,route\nD,D_2,6.5,D;A;B;D_2\nA,A,0,A\nA,D,inf,\n"
+    assert run(*words, "--quiet") == (0, text, "")
+    found = json.loads(run(*words, "--json")[1])["pairs"]
+    assert [x["path"] for x in found] == [["D", "A", "B", "D_2"], ["A"], []]
+    for name in ("R.csv", "R.parquet"):
+        if name == "R.parquet":
+            pytest.importorskip("pyarrow")
+        assert run(*words, "-o", name)[0] == 0
+        assert [row[3] for row in read_table(name)] == ["route", "D;A;B;D_2", "A", ""]
+    Path("h.csv").write_text('from,to,cost\n"x;1","y, 2",3\n')
+    Path("p.csv").write_text('"x;1","y, 2"\n')
+    out = run("apsp", "h.csv", "--pairs", "p.csv", "--routes", "--quiet")[1]
+    (cell,) = [row[3] for row in csv.reader(out.splitlines()[1:])]
+    assert next(csv.reader([cell], delimiter=";")) == ["x;1", "y, 2"]
+
+
+@pytest.mark.parametrize("options", [[], ["--undirected"], ["--semiring", "widest"]])
+def test_new_weights_of_a_prepared_graph(run, options):
+    """From a column of another file of the edges, in any order."""
+    Path("g.csv").write_text("from,to,km\nA,B,3\nB,C,2\nC,A,5\n")
+    Path("r.csv").write_text("u,v,km,rush\nA,B,1,6\nC,A,1,4\nB,C,1,2.5\n")
+    assert run("prepare", "g.csv", "-o", "net.npz", *options)[0] == 0
+    asked = [["table", "--from", "C"], ["apsp", "--from", "B", "--to", "A"], ["apsp"]]
+    if "widest" not in options:
+        asked += [
+            ["stats", "--what", "mean,closeness"],
+            ["nearest", "--facilities", "B,C", "-k", 2],
+        ]
+    for command, *words in asked:
+        new = run(command, "net.npz", *words, "--weights", "r.csv", "--weight", "rush")
+        plain = run(command, "r.csv", "--weight", "rush", *words, *options)
+        assert new[0] == plain[0] == 0
+        assert "rush (column 4) of r.csv (" in "".join(new[1:])
+        known = ("weight", "edges", "time", "net.npz:", "r.csv:")
+        results = [
+            [x for x in y[1].splitlines() if not x.strip().startswith(known)] for y in (new, plain)
+        ]
+        assert results[0] == results[1] != []
+    assert sm.load("net.npz").distance("A", "B") == 3  # the file is as it was
+    net = sm.prepare("g.csv", weight="km", source="from", target="to")
+    net.customize(read_graph("r.csv", weight="rush"))
+    assert net.distance("A", "B") == 6
+
+
+# --- nearest -------------------------------------------------------------------------------------
+
+
+def test_nearest(run):
+    run("prepare", "g.csv", "-o", "net.npz")
+    Path("f.csv").write_text("shop,size\nC,2\nD,1\n")
+    rows = "A,1,C,3\nB,1,C,0\nC,1,C,0\nD,1,D,0\nD,2,C,4\n"
+    for graph in ("g.csv", "net.npz"):
+        code, out, err = run("nearest", graph, "--facilities", "f.csv", "-k", 2)
+        assert (code, out) == (0, f"node,rank,facility,distance\n{rows}")
+        assert "note: 1 nodes have no path to a facility and are left out" in err
+        assert "line 1 is taken for a header: shop" in err
+    out = run("nearest", "net.npz", "--facilities", "C,D", "--outward", "--quiet")[1]
+    assert out.splitlines()[1:] == ["A,1,D,1", "B,1,D,4", "C,1,C,0", "D,1,D,0", "D_2,1,D,6.5"]
+    found = json.loads(run("nearest", "g.csv", "--facilities", "C", "--json")[1])
+    assert found["nearest"][0] == {"node": "A", "rank": 1, "facility": "C", "distance": 3}
+    code, out, err = run("nearest", "g.csv", "--facilities", "C", "-o", "N.csv")
+    assert (code, out) == (0, "")
+    assert err.endswith("wrote N.csv (4 rows)\n")
+    assert read_table("N.csv")[1] == ["A", "1", "C", "3"]
+
+
 # --- stats -------------------------------------------------------------------------------------
 
 
@@ -255,7 +396,8 @@ def test_statistics_as_json(run, distances, prepared):
     assert found.pop("harmonic") == {"value": pytest.approx(1.4), "node": "A"}
     origin = "of net.npz" if prepared else "the default of an edge list"
     assert found == {
-        "graph": [name], "nodes": 5, "edges": 7, "directed": True, "direction_source": origin,
+        "graph": [name], "semiring": "min_plus", "weights": "summed", "nodes": 5, "edges": 7,
+        "directed": True, "direction_source": origin,
         "weight_source": "that of net.npz" if prepared else "km (column 3)",
         "unit": None if prepared else "km", "pairs": 20, "reachable": 13,
         "diameter": {"value": 10.5, "from": "C", "to": "D_2"},
@@ -425,16 +567,16 @@ def test_the_network_has_the_colours_of_closeness(geographic):
 
 
 @pytest.mark.parametrize(
-    ("n", "words", "axes"),
+    ("n", "words", "axes", "title"),
     [
-        (20, [], 3),  # laid out
-        (400, [], 1),  # the histogram alone
-        (20, ["--what", "histogram"], 1),
-        (20, ["--what", "closeness"], 2),
-        (20, ["--sources", "3,4"], 3),
+        (20, [], 3, "closeness and distances"),  # laid out
+        (400, [], 1, "distances"),  # the histogram alone
+        (20, ["--what", "histogram"], 1, "distances"),
+        (20, ["--what", "closeness"], 2, "closeness"),
+        (20, ["--sources", "3,4"], 3, "closeness and distances"),
     ],
 )
-def test_what_is_drawn(run, monkeypatch, n, words, axes):
+def test_what_is_drawn(run, monkeypatch, n, words, axes, title):
     pytest.importorskip("matplotlib")
     pages = []
     plain = statistics_figure
@@ -444,7 +586,9 @@ def test_what_is_drawn(run, monkeypatch, n, words, axes):
     )
     Path("ring.csv").write_text("".join(f"{k},{(k + 1) % n}\n" for k in range(n)))
     code, _, err = run("stats", "ring.csv", "--plot", "s.png", *words)
-    assert (code, err) == (0, "semiring-mm: wrote s.png\n")
+    assert (code, err.splitlines()[-1]) == (0, "semiring-mm: wrote s.png")
+    assert ("note: s.png has no map: more nodes than can be laid out" in err) == (n == 400)
+    assert f"ring.csv: {title}" in [text.get_text() for text in pages[0].texts]
     assert Path("s.png").read_bytes().startswith(b"\x89PNG")
     assert len(pages[0].axes) == axes
 
@@ -464,7 +608,13 @@ def test_what_is_drawn(run, monkeypatch, n, words, axes):
             ["prepare", "g.csv", "-o", "n.npz", "--semiring", "reachability", "--dtype", "int32"],
             "lor_land has results of dtype bool; leave out --dtype",
         ),
-        (["apsp", "net.npz"], "net.npz is prepared already: semiring-mm table"),
+        (["apsp", "net.npz", "--dtype", "float32"], "net.npz is prepared, and --dtype is for"),
+        (["apsp", "wide.npz", "--max-hops", "2"], "--max-hops and --method are for min_plus, not"),
+        (["apsp", "net.npz", "--weight", "km"], "leave it out, or name new weights with --weights"),
+        (["apsp", "net.npz", "--weights", "big.csv"], "big.csv: node '0' is not in net.npz"),
+        (["apsp", "net.npz", "--weights", "edge.csv"], "the weights are of another graph"),
+        (["nearest", "wide.npz", "--facilities", "A"], "wide.npz is over max_min, and distances"),
+        (["nearest", "g.csv", "--facilities", "A,Q"], "--facilities: no node 'Q'"),
         (["table", "net.npz"], "say from where or to where: --from A or --from-file a.csv"),
         (["table", "net.npz", "--from-file", "bad.csv"], "bad.csv:4: no node 'Q'"),
         (["table", "net.npz", "--to-file", "short.csv"], "short.csv:3: expected 2 fields, got"),

@@ -324,6 +324,10 @@ def test_blas_names():
         assert gemm(1, a.tolist(), b.tolist()).dtype == dtype
         with pytest.raises(TypeError, match=rf"{gemm.__name__} is plus-times; use gemm"):
             gemm(1, a, b, semiring="min_plus")
+        for call, x in ((gemm, b), (gemv, b[:, 0])):
+            words = rf"^{call.__name__}\(\) got an unexpected keyword argument 'trans_c'"
+            with pytest.raises(TypeError, match=words):
+                call(1, a, x, trans_c=True)
     assert sm.sgemm.__name__ == "sgemm"
     with pytest.raises(
         TypeError, match=r"dgemm works on float64, got b of dtype float32: use sgemm"

@@ -207,8 +207,62 @@ def test_two_nodes_of_one_name():
 
 
 def test_a_path_needs_predecessors():
-    with pytest.raises(ValueError, match="return_predecessors=True"):
-        sm.apsp(networkx()).path("a", "b")
+    net = sm.prepare(networkx())
+    tables = [sm.apsp(networkx()), net.distances(), net.distances("a", ["b", "b"])]
+    for d in tables:
+        with pytest.raises(ValueError, match=r"return_predecessors=True\), or net.path"):
+            d.path("a", "b")
+    with pytest.raises(ValueError, match="'c' is not one of the targets; labels are 'b', 'b'"):
+        tables[2].path("a", "c")
+    with pytest.raises(ValueError, match="'b' is not one of the sources; labels are 'a'"):
+        tables[2].path("b", "b")
+
+
+def test_names_look_up_distances():
+    d, p = sm.apsp(networkx(), return_predecessors=True)
+    assert (d["a", "c"], d["a", 2], d[0, "c"], p["a", "c"]) == (4, 4, 4, 1)
+    assert_array_equal(d["a"], [0, 3, 4])
+    assert_array_equal(d[:, "c"], [4, 1, 0])
+    assert type(d["a"]) is np.ndarray
+    some = sm.prepare(networkx()).distances(["b", "a"], ["c", "c"])
+    assert (some["a", "c"], some.nodes, some.sources) == (4, ["c", "c"], ["b", "a"])
+    grid = sm.apsp(nx.grid_2d_graph(2, 2))
+    assert grid[(0, 0), (1, 1)].tolist() == [1, 1]  # NumPy's positions, as before
+    named = sm.apsp({("x", 1): {("y", 2): 5}, ("y", 2): {}})
+    assert named[("x", 1), ("y", 2)] == 5
+    number = sm.apsp({10: {20: 5.0}, 20: {}, 2.5: {}})
+    assert (number[0, 1], number[2.5, 2.5]) == (5, 0)
+    for key in (("a", "z"), "z", (slice(None), "z")):
+        with pytest.raises(IndexError, match="'z' is not a node of the graph; labels are 'a'"):
+            d[key]
+    for key in ((10, 20), ["a"]):
+        with pytest.raises(IndexError, match="ind"):
+            number[key]
+    with pytest.raises(IndexError, match="only integers"):
+        d.T["a"]
+
+
+def test_labels_are_shown():
+    d = sm.apsp(networkx(), sources=["b", "a"])
+    assert repr(d).splitlines() == [
+        "LabelledArray, 2 x 3, float64",
+        "     a  b  c",
+        "b  inf  0  1",
+        "a    0  3  4",
+    ]
+    assert str(d) == repr(d)
+    assert repr(d.T).startswith("LabelledArray([[inf,")
+    markup = sm.apsp({"<b>": {"x": 1.5}})._repr_html_()
+    assert "<caption>LabelledArray, 2 x 2, float64</caption>" in markup
+    assert "<tr><th>&lt;b&gt;</th><td>0</td><td>1.5</td></tr>" in markup
+    large = sm.apsp({f"station {k}": {f"station {k + 1}": 1} for k in range(5000)}, sources=[
+        "station 3", "station 7"
+    ])  # fmt: skip
+    lines = repr(large).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "..." in lines[1]
+    assert lines[1].split("  ")[-1] == "station 5000"
+    assert len(repr(sm.apsp({k: {f"n{k}": 1} for k in range(100)})).splitlines()) == 13
 
 
 def test_in_files_results_stay_files(tmp_path):

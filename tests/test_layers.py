@@ -14,7 +14,8 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import the modules before it. A star stands for the
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
-    version naming warn cache forks storage signs expressions laws semirings metrics plan engine
+    version naming warn cache forks storage display signs expressions laws semirings metrics plan
+    engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory
     cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
     cpu.bfs cpu.nearest cpu.queries
@@ -50,8 +51,8 @@ ROOMS = """
     plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
-    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.prepare cli.table
-    cli.stats cli.entry cli __main__
+    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.prepare cli.nearest
+    cli.table cli.stats cli.entry cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 

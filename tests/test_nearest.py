@@ -67,3 +67,26 @@ def test_negative_weights_and_a_prepared_graph():
 def test_errors(facilities, k, error):
     with pytest.raises((ValueError, TypeError), match=error):
         sm.nearest(np.zeros((2, 2)), facilities, k)
+
+
+def test_results_have_short_texts():
+    graph = {f"n{k}": {f"n{k + 1}": 1.5} for k in range(20_000)}
+    net = sm.prepare(graph)
+    near, found = sm.nearest(net, ["n0", "n5"], 2), sm.statistics(net, sources=["n0", "n9"])
+    assert repr(near) == "<Nearest: 20001 nodes, k = 2, float64>"
+    assert repr(net.edges) == "<EdgeList: 20001 nodes, 20000 directed edges, float64>"
+    assert repr(found) == (
+        "<Statistics: 2 of 20001 nodes, radius 30000, diameter 30000, mean distance 14997.376>"
+    )
+    assert repr(found.histogram).startswith("<Histogram: 39991 pairs in ")
+    assert repr(sm.statistics(net, "closeness", sources="n0")) == "<Statistics: 1 of 20001 nodes>"
+    for result, row in (
+        (near, "<th>n0</th><td>1</td><td>n0</td><td>0</td>"),
+        (near, "<th>n20000</th><td>2</td><td></td><td>inf</td>"),
+        (net.edges, "<th>n0</th><td>n1</td><td>1.5</td>"),
+        (found, "<th>n9</th><td>19992</td><td>29986.5</td>"),
+    ):
+        markup = result._repr_html_()
+        assert f"<tr>{row}" in markup
+        assert repr(result)[1:-1] in markup
+        assert len(markup) < 2000

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .compute import Result, save, solve
-from .graph import Finder, GivenGraph, read, read_pairs
+from .compute import Result, asks_net, from_net, save, solve
+from .graph import Finder, GivenGraph, read_network, read_pairs
 from .options import (
     Refusal,
     check_outputs,
@@ -31,31 +31,36 @@ Pairs = list[tuple[int, int]]
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    chosen = args.semiring is not None
-    args.semiring = args.semiring or "min_plus"
     check_paths(args)
     check_tiles(args)
     check_outputs(args)
     with settings(args):
-        return _run(args, chosen)
+        return _run(args)
 
 
-def _run(args: argparse.Namespace, chosen: bool) -> int:
-    """The same, once the options are in order; whether the semiring was chosen."""
-    given = read(args, dense=True, tiles=in_tiles(args))
+def _run(args: argparse.Namespace) -> int:
+    """The same, once the options are in order."""
+    chosen = args.semiring is not None
+    given, net = read_network(args, dense=True, tiles=in_tiles(args))
+    if net is not None:
+        check_paths(args)  # now that its semiring is known
+        chosen = True
     graph = given.graph
     if graph.n == 0:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
     find = Finder(graph)
     ends = (find(args.start), find(args.end)) if args.start is not None else None
-    pairs = read_pairs(args.pairs, find) if args.pairs is not None else None
+    pairs = read_pairs(args.pairs, find, given.notes) if args.pairs is not None else None
     labels = _labels_file(args, given)
     warnings = warn(given, chosen)
 
     with contextlib.ExitStack() as stack:
         asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
         sources = _sources(args, asked, ends, pairs)
-        result = solve(args, given, stack, sources, None if ends else pairs)
+        if net is not None and sources is not None and asks_net(args):
+            result = from_net(args, given, net, {*(pairs or ()), *([ends] if ends else ())})
+        else:
+            result = solve(args, given, stack, sources, None if ends else pairs)
         report = Report(args, result, ends, warnings)
         written = _write(args, report, pairs, labels)
         if args.json:
@@ -126,9 +131,10 @@ def _write(
             save(args.output, result.values, result.mapped)
         written[args.output] = _shape(result.values)
     elif is_table(args.output):
-        legs = pairs is None and result.predecessors is not None
-        rows = all_pairs(result) if pairs is None else some_pairs(result, pairs)
-        count = write_table(args.output, result, rows, legs)
+        more = ["legs"] if pairs is None and result.predecessors is not None else []
+        more += ["route"] if args.routes else []
+        rows = all_pairs(result) if pairs is None else some_pairs(result, pairs, *more)
+        count = write_table(args.output, result, rows, *more)
         written[args.output] = f"{count:,} rows{'' if pairs else _left_out(result, count)}"
     if labels is not None:
         write_labels(labels, result.given.graph.nodes)

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import semiring_mm as sm
 
 from ..closures.progress import ProgressBar, Watched
 from ..closures.sources import source_of
+from ..graphs.prepared import PreparedGraph
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
 from ..tiled.checkpoint import Checkpoint, is_finished, keep_record
@@ -29,7 +30,7 @@ from ..tiled.results import open_result, part_of
 from .graph import GivenGraph
 from .options import Refusal, in_files, in_tiles, is_matrix, is_table, is_zarr
 
-__all__ = ["Result", "refused", "save", "solve", "watched"]
+__all__ = ["Result", "asks_net", "from_net", "refused", "save", "solve", "watched"]
 
 # From here on the result is worked on in its file, so that it need not fit in memory beside the
 # predecessors and the rest.
@@ -42,6 +43,9 @@ _UNASKED = 4 << 30
 _ROWS = 1 << 30
 
 _BLOCK = 1 << 20  # bytes of the result that are read at a time: what a cache holds
+
+
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class Result:
     stored: bool = False  # whether the values are in their file already
     sources: Sequence[int] | None = None  # nodes whose rows these are; None: all
     done: bool = False  # whether nothing was left to compute
-    chosen: Mapping[tuple[int, int], Any] | None = None  # the values of pairs in place of rows
+    chosen: Mapping[Pair, Any] | None = None  # the values of pairs in place of rows
+    routes: Mapping[Pair, list[int]] | None = None  # and the nodes of their paths
 
     def row(self, node: int) -> int:
         """The row of the values and predecessors with the paths from a node."""
@@ -74,11 +79,17 @@ class Result:
         """Nodes of the best path; empty where there is none."""
         if start == end:
             return [start]
+        if self.routes is not None:
+            return self.routes[start, end]
         if self.value(start, end) == self.zero:
             return []
         assert self.predecessors is not None
         row = np.asarray(self.predecessors[self.row(start)])[np.newaxis]
         return list(sm.reconstruct_path(row, start, end))
+
+    def labels(self, start: int, end: int) -> list[str]:
+        """The labels of the nodes of the best path."""
+        return [self.given.graph.nodes[k] for k in self.path(start, end)]
 
     def blocks(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """The values in blocks, each with its first row and column: some rows, or Zarr's chunks."""
@@ -91,7 +102,7 @@ class Result:
 
 def solve(
     args: argparse.Namespace, given: GivenGraph, stack: contextlib.ExitStack,
-    sources: Sequence[int] | None = None, pairs: Sequence[tuple[int, int]] | None = None,
+    sources: Sequence[int] | None = None, pairs: Sequence[Pair] | None = None,
 ) -> Result:  # fmt: skip
     """Best paths of the graph as the options ask, from all nodes or from some.
 
@@ -104,9 +115,10 @@ def solve(
     wanted = args.predecessors or args.start is not None
     wanted = wanted or (is_table(args.output) and not (args.pairs or args.max_hops))  # for legs
     drawn = args.plot and "map" in args.plot_what and not (stored or args.max_hops)
-    wanted = bool(wanted or drawn)
+    whole = bool(wanted or drawn)
+    wanted = whole or args.routes
     rows = max(1, _ROWS // (given.graph.n * dtype.itemsize))
-    some = pairs if not wanted and sources is not None and len(sources) > rows else None
+    some = pairs if not whole and sources is not None and len(sources) > rows else None
     _check_memory(args, given.graph.n, dtype, sources if some is None else [0], trees=wanted)
     mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
     work = watched(args, stack)
@@ -116,16 +128,16 @@ def solve(
     done = _is_done(args)
     start = time.perf_counter()
 
-    def call(sources: Sequence[int] | None) -> Any:
-        return _call(args, given, dtype, common, out, stack, sources)
+    zero = float(sm.semirings[args.semiring].identities(dtype)[0])
 
-    chosen = None
+    def call(sources: Sequence[int] | None) -> Result:
+        solved = _call(args, given, dtype, common, out, stack, sources)
+        values, trees = solved if wanted else (solved, None)
+        return Result(given, values, trees, zero, 0.0, work, sources=sources)
+
     try:
         with refused(given):
-            if some is None:
-                solved = call(sources)
-            else:
-                chosen, solved = _values(some, rows, call), np.empty((0, given.graph.n), dtype)
+            result = call(sources) if some is None else _of_pairs(some, rows, call)
     except KeyboardInterrupt as end:
         if rest := _resumable(args):
             end.add_note(f"--resume goes on with what is in {rest}")
@@ -137,30 +149,59 @@ def solve(
     seconds = time.perf_counter() - start
     if isinstance(work.progress, ProgressBar):
         work.progress.close()
-    values, predecessors = solved if wanted else (solved, None)
+    values = result.values
     if out is not None and not np.shares_memory(values, out):
         out[...] = values
         values = out
-    zero = float(sm.semirings[args.semiring].identities(dtype)[0])
     stored = stored or bool(args.scheduler)
-    return Result(
-        given, values, predecessors, zero, seconds, work, mapped, stored, sources, done, chosen
-    )
+    return replace(result, values=values, seconds=seconds, mapped=mapped, stored=stored, done=done)
 
 
-def _values(
-    pairs: Sequence[tuple[int, int]], rows: int, call: Callable[[Sequence[int]], NDArray[Any]]
-) -> dict[tuple[int, int], Any]:
-    """The values of pairs, from so many nodes at a time."""
+def _of_pairs(pairs: Sequence[Pair], rows: int, call: Callable[[Sequence[int]], Result]) -> Result:
+    """The values, and paths if there are predecessors, of pairs, from so many nodes at a time."""
     ends: dict[int, list[int]] = {}
     for i, j in pairs:
         ends.setdefault(i, []).append(j)
-    sources, found = sorted(ends), dict[tuple[int, int], Any]()
+    sources, values, routes = sorted(ends), dict[Pair, Any](), dict[Pair, list[int]]()
     for first in range(0, len(sources), rows):
-        some = sources[first : first + rows]
-        for i, values in zip(some, call(some), strict=True):
-            found |= {(i, j): values[j] for j in ends[i]}
-    return found
+        part = call(sources[first : first + rows])
+        some = [(i, j) for i in sources[first : first + rows] for j in ends[i]]
+        values |= {pair: part.value(*pair) for pair in some}
+        if part.predecessors is not None:
+            routes |= {pair: part.path(*pair) for pair in some}
+    return replace(
+        part, values=part.values[:0], predecessors=None, chosen=values, routes=routes or None
+    )
+
+
+def asks_net(args: argparse.Namespace) -> bool:
+    """Whether a prepared graph answers, and no option asks for another method."""
+    plain = args.method == "auto" and args.device in (None, "cpu")
+    return plain and not (args.max_hops or in_tiles(args))
+
+
+def from_net(
+    args: argparse.Namespace, given: GivenGraph, net: PreparedGraph, pairs: Iterable[Pair]
+) -> Result:
+    """The paths between pairs of nodes of a prepared graph."""
+    start, nodes, far = time.perf_counter(), net.nodes, net.semiring.zero
+    none = net.semiring.identities(net.dtype)[0]
+    values, routes = dict[Pair, Any](), dict[Pair, list[int]]()
+    asked = args.routes or args.start is not None
+    place = {x: k for k, x in enumerate(nodes)} if asked else {}
+    for i, j in pairs:
+        value = net.distance(nodes[i], nodes[j])
+        there = value != none
+        values[i, j] = value if there else far
+        if asked:
+            routes[i, j] = [place[x] for x in net.path(nodes[i], nodes[j])] if there else []
+    work = Watched(None)
+    work.method = "a prepared graph"
+    dtype = np.dtype(np.float64 if net.dtype.kind in "iu" else net.dtype)
+    return Result(
+        given, np.empty((0, given.graph.n), dtype), None, float(far), time.perf_counter() - start,
+        work, chosen=values, routes=routes,
+    )  # fmt: skip
 
 
 def watched(args: argparse.Namespace, stack: contextlib.ExitStack) -> Watched:

@@ -19,7 +19,7 @@ import semiring_mm as sm
 from ..config import configuration
 from ..ladder import command as ladder
 from ..signs import fitting_streams
-from . import apsp, prepare, stats, table
+from . import apsp, nearest, prepare, stats, table
 from .options import Parser, Refusal, add_options
 
 __all__ = ["main"]
@@ -54,7 +54,7 @@ def _main(arguments: list[str]) -> int:
         try:
             if arguments[:1] == ["bench"]:
                 return _bench(arguments[1:])  # which has options of its own
-            args = _parser().parse_args(arguments)
+            args = _parser(arguments).parse_args(arguments)
             code: int = args.run(args)
         finally:
             # Here, where a closed pipe is still caught, and not when the interpreter ends.
@@ -132,7 +132,8 @@ def _say(message: str, code: int) -> int:
     return code
 
 
-def _parser() -> Parser:
+def _parser(arguments: Sequence[str] = ()) -> Parser:
+    """The parser, which knows the command and long options among these arguments."""
     parser = Parser(
         prog="semiring-mm",
         description="All-pairs shortest paths, and other best paths, of a graph in a file.",
@@ -148,6 +149,9 @@ def _parser() -> Parser:
         command.set_defaults(run=run)
         add(command)
     commands.add_parser("bench", help="measure this machine (in a checkout of the repository)")
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what a line may go on with
+        importlib.import_module("argcomplete").autocomplete(parser)
+    parser.refuse_unknown(arguments)
     return parser
 
 
@@ -180,6 +184,11 @@ _COMMANDS: tuple[tuple[str, Callable[[Parser], None], Callable[..., int], str, s
         "table", table.add_options, table.run, "a table of distances between chosen nodes",
         "A table of what best paths between chosen nodes are worth, of a graph or of what "
         "semiring-mm prepare made of it.",
+    ),
+    (
+        "nearest", nearest.add_options, nearest.run, "the nearest facilities of every node",
+        "The k nearest of some facilities to every node, and their distances, of a graph or of "
+        "what semiring-mm prepare made of it.",
     ),
     (
         "stats", stats.add_options, stats.run, "statistics of all distances",

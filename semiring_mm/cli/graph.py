@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import csv
-import difflib
 import functools
 import itertools
 import sys
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,20 +18,24 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
+from ..closures.edges import EdgeList
 from ..files import Graph, read_graph, read_matrix
-from ..files.columns import NODE
+from ..files.columns import FROM, NODE, TO, is_real
 from ..files.file import File
 from ..files.graph import NumberLabels
 from ..files.nodes import read_nodes
 from ..files.npy import map_matrix, zero_warnings
 from ..graphs.prepared import PreparedGraph
 from ..naming import named
-from .options import KINDS, Kind, Refusal
+from .options import KINDS, Kind, Refusal, did_you_mean
 
-__all__ = ["Finder", "GivenGraph", "read", "read_network", "read_nodes_of", "read_pairs"]
+__all__ = [
+    "Finder", "GivenGraph", "chosen_nodes", "read", "read_network", "read_nodes_of", "read_pairs",
+]  # fmt: skip
 
+_COLUMNS = ("--weight or --unweighted", "--columns")
 _ENTRIES = "the entries of the matrix"
-_ENDS = ("from", "to")
+_Table = list[tuple[int, list[str]]]  # numbers and fields of lines
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,12 @@ class GivenGraph:
     graph: Graph
     matrix: NDArray[Any] | None
     kind: Kind
+    notes: list[str] = field(default_factory=list)  # of the files of nodes
+
+    @property
+    def all_notes(self) -> list[str]:
+        """What a reader of the results should know."""
+        return [*self.graph.notes, *self.notes]
 
     def legs(self, path: Sequence[int]) -> list[float]:
         """The best of the parallel edges from each node of a walk to the next."""
@@ -121,7 +130,10 @@ def read(args: argparse.Namespace, *, dense: bool = False, tiles: bool = False) 
     """
     kind = KINDS[args.semiring]
     if _is_prepared(args):
-        raise Refusal(f"{args.graph[0]} is prepared already: semiring-mm table and stats read it")
+        raise Refusal(
+            f"{args.graph[0]} is prepared already: semiring-mm apsp, table, nearest and stats read "
+            f"it"
+        )
     plain = len(args.graph) == 1 and args.graph[0].lower().endswith(".npy") and not args.format
     if (
         dense
@@ -139,39 +151,76 @@ def read(args: argparse.Namespace, *, dense: bool = False, tiles: bool = False) 
     return GivenGraph(graph, None, kind)
 
 
-def read_network(args: argparse.Namespace) -> tuple[GivenGraph, PreparedGraph | None]:
+def read_network(
+    args: argparse.Namespace, *, dense: bool = False, tiles: bool = False
+) -> tuple[GivenGraph, PreparedGraph | None]:
     """Read what the command line names, which may be a file of ``semiring-mm prepare``."""
     name = args.graph[0]
     if not _is_prepared(args):
         args.semiring = args.semiring or "min_plus"
-        return read(args), None
+        if args.weights:
+            raise Refusal(
+                f"--weights is for a prepared graph; the weights of {name} are --weight COLUMN"
+            )
+        return read(args, dense=dense, tiles=tiles), None
+    columns = not args.weights
     given = {
-        "--weight or --unweighted": args.weight != "weight",
+        "--weight or --unweighted": columns and args.weight != "weight",
         "--directed or --undirected": args.directed is not None,
-        "--columns": args.columns != (None, None),
+        "--columns": columns and args.columns != (None, None),
         "--semiring": args.semiring is not None,
         "--order": getattr(args, "order", None) is not None,
         "--dtype": getattr(args, "dtype", None) is not None,
     }
     for option, there in given.items():
         if there:
-            raise Refusal(f"{name} is prepared, and {option} is for preparing it: leave it out")
+            more = ", or name new weights with --weights FILE" if option in _COLUMNS else ""
+            raise Refusal(
+                f"{name} is prepared, and {option} is for preparing it: leave it out{more}"
+            )
     net = sm.load(name)
     args.semiring = net.semiring.name
     if args.semiring not in KINDS:
         raise Refusal(f"{name} is over {args.semiring}: choose one of {', '.join(KINDS)}")
-    edges, origin = net.edges, f"of {Path(name).name}"
+    origin = f"of {Path(name).name}"
     numbered = isinstance(net.nodes, range)
-    labels: Sequence[str] = NumberLabels(0, edges.n) if numbered else [str(x) for x in net.nodes]
-    if not numbered and len({*labels}) < edges.n:
+    n = len(net.nodes)
+    labels: Sequence[str] = NumberLabels(0, n) if numbered else [str(x) for x in net.nodes]
+    if not numbered and len({*labels}) < n:
         raise Refusal(f"{name}: two of its nodes have the same label as text")
+    said: dict[str, Any] = {"weight_source": f"that {origin}"}
+    if args.weights:
+        new = _new_weights(args, net, labels)
+        said = {name: getattr(new, name) for name in ("unit", "notes", "warnings")}
+        weight = new.weight_source
+        counted = weight.startswith("none")  # legs are counted
+        said["weight_source"] = weight if counted else f"{weight} of {Path(args.weights).name}"
+    edges = net.edges
+    values = edges.weight.astype(np.float64)
+    if edges.weight.dtype.kind in "iu":  # the largest stands for no edge
+        values[edges.weight == net.semiring.identities(net.dtype)[0]] = net.semiring.zero
     graph = Graph(
-        labels, edges.row, edges.col, edges.weight, edges.directed,
-        weight_source=f"that {origin}", direction_source=origin,
-    )  # fmt: skip
+        labels, edges.row, edges.col, values, edges.directed, direction_source=origin, **said
+    )
     if args.nodes:
         graph = _with_table(graph, args.nodes)
     return GivenGraph(graph, None, KINDS[args.semiring]), net
+
+
+def _new_weights(args: argparse.Namespace, net: PreparedGraph, labels: Sequence[str]) -> Graph:
+    """Give a prepared graph the weights of another file of its edges, which is returned."""
+    source, target = args.columns
+    directed = None if net.directed else False
+    graph = read_graph(
+        args.weights, weight=args.weight, source=source, target=target, directed=directed
+    )
+    at = {label: k for k, label in enumerate(labels)}
+    if (other := next((x for x in graph.nodes if x not in at), None)) is not None:
+        raise Refusal(f"{args.weights}: node {other!r} is not in {args.graph[0]}")
+    place = np.array([at[label] for label in graph.nodes], np.int64)
+    row, col = place[graph.row], place[graph.col]
+    net.customize(EdgeList(net.nodes, row, col, graph.weight, graph.directed))
+    return graph
 
 
 def _is_prepared(args: argparse.Namespace) -> bool:
@@ -245,6 +294,10 @@ class Finder:
     def _positions(self) -> dict[str, int]:
         return {label: k for k, label in enumerate(self._labels)}
 
+    @property
+    def _numbered(self) -> bool:
+        return all(self._labels[k].isdigit() for k in (0, -1))
+
     @functools.cached_property
     def _names(self) -> dict[str, list[int]]:
         names: dict[str, list[int]] = {}
@@ -273,25 +326,26 @@ class Finder:
         if named:
             which = ", ".join(labels[k] for k in named[:5])
             raise Refusal(f"more than one node is called {word!r}: choose one of {which}")
-        if labels[0].isdigit() and labels[-1].isdigit():
+        if self._numbered:
             raise Refusal(f"no node {word!r}: nodes are {labels[0]} to {labels[-1]}")
-        raise Refusal(f"no node {word!r}{self._similar(word)}")
+        raise Refusal(f"no node {word!r}{self.similar(word)}")
 
-    def _similar(self, word: str) -> str:
+    def similar(self, word: str) -> str:
+        """The end of a message: nodes that may be meant by a word."""
+        if self._numbered:
+            return ""
         known = {label.casefold(): label for label in self._labels}
         for name, at in self._names.items():
             known.setdefault(name, f"{self._labels[at[0]]} ({self._display[at[0]]})")
-        close = difflib.get_close_matches(word.casefold(), list(known)[:50_000], n=3)
-        meant = dict.fromkeys(known[word] for word in close)
-        return f"; did you mean {' or '.join(meant)}?" if meant else ""
+        return did_you_mean(word, known)
 
 
-def read_pairs(argument: str, find: Finder) -> list[tuple[int, int]]:
+def read_pairs(argument: str, find: Finder, notes: list[str]) -> list[tuple[int, int]]:
     """Node pairs of `--pairs`: from the file of that name, or from the words themselves."""
     path = Path(argument)
     if path.is_file():
         rows = _rows(path)
-        if rows and [cell.strip().casefold() for cell in rows[0][1][:2]] == [*_ENDS]:
+        if rows and (_is_header(rows, (FROM, TO), find) or _heads(argument, rows, 2, find, notes)):
             rows = rows[1:]
     elif "," not in argument:
         raise Refusal(f"--pairs {argument}: neither a file nor pairs such as 'A,B;C,D'")
@@ -299,8 +353,6 @@ def read_pairs(argument: str, find: Finder) -> list[tuple[int, int]]:
         rows = [(0, pair.split(",")) for pair in argument.split(";")]
     pairs = []
     for line, row in rows:
-        if not any(cell.strip() for cell in row):
-            continue
         place = f"{argument}:{line}: " if line else "--pairs: "
         if len(row) != 2:
             raise Refusal(f"{place}expected a pair of nodes, got {','.join(row)!r}")
@@ -313,14 +365,25 @@ def read_pairs(argument: str, find: Finder) -> list[tuple[int, int]]:
     return pairs
 
 
-def read_nodes_of(name: str, find: Finder) -> list[int]:
+def chosen_nodes(option: str, argument: str, find: Finder, notes: list[str]) -> list[int]:
+    """Nodes of an option: from the file of that name, or from words between commas."""
+    if Path(argument).is_file():
+        return read_nodes_of(argument, find, notes)
+    try:
+        return [find(word) for word in argument.split(",")]
+    except Refusal as refusal:
+        raise Refusal(f"{option}: {refusal}") from None
+
+
+def read_nodes_of(name: str, find: Finder, notes: list[str]) -> list[int]:
     """The nodes of a CSV file, one a row: in the column of labels, or else the first."""
     table, found, column = _rows(Path(name)), list[int](), 0
-    table = [(line, row) for line, row in table if any(cell.strip() for cell in row)]
     if table and table[0][1][0] not in find:
         names = [cell.strip().casefold() for cell in table[0][1]]
-        if headed := [names.index(name) for name in (*_ENDS, *NODE) if name in names]:
+        if headed := [names.index(name) for name in ("from", "to", *NODE) if name in names]:
             column, table = headed[0], table[1:]
+        elif _heads(name, table, 1, find, notes):
+            table = table[1:]
     for line, row in table:
         if len(row) <= column:
             raise Refusal(f"{name}:{line}: expected {column + 1} fields, got {','.join(row)!r}")
@@ -333,10 +396,31 @@ def read_nodes_of(name: str, find: Finder) -> list[int]:
     return found
 
 
-def _rows(path: Path) -> list[tuple[int, list[str]]]:
+def _is_header(rows: _Table, names: Sequence[Sequence[str]], find: Finder) -> bool:
+    """Whether the first row has such names of columns, and not nodes."""
+    cells = rows[0][1]
+    known = (x.strip().casefold() in words for x, words in zip(cells, names, strict=False))
+    return len(cells) >= len(names) and all(known) and not all(x in find for x in cells)
+
+
+def _heads(name: str, rows: _Table, width: int, find: Finder, notes: list[str]) -> bool:
+    """Whether the first row must be a header of other names, which is noted.
+
+    None of its words is a number, or a node or like one, and the next row has nodes.
+    """
+    first = [x.strip() for x in rows[0][1][:width]]
+    nodes = len(rows) > 1 and all(x in find for x in rows[1][1][:width])
+    if not nodes or any(x in find or is_real(x) or find.similar(x) for x in first):
+        return False
+    notes.append(f"{name}: line {rows[0][0]} is taken for a header: {', '.join(first)}")
+    return True
+
+
+def _rows(path: Path) -> _Table:
+    """The rows of a CSV file that are not blank."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file)
         try:
-            return [(reader.line_num, row) for row in reader]
+            return [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
         except (csv.Error, UnicodeDecodeError) as error:
             raise Refusal(f"{path}:{reader.line_num + 1}: {error}") from None

@@ -24,9 +24,10 @@ from ..tiled.sizes import parse_size
 
 __all__ = [
     "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_names",
-    "check_outputs", "check_paths", "check_tiles", "device_option", "devices_option", "given_files",
-    "graph_options", "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr", "noise_options",
-    "numbers", "positive", "semiring_option", "settings", "threads_option",
+    "check_outputs", "check_paths", "check_tiles", "device_option", "devices_option",
+    "did_you_mean", "given_files", "graph_options", "in_files", "in_tiles", "is_matrix",
+    "is_table", "is_zarr", "noise_options", "numbers", "positive",
+    "semiring_option", "settings", "threads_option",
 ]  # fmt: skip
 
 
@@ -84,12 +85,39 @@ class Refusal(Exception):
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are a :class:`Refusal`."""
 
+    def refuse_unknown(self, words: Sequence[str]) -> None:
+        """Refuse a command or a long option that there is not, and name the nearest."""
+        found = (x.choices for x in self._actions if isinstance(x, argparse._SubParsersAction))
+        commands: Mapping[str, Parser] | None = next(found, None)
+        for k, word in enumerate(words):
+            name = word.partition("=")[0]
+            if word == "--":
+                break
+            if commands is not None and not word.startswith("-"):
+                if word not in commands:
+                    near = did_you_mean(word, {x: x for x in commands})
+                    self.error(f"there is no command {word!r}{near}")
+                commands[word].refuse_unknown(words[k + 1 :])
+                break
+            options = self._option_string_actions
+            if name.startswith("--") and name not in options and " " not in name:
+                near = did_you_mean(name, {x: x for x in options})
+                self.error(f"there is no option {name}{near}")
+
     def error(self, message: str) -> NoReturn:
         raise Refusal(f"{message} (see: {self.prog} --help)")
 
 
-def graph_options(command: Parser, more: str = "") -> argparse._ArgumentGroup:
-    """Add what says which graph is read, and how; `more` is accepted in the place of files, too."""
+def did_you_mean(word: str, known: Mapping[str, str]) -> str:
+    """The end of a message about an unknown word: what is meant by similar ones, if any."""
+    close = difflib.get_close_matches(word.casefold(), [*known][:50_000], n=3)
+    meant = dict.fromkeys(known[name] for name in close)
+    return f"; did you mean {' or '.join(meant)}?" if meant else ""
+
+
+def graph_options(command: Parser, *, prepared: bool = True) -> argparse._ArgumentGroup:
+    """Add what says which graph is read, and how; it may be a `prepared` one."""
+    more = "; or NET.npz of semiring-mm prepare" if prepared else ""
     text = ", ".join(extension for extension, form in FORMATS.items() if form.packed)
     other = ", ".join(extension for extension, form in FORMATS.items() if not form.packed)
     command.add_argument(
@@ -112,6 +140,13 @@ def graph_options(command: Parser, more: str = "") -> argparse._ArgumentGroup:
     weights.add_argument(
         "--unweighted", dest="weight", action="store_const", const=None, help="count legs"
     )
+    if prepared:
+        read.add_argument(
+            "--weights",
+            metavar="FILE",
+            help="new weights for NET.npz: a file of the same edges, of which --weight and "
+            "--columns are the columns",
+        )
     read.add_argument(
         "--columns",
         type=_columns,
@@ -235,6 +270,9 @@ def add_options(apsp: Parser) -> None:
     out.add_argument(
         "--pairs", metavar="PAIRS", help="a CSV file of pairs of nodes, or 'A,B;C,D'; prints CSV"
     )
+    out.add_argument(
+        "--routes", action="store_true", help="with --pairs: the nodes of each path, too"
+    )
     out.add_argument("--from", dest="start", metavar="A", help="print the best path from A ...")
     out.add_argument("--to", dest="end", metavar="B", help="... to B, leg by leg")
     out.add_argument("--summary", action="store_true", help="size, reach, diameter, average, time")
@@ -344,7 +382,7 @@ def _address(word: str) -> str:
 def given_files(args: argparse.Namespace) -> list[Path]:
     """The files that are read."""
     graphs = [name for name in args.graph if name != "-"]
-    also = ("nodes", "pairs", "sources", "start_file", "end_file")
+    also = ("nodes", "weights", "pairs", "sources", "facilities", "start_file", "end_file")
     others = (getattr(args, name, None) for name in also)
     return [Path(name).resolve() for name in (*graphs, *others) if name]
 
@@ -414,14 +452,17 @@ def check_paths(args: argparse.Namespace) -> None:
     """Refuse options that say different things of the paths."""
     if (args.start is None) != (args.end is None):
         raise Refusal("--from and --to go together: --from A --to B")
-    if args.semiring != "min_plus" and (args.max_hops or args.method != "auto"):
+    if args.routes and args.pairs is None:
+        raise Refusal("--routes is for --pairs; --from A --to B prints the path leg by leg")
+    other = args.semiring not in (None, "min_plus")
+    if other and (args.max_hops or args.method != "auto"):
         raise Refusal(f"--max-hops and --method are for min_plus, not {args.semiring}")
     if args.max_hops and args.method in ("floyd_warshall", "sparse"):
         raise Refusal("--max-hops needs --method squaring (or auto)")
-    if args.max_hops and (args.predecessors or args.start is not None):
+    if args.max_hops and (args.predecessors or args.start is not None or args.routes):
         raise Refusal(
             "--max-hops: shortest paths of limited length do not form trees, so there are no "
-            "predecessors to walk them by; leave out --predecessors, --from and --to"
+            "predecessors to walk them by; leave out --predecessors, --from, --to and --routes"
         )
     if args.method == "sparse" and args.device not in (None, "cpu"):
         raise Refusal("--method sparse runs on the CPU: leave out --device")

@@ -30,7 +30,7 @@ __all__ = ["add_options", "prepared", "preparing_options", "run"]
 
 def add_options(command: Parser) -> None:
     """Add what ``semiring-mm prepare`` takes."""
-    graph_options(command)
+    graph_options(command, prepared=False)
     work = command.add_argument_group("the computation")
     preparing_options(work)
     threads_option(work)
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     }  # fmt: skip
     if args.json:
         about = {"graph": args.graph, "semiring": args.semiring, "directed": given.graph.directed}
-        end = {"seconds": seconds, "warnings": warnings, "notes": [*given.graph.notes]}
+        end = {"seconds": seconds, "warnings": warnings, "notes": given.all_notes}
         print(json.dumps(about | found | end | {"written": [args.output]}, indent=2))
     else:
         lines = [

@@ -28,7 +28,8 @@ from .options import is_table
 from .tables import number, some_pairs, write_csv
 
 __all__ = [
-    "Report", "graph_name", "print_lines", "reach_as_text", "remark", "remark_notes", "warn",
+    "Report", "about", "graph_name", "print_lines", "reach_as_text", "remark", "remark_notes",
+    "warn",
 ]  # fmt: skip
 
 #: What a column of weights is called that does not add up along a path.
@@ -46,7 +47,7 @@ def remark(args: argparse.Namespace, text: str) -> None:
 
 def remark_notes(args: argparse.Namespace, given: GivenGraph) -> None:
     """Print what a reader of the results should know of the file."""
-    for note in given.graph.notes:
+    for note in given.all_notes:
         remark(args, f"note: {note}")
 
 
@@ -55,6 +56,23 @@ def graph_name(args: argparse.Namespace) -> str:
     first, *more = args.graph
     name = "standard input" if first == "-" else Path(first).name
     return f"{name} and {len(more)} more" if more else name
+
+
+def about(args: argparse.Namespace, given: GivenGraph, warnings: Sequence[str]) -> dict[str, Any]:
+    """The graph, what is known of it, and what is to be known of results, for JSON."""
+    return {
+        "graph": args.graph,
+        "semiring": args.semiring,
+        "nodes": given.graph.n,
+        "edges": given.edges(),
+        "directed": given.graph.directed,
+        "direction_source": given.graph.direction_source,
+        "weight_source": given.graph.weight_source,
+        "weights": given.kind.counted or None,
+        "unit": given.unit or None,
+        "warnings": [*warnings],
+        "notes": given.all_notes,
+    }
 
 
 def print_lines(title: str, lines: Sequence[tuple[str, str]]) -> None:
@@ -145,7 +163,8 @@ class Report:
             self._print_summary()
         if pairs is not None and not is_table(self.args.output):
             text = io.StringIO()
-            write_csv(text, self.result, some_pairs(self.result, pairs))
+            routes = ["route"] if self.args.routes else []
+            write_csv(text, self.result, some_pairs(self.result, pairs, *routes), *routes)
             print(exact(text.getvalue()), end="")
 
     def remarks(self, asked: bool, there_is: bool) -> None:
@@ -258,17 +277,7 @@ class Report:
     ) -> None:
         """Print everything as one object."""
         given = self.given
-        found: dict[str, Any] = {
-            "graph": self.args.graph,
-            "semiring": self.args.semiring,
-            "nodes": given.graph.n,
-            "edges": given.edges(),
-            "directed": given.graph.directed,
-            "direction_source": given.graph.direction_source,
-            "weight_source": given.graph.weight_source,
-            "weights": given.kind.counted or None,
-            "unit": given.unit or None,
-        }
+        found = about(self.args, given, self.warnings)
         if asked:
             found["summary"] = self._summary()
         if self.ends is not None:
@@ -276,13 +285,12 @@ class Report:
         if pairs is not None and not is_table(self.args.output):
             found["pairs"] = [
                 {"from": i, "to": j, "value": self._number(self.result.value(k, m))}
+                | ({"path": self.result.labels(k, m)} if self.args.routes else {})
                 for (k, m) in pairs
                 for i, j in [(given.graph.nodes[k], given.graph.nodes[m])]
             ]
         found["method"] = self.result.work.method
         found["seconds"] = self.result.seconds
-        found["warnings"] = [*self.warnings]
-        found["notes"] = [*given.graph.notes]
         found["written"] = [*written]
         print(json.dumps(found, indent=2))
 

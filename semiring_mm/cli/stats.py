@@ -25,11 +25,12 @@ from ..files.nodes import read_numbers
 from ..graphs.prepared import PreparedGraph
 from ..graphs.statistics import Statistics
 from ..plot import draw_statistics
+from ..plot.draw import can_be_drawn
 from ..storage import atomic_write
 from ..text import NumberFormat
 from ..tiled.checkpoint import is_finished, keep_record
 from .compute import refused, watched
-from .graph import Finder, GivenGraph, read_network, read_nodes_of
+from .graph import Finder, GivenGraph, chosen_nodes, read_network
 from .options import (
     PICTURES,
     Parser,
@@ -45,7 +46,7 @@ from .options import (
     settings,
     threads_option,
 )
-from .report import graph_name, print_lines, reach_as_text, remark, remark_notes, warn
+from .report import about, graph_name, print_lines, reach_as_text, remark, remark_notes, warn
 from .tables import number, write_columns
 
 __all__ = ["add_options", "run"]
@@ -57,7 +58,7 @@ _BARS, _BAR = 12, 30  # lines of the histogram that are printed at most, and sig
 def add_options(command: Parser) -> None:
     """Add what ``semiring-mm stats`` takes."""
     command.set_defaults(semiring=None)
-    graph_options(command, "; or NET.npz of semiring-mm prepare")
+    graph_options(command)
     what = command.add_argument_group("the statistics")
     what.add_argument(
         "--what",
@@ -203,7 +204,9 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
         raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
     if given.graph.n == 0:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
-    nodes = _nodes(args, Finder(given.graph))
+    nodes = None
+    if args.sources is not None:
+        nodes = chosen_nodes("--sources", args.sources, Finder(given.graph), given.notes)
     mass = None
     if args.attribute:
         mass = read_numbers(File.of(args.nodes), args.attribute, given.graph.nodes)
@@ -237,18 +240,6 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     if written:
         remark(args, f"wrote {', '.join(written)}")
     return 0
-
-
-def _nodes(args: argparse.Namespace, find: Finder) -> list[int] | None:
-    """The nodes of --sources, as positions."""
-    if args.sources is None:
-        return None
-    if Path(args.sources).is_file():
-        return read_nodes_of(args.sources, find)
-    try:
-        return [find(word) for word in args.sources.split(",")]
-    except Refusal as refusal:
-        raise Refusal(f"--sources: {refusal}") from None
 
 
 def _call(
@@ -325,15 +316,18 @@ def _write(done: _Found) -> list[str]:
         else:
             write_columns(args.output, columns)
     if args.plot:
-        title = f"{graph_name(args)}: {_title(done)}"
+        words = "distances" if found.histogram is not None else ""
+        if found.closeness is not None and can_be_drawn(graph):
+            words = f"closeness and {words}" if words else "closeness"
+        elif found.closeness is not None and words:
+            done.given.notes.append(
+                f"{args.plot} has no map: more nodes than can be laid out, and no coordinates "
+                f"(--nodes FILE)"
+            )
+        title = f"{graph_name(args)}: {words}"
         with atomic_write(args.plot) as part:
             draw_statistics(str(part), found, graph, title=title)
     return [name for name in (args.output, args.plot) if name]
-
-
-def _title(done: _Found) -> str:
-    words = [("closeness", done.statistics.closeness), ("distances", done.statistics.histogram)]
-    return " and ".join(word for word, there in words if there is not None)
 
 
 def _write_arrays(target: str, columns: dict[str, Any], done: _Found) -> None:
@@ -416,14 +410,7 @@ def _print_json(done: _Found, warnings: list[str], written: list[str]) -> None:
 
     there, possible = done.pairs
     mean, bins, ends = found.mean_distance, found.histogram, found.ends
-    print(json.dumps({
-        "graph": done.args.graph,
-        "nodes": graph.n,
-        "edges": given.edges(),
-        "directed": graph.directed,
-        "direction_source": graph.direction_source,
-        "weight_source": graph.weight_source,
-        "unit": given.unit or None,
+    print(json.dumps(about(done.args, given, warnings) | {
         "pairs": possible,
         "reachable": None if found.reached is None else there,
         "diameter": ends and {
@@ -441,7 +428,5 @@ def _print_json(done: _Found, warnings: list[str], written: list[str]) -> None:
         "histogram": bins and {"counts": bins.counts.tolist(), "edges": bins.edges.tolist()},
         "method": done.method,
         "seconds": done.seconds,
-        "warnings": warnings,
-        "notes": [*graph.notes],
         "written": written,
     }, indent=2))  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from ..closures.progress import Watched, reporter
 from ..graphs.prepared import PreparedGraph
 from ..signs import exact
 from .compute import watched
-from .graph import Finder, read_network, read_nodes_of
+from .graph import Finder, GivenGraph, read_network, read_nodes_of
 from .options import (
     Parser,
     Refusal,
@@ -29,7 +30,7 @@ from .options import (
     threads_option,
 )
 from .prepare import prepared, preparing_options
-from .report import remark, remark_notes, warn
+from .report import about, remark, remark_notes, warn
 from .tables import Wide, write_labels, write_wide
 
 __all__ = ["add_options", "run"]
@@ -40,7 +41,7 @@ _ROWS = 64  # that are worth a sweep
 
 def add_options(command: Parser) -> None:
     """Add what ``semiring-mm table`` takes."""
-    graph_options(command, "; or NET.npz of semiring-mm prepare")
+    graph_options(command)
     ends = command.add_argument_group("the nodes", "sources and targets; by default all")
     for word, name in (("from", "start"), ("to", "end")):
         which = ends.add_mutually_exclusive_group()
@@ -66,6 +67,7 @@ def add_options(command: Parser) -> None:
         "they lead to, with their labels; T.npy: the numbers, and the labels in T.from.txt and "
         "T.to.txt. Default: CSV is printed",
     )
+    out.add_argument("--json", action="store_true", help="print JSON")
     out.add_argument("--force", action="store_true", help="overwrite existing files")
     noise_options(out)
 
@@ -88,38 +90,46 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     chosen = args.semiring is not None
     given, net = read_network(args)
     find = Finder(given.graph)
-    start = _chosen(args.start, args.start_file, find, given.graph.n)
-    end = _chosen(args.end, args.end_file, find, given.graph.n)
+    start, end = (
+        _chosen(words, file, find, given)
+        for words, file in ((args.start, args.start_file), (args.end, args.end_file))
+    )
     rows, columns = ([given.graph.nodes[k] for k in x.tolist()] for x in (start, end))
     files = _labels_files(args, rows, columns)
-    warn(given, chosen)
+    warnings = warn(given, chosen)
     if net is None:
         net = prepared(args, given)
     parts = _parts(net, start, end, args.device, watched(args, stack))
-    table = Wide(rows, columns, net.dtype, parts)
+    none = net.semiring.identities(net.dtype)[0]
+    table = Wide(rows, columns, net.dtype, parts, none, net.semiring.zero)
+    written = [args.output, *map(str, files)] if args.output else []
     if args.output:
         _check_disk(args.output, len(rows) * len(columns) * net.dtype.itemsize)
         write_wide(args.output, table)
         for file, some in files.items():
             write_labels(file, some)
-    else:
+    elif not args.json:
         for text in table.as_csv():
             print(exact(text), end="")
+    if args.json:
+        values = {} if args.output else table.as_json()
+        print(json.dumps(about(args, given, warnings) | values | {"written": written}, indent=2))
+        return 0
     remark(args, f"weight: {given.weight}; edges: {given.edges_as_text}")
     remark_notes(args, given)
     if args.output:
         size = f"{len(rows):,} × {len(columns):,}, {net.dtype}"
-        remark(args, f"wrote {', '.join([f'{args.output} ({size})', *map(str, files)])}")
+        remark(args, f"wrote {', '.join([f'{args.output} ({size})', *written[1:]])}")
     return 0
 
 
 def _chosen(
-    words: Sequence[str] | None, file: str | None, find: Finder, n: int
+    words: Sequence[str] | None, file: str | None, find: Finder, given: GivenGraph
 ) -> NDArray[np.int64]:
     """The nodes of a file, or of words; all without either."""
     if file is not None:
-        return np.array(read_nodes_of(file, find))
-    return np.arange(n) if words is None else np.array([find(word) for word in words])
+        return np.array(read_nodes_of(file, find, given.notes))
+    return np.arange(given.graph.n) if words is None else np.array([find(word) for word in words])
 
 
 def _parts(

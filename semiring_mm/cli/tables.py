@@ -20,8 +20,8 @@ from ..storage import atomic_write
 from .compute import Result
 
 __all__ = [
-    "Rows", "Wide", "all_pairs", "labels_file", "number", "some_pairs", "write_columns",
-    "write_csv", "write_labels", "write_table", "write_wide",
+    "Columns", "Rows", "Wide", "all_pairs", "csv_lines", "labels_file", "number", "some_pairs",
+    "write_columns", "write_csv", "write_labels", "write_table", "write_wide",
 ]  # fmt: skip
 
 _ROWS = 1 << 18  # of a table that are made at a time
@@ -35,6 +35,7 @@ class Rows:
     end: NDArray[np.int64]
     value: NDArray[Any]
     legs: NDArray[np.int32] | None = None
+    routes: Sequence[str] | None = None  # the nodes of each path, with semicolons between
 
 
 def all_pairs(result: Result) -> Iterator[Rows]:
@@ -54,20 +55,21 @@ def all_pairs(result: Result) -> Iterator[Rows]:
         yield Rows(row + first, col, values[row, col], legs)
 
 
-def some_pairs(result: Result, pairs: Sequence[tuple[int, int]]) -> Iterator[Rows]:
-    """Those pairs of nodes, with a path or without."""
+def some_pairs(result: Result, pairs: Sequence[tuple[int, int]], *more: str) -> Iterator[Rows]:
+    """Those pairs of nodes, with a path or without; `more` may be the column of routes."""
     values = np.array([result.value(i, j) for i, j in pairs], result.values.dtype)
     start, end = np.array(pairs, np.int64).T
-    yield Rows(start, end, values)
+    routes = [_quoted(*result.labels(i, j), between=";") for i, j in pairs] if more else None
+    yield Rows(start, end, values, routes=routes)
 
 
-def write_table(target: str, result: Result, rows: Iterator[Rows], legs: bool) -> int:
+def write_table(target: str, result: Result, rows: Iterator[Rows], *more: str) -> int:
     """Write a file whose extension names the format; the number of rows."""
     with atomic_write(target) as part:
         if target.lower().endswith(".parquet"):
-            return _write_parquet(part, result, rows, legs)
+            return _write_parquet(part, result, rows, *more)
         with _opened(part) as file:
-            return write_csv(file, result, rows, legs)
+            return write_csv(file, result, rows, *more)
 
 
 def _opened(part: Path) -> TextIO:
@@ -79,10 +81,10 @@ def _opened(part: Path) -> TextIO:
     return file
 
 
-def write_csv(file: TextIO, result: Result, rows: Iterator[Rows], legs: bool = False) -> int:
-    """Write CSV to a stream; the number of rows."""
+def write_csv(file: TextIO, result: Result, rows: Iterator[Rows], *more: str) -> int:
+    """Write CSV to a stream, with more columns: legs, route; the number of rows."""
     labels = [f"{_quoted(label)}," for label in result.given.graph.nodes]
-    file.write(",".join(_header(result, legs)) + "\n")
+    file.write(",".join(_header(result, *more)) + "\n")
     count = 0
     for some in rows:
         start = [labels[i] for i in some.start.tolist()]
@@ -90,21 +92,24 @@ def write_csv(file: TextIO, result: Result, rows: Iterator[Rows], legs: bool = F
         columns = [_numbers(some.value)]
         if some.legs is not None:
             columns.append([f",{x}" for x in some.legs.tolist()])
+        if some.routes is not None:
+            columns.append([f",{_quoted(x) if x else x}" for x in some.routes])
         columns.append(["\n"] * len(start))
         file.write("".join(map("".join, zip(start, end, *columns, strict=True))))
         count += len(start)
     return count
 
 
-def _write_parquet(target: Path, result: Result, rows: Iterator[Rows], legs: bool) -> int:
+def _write_parquet(target: Path, result: Result, rows: Iterator[Rows], *more: str) -> int:
     import pyarrow as pa
     from pyarrow import parquet
 
     labels = pa.array(list(result.given.graph.nodes), pa.string())
-    start, end, value, *rest = _header(result, legs)
+    start, end, value, *rest = _header(result, *more)
     node = pa.dictionary(pa.int32(), pa.string())
     fields = [(start, node), (end, node), (value, pa.from_numpy_dtype(result.values.dtype))]
-    schema = pa.schema([*fields, *((name, pa.int32()) for name in rest)])
+    kinds = {"legs": pa.int32(), "route": pa.string()}
+    schema = pa.schema([*fields, *((name, kinds[name]) for name in rest)])
     count = 0
     with parquet.ParquetWriter(target, schema) as file:
         for some in rows:
@@ -115,20 +120,21 @@ def _write_parquet(target: Path, result: Result, rows: Iterator[Rows], legs: boo
             columns = [*ends, pa.array(some.value)]
             if some.legs is not None:
                 columns.append(pa.array(some.legs))
+            if some.routes is not None:
+                columns.append(pa.array(some.routes, pa.string()))
             file.write_table(pa.Table.from_arrays(columns, schema=schema))
             count += len(some.start)
     return count
 
 
-def _header(result: Result, legs: bool) -> list[str]:
-    value = result.given.kind.value.replace(" ", "_")
-    return ["from", "to", value, *(["legs"] if legs else [])]
+def _header(result: Result, *more: str) -> list[str]:
+    return ["from", "to", result.given.kind.value.replace(" ", "_"), *more]
 
 
-def _quoted(label: str) -> str:
-    """A label as a field of CSV."""
+def _quoted(*labels: str, between: str = ",") -> str:
+    """A label as a field of CSV, or several as fields of a line."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([label])
+    csv.writer(text, delimiter=between, lineterminator="").writerow(labels)
     return text.getvalue()
 
 
@@ -164,20 +170,44 @@ class Wide:
         Labels of the rows and columns.
     dtype : dtype
     parts : iterator of (k, columns) arrays
+    none : number
+        The entry where there is no path, which text has as `far`.
+    far : float
     """
 
     start: Sequence[str]
     end: Sequence[str]
     dtype: np.dtype[Any]
     parts: Iterator[NDArray[Any]]
+    none: Any
+    far: float
 
     def as_csv(self) -> Iterator[str]:
         """Lines of text: the labels of the columns, and rows that begin with theirs."""
         head = ",".join(map(_quoted, ["from", *self.end])) + "\n"
         for start, values in self._labelled():  # what fails does so before anything is printed
             rows = zip(start, values, strict=True)
-            yield head + "".join(f"{_quoted(x)},{','.join(_numbers(row))}\n" for x, row in rows)
+            yield head + "".join(f"{_quoted(x)},{','.join(self._words(row))}\n" for x, row in rows)
             head = ""
+
+    def _words(self, row: NDArray[Any]) -> list[str]:
+        words = _numbers(row)
+        if self.dtype.kind in "iu":  # the entry that stands for no path is a number like others
+            for k in np.flatnonzero(row == self.none):
+                words[k] = str(self.far)
+        return words
+
+    def as_json(self) -> dict[str, Any]:
+        """The labels, and rows of values, which are None where there is no path."""
+        rows = (row for values in self.parts for row in values)
+        return {
+            "from": [*self.start],
+            "to": [*self.end],
+            "values": [
+                [number(x) if math.isfinite(x) and x != self.none else None for x in row.tolist()]
+                for row in rows
+            ],
+        }
 
     def write_parquet(self, target: Path) -> None:
         """A column of labels, and one for each of the columns."""
@@ -224,7 +254,10 @@ def write_wide(target: str, table: Wide) -> None:
                 file.writelines(table.as_csv())
 
 
-def write_columns(target: str, columns: Mapping[str, Sequence[str] | NDArray[Any]]) -> None:
+Columns = Mapping[str, Sequence[str] | NDArray[Any]]
+
+
+def write_columns(target: str, columns: Columns) -> None:
     """Write columns of one length, of text or numbers, as CSV or Parquet."""
     with atomic_write(target) as part:
         if target.lower().endswith(".parquet"):
@@ -234,15 +267,17 @@ def write_columns(target: str, columns: Mapping[str, Sequence[str] | NDArray[Any
             arrays = [x if isinstance(x, np.ndarray) else list(x) for x in columns.values()]
             parquet.write_table(pa.table(dict(zip(columns, arrays, strict=True))), part)
             return
-        count = len(next(iter(columns.values())))
         with _opened(part) as file:
-            file.write(",".join(map(_quoted, columns)) + "\n")
-            for i in range(0, count, _ROWS):
-                some = (x[i : i + _ROWS] for x in columns.values())
-                words = (
-                    _numbers(x) if isinstance(x, np.ndarray) else map(_quoted, x) for x in some
-                )
-                file.writelines(f"{','.join(row)}\n" for row in zip(*words, strict=True))
+            file.writelines(csv_lines(columns))
+
+
+def csv_lines(columns: Columns) -> Iterator[str]:
+    """Columns of one length as lines of CSV, many at a time."""
+    yield ",".join(map(_quoted, columns)) + "\n"
+    for i in range(0, len(next(iter(columns.values()))), _ROWS):
+        some = (x[i : i + _ROWS] for x in columns.values())
+        words = (_numbers(x) if isinstance(x, np.ndarray) else map(_quoted, x) for x in some)
+        yield "".join(f"{','.join(row)}\n" for row in zip(*words, strict=True))
 
 
 def labels_file(target: str | None, labels: Sequence[str], taken: Sequence[Path]) -> Path | None:

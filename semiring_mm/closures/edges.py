@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..display import cell, chosen, html_table
 from ..engine import Engine
 from ..expressions import evaluate
 from ..semirings import Semiring
@@ -18,7 +19,7 @@ __all__ = ["EdgeList", "edge_dtype", "is_table", "join_edges", "symmetrize"]
 Array = Any  # of the engine's library
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EdgeList:
     """The edges of a graph, parallel ones and loops included.
 
@@ -60,6 +61,25 @@ class EdgeList:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         self.__dict__["row"] = row = np.repeat(np.arange(self.n), np.diff(self.first))
         return row
+
+    def __repr__(self) -> str:
+        return f"<{self._title()}>"
+
+    def _title(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        return (
+            f"{type(self).__name__}: {self.n} nodes, {len(self.col)} {kind} edges, "
+            f"{self.weight.dtype}"
+        )
+
+    def _repr_html_(self) -> str:
+        def row(e: int | None) -> list[str]:
+            if e is None:
+                return ["..."] * 3
+            return [*(cell(self.nodes[x[e]]) for x in (self.row, self.col)), cell(self.weight[e])]
+
+        rows = [row(e) for e in chosen(len(self.col))]
+        return html_table(self._title(), ["from", "to", "weight"], rows)
 
     @classmethod
     def by_rows(cls, first: NDArray[np.int64], col: NDArray[np.int64], weight: Array) -> EdgeList:

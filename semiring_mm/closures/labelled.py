@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Call
+from ..display import cell, chosen, html_table, text_table
 from ..engine import Engine
 from ..naming import install, integer
 from ..semirings import Semiring
@@ -17,6 +18,7 @@ from .paths import leg_counts
 
 __all__ = ["LabelledArray", "Labels", "labelled", "pandas", "reconstruct_path"]
 
+_SOURCE, _TARGET = "one of the sources", "one of the targets"
 _PIECE = 1 << 22  # entries of a predecessor matrix that are searched at a time
 
 
@@ -26,10 +28,16 @@ class Labels:
     Attributes
     ----------
     nodes : sequence
+    what : str
+        What they are: all nodes of the graph, or the sources or targets chosen by label, of which
+        some may be the same.
     """
 
-    def __init__(self, nodes: Sequence[Any]) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: Sequence[Any], what: str = "a node of the graph") -> None:
+        self.nodes, self.what = nodes, what
+
+    def __reduce__(self) -> Any:
+        return Labels, (self.nodes, self.what)
 
     @functools.cached_property
     def _places(self) -> dict[Any, int] | None:
@@ -40,7 +48,7 @@ class Labels:
     def __contains__(self, label: Any) -> bool:
         return self._find(label) is not None
 
-    def place(self, label: Any, what: str = "a node of the graph") -> int:
+    def place(self, label: Any) -> int:
         """Position of a label.
 
         Raises
@@ -51,7 +59,7 @@ class Labels:
         found = self._find(label)
         if found is None:
             some = ", ".join(map(repr, self.nodes[:3])) + (", …" if len(self.nodes) > 3 else "")
-            raise ValueError(f"{label!r} is not {what}; labels are {some or 'none'}")
+            raise ValueError(f"{label!r} is not {self.what}; labels are {some or 'none'}")
         return found
 
     def _find(self, label: Any) -> int | None:
@@ -63,7 +71,8 @@ class Labels:
     def unique(self) -> Labels:
         """The same labels, if no two nodes have the same one."""
         places = self._places
-        if places is not None and len(places) < len(self.nodes):
+        chosen = self.what in (_SOURCE, _TARGET)
+        if not chosen and places is not None and len(places) < len(self.nodes):
             twice = next(x for k, x in enumerate(self.nodes) if places[x] != k)
             raise ValueError(
                 f"two nodes have the label {twice!r}, so labels cannot name nodes: make them differ"
@@ -76,7 +85,8 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
 
     :func:`apsp` and :func:`closure` return it for graphs with labels: of NetworkX and igraph, of
     tables, dictionaries and files. Everything that NumPy computes from it, and every part of it,
-    is without labels; copies keep them.
+    is without labels; copies keep them. ``D["a", "c"]``, ``D["a"]`` and ``D[:, "c"]`` look up by
+    names; whole numbers are positions, as in NumPy, also where labels are numbers.
 
     Attributes
     ----------
@@ -93,11 +103,13 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
     >>> import semiring_mm as sm
     >>> D, P = sm.apsp({"a": {"b": 3, "c": 8}, "b": {"c": 1}}, return_predecessors=True)
     >>> D
-    LabelledArray([[ 0.,  3.,  4.],
-                   [inf,  0.,  1.],
-                   [inf, inf,  0.]])
-    >>> D.nodes, D.path("a", "c")
-    (['a', 'b', 'c'], ['a', 'b', 'c'])
+    LabelledArray, 3 x 3, float64
+         a    b  c
+    a    0    3  4
+    b  inf    0  1
+    c  inf  inf  0
+    >>> D["a", "c"], D[0, 2], D.path("a", "c")
+    (np.float64(4.0), np.float64(4.0), ['a', 'b', 'c'])
     >>> D.to_frame().loc["a", "c"]
     np.float64(4.0)
     >>> D.to_frame(long=True)
@@ -145,14 +157,14 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
             If there is no path, no such node, or there are no predecessors.
         """
         columns, rows = self._own()
-        i, j = columns.unique().place(start), columns.place(end)
-        row = i if rows is columns else rows.place(start, "one of the sources")
+        j, row = columns.unique().place(end), rows.place(start)
         tree = self.predecessors
         if tree is None:
             raise ValueError(
-                "path() needs the predecessors: D, P = sm.apsp(graph, return_predecessors=True)"
+                "path() needs predecessors, which this array has not: D, P = sm.apsp(graph, "
+                "return_predecessors=True), or net.path(start, end) of a prepared graph"
             )
-        found = _walk(np.asarray(tree[row]), i, j, row)
+        found = _walk(np.asarray(tree[row]), columns.place(start), j, row)
         if found is None:
             raise ValueError(f"there is no path from {start!r} to {end!r}")
         return [columns.nodes[k] for k in found]
@@ -210,9 +222,57 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
             )
         return self._columns, self._rows
 
+    def __repr__(self) -> str:
+        if self._columns is None:
+            return super().__repr__()
+        return f"{self._title()}\n{text_table(*self._shown())}"
+
+    def __str__(self) -> str:
+        return super().__str__() if self._columns is None else repr(self)
+
+    def _repr_html_(self) -> str | None:
+        return None if self._columns is None else html_table(self._title(), *self._shown())
+
+    def _title(self) -> str:
+        return f"LabelledArray, {' x '.join(map(str, self.shape))}, {self.dtype}"
+
+    def _shown(self) -> tuple[list[str], list[list[str]]]:
+        """The labels of the first and last columns, and such rows with theirs, as text."""
+        columns, rows = self._own()
+        values, across = np.asarray(self), chosen(len(columns.nodes))
+
+        def line(i: int | None) -> list[str]:
+            if i is None:
+                return ["..."] * (1 + len(across))
+            entries = ("..." if j is None else cell(values[i, j]) for j in across)
+            return [cell(rows.nodes[i]), *entries]
+
+        head = ["", *("..." if j is None else cell(columns.nodes[j]) for j in across)]
+        return head, [line(i) for i in chosen(len(rows.nodes))]
+
     def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
+        try:
+            found = super().__getitem__(key)
+        except IndexError:
+            if (places := self._positions(key)) is None:
+                raise
+            found = super().__getitem__(places)
         return found.view(np.ndarray) if isinstance(found, LabelledArray) else found
+
+    def _positions(self, key: Any) -> tuple[Any, ...] | None:
+        """An index with positions in place of labels; None: there are none in it."""
+        parts = key if isinstance(key, tuple) and len(key) <= 2 else (key,)
+        plain = (int, np.integer, slice, np.ndarray, list, type(None), type(...))
+        if self._columns is None or all(isinstance(part, plain) for part in parts):
+            return None
+        axes = zip(parts, (self._rows, self._columns), strict=False)
+        try:
+            return tuple(
+                part if isinstance(part, plain) else labels.unique().place(part)
+                for part, labels in axes if labels is not None
+            )  # fmt: skip
+        except ValueError as error:
+            raise IndexError(str(error)) from None
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         if array is self:  # of an operation in place
@@ -240,8 +300,8 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
         return self._like(np.array(self, order="K"), copy.deepcopy(self._tree, memo))
 
     def __reduce__(self) -> Any:
-        own = (self.nodes, self.sources, self._semiring, self._tree)
-        return (_restored, (np.asarray(self), self.sources is self.nodes, *own))
+        own = (self._columns, self._rows, self._semiring, self._tree)
+        return (_array, (np.asarray(self), *own))
 
     def _like(self, values: Any, tree: LabelledArray | None) -> LabelledArray:
         return _array(values, self._columns, self._rows, self._semiring, tree)
@@ -260,9 +320,9 @@ def labelled(
     targets : iterable of int, optional
         Of the columns; then there are no predecessors.
     """
-    columns = Labels(nodes if targets is None else [nodes[j] for j in targets])
-    whole = columns if targets is None else Labels(nodes)
-    rows = whole if sources is None else Labels([nodes[i] for i in sources])
+    whole = Labels(nodes)
+    columns = whole if targets is None else Labels([nodes[j] for j in targets], _TARGET)
+    rows = whole if sources is None else Labels([nodes[i] for i in sources], _SOURCE)
     tree = None if predecessors is None else _array(predecessors, columns, rows, None, None)
     return _array(distances, columns, rows, s, tree), tree
 
@@ -274,14 +334,6 @@ def _array(
     found = np.asarray(values).view(LabelledArray)
     found._columns, found._rows, found._semiring, found._tree = columns, rows, s, tree
     return found
-
-
-def _restored(
-    values: Any, whole: bool, nodes: Any, sources: Any, s: Semiring | None, tree: Any
-) -> LabelledArray:
-    columns = None if nodes is None else Labels(nodes)
-    rows = columns if whole else Labels(sources)
-    return _array(values, columns, rows, s, tree)
 
 
 def pandas() -> Any:

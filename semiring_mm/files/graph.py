@@ -16,7 +16,7 @@ __all__ = ["Graph", "NumberLabels", "great_circle", "in_both_directions"]
 EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Graph(EdgeList):
     """A weighted graph read from a file or a table: its edge list and what is known of its nodes.
 

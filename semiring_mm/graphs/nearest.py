@@ -13,6 +13,7 @@ from ..arrays import check_memory
 from ..closures.labelled import Labels, pandas
 from ..closures.solve import Problem
 from ..cpu.nearest import NOWHERE, rise_and_fall
+from ..display import cell, chosen, html_table
 from ..hierarchy.statistics import reversed_metric
 from ..hierarchy.sweeps import Metric
 from ..semirings import semirings
@@ -29,7 +30,7 @@ Index = NDArray[np.int64]
 _ROWS = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Nearest:
     """The nearest facilities of every node.
 
@@ -48,6 +49,25 @@ class Nearest:
     nodes: Sequence[Any]
     facility: Index
     distance: Array
+
+    def __repr__(self) -> str:
+        return f"<{self._title()}>"
+
+    def _title(self) -> str:
+        n, k = self.facility.shape
+        return f"Nearest: {n} nodes, k = {k}, {self.distance.dtype}"
+
+    def _repr_html_(self) -> str:
+        def row(i: int | None) -> list[str]:
+            if i is None:
+                return ["..."] * 4
+            node, rank = divmod(i, self.facility.shape[1])
+            at = int(self.facility[node, rank])
+            name = "" if at < 0 else cell(self.nodes[at])
+            return [cell(self.nodes[node]), str(rank + 1), name, cell(self.distance[node, rank])]
+
+        rows = [row(i) for i in chosen(self.facility.size)]
+        return html_table(self._title(), ["node", "rank", "facility", "distance"], rows)
 
     def to_frame(self) -> Any:
         """A table of pandas with a row for each node and facility.

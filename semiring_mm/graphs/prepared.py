@@ -68,8 +68,10 @@ class PreparedGraph:
     >>> net.distance("a", "c"), net.path("a", "c")
     (4.0, ['a', 'b', 'c'])
     >>> net.distances(["a", "b"], targets=["c"])
-    LabelledArray([[4.],
-                   [1.]])
+    LabelledArray, 2 x 1, float64
+       c
+    a  4
+    b  1
     >>> net.customize([3, 2, 1])
     >>> net.distance("a", "c")
     2.0
@@ -151,7 +153,9 @@ class PreparedGraph:
         >>> net = sm.prepare({0: {1: 5.0}, 1: {2: 5.0}})
         >>> net.customize([1, 2])
         >>> net.distances(0)
-        LabelledArray([[0., 1., 3.]])
+        LabelledArray, 1 x 3, float64
+           0  1  2
+        0  0  1  3
         """
         if self.dtype.kind == "b":
             raise ValueError(
@@ -217,6 +221,8 @@ class PreparedGraph:
             if self._table is not None:  # a file of that name comes second
                 with contextlib.suppress(*[ValueError] * file):
                     return self._of_graph(self._table, weights)
+        if isinstance(weights, EdgeList):  # whose weights were chosen when it was read
+            return self._matched(edges_of_graph(self.semiring, weights, "weight", self.directed))
         return self._of_graph(weights, self._columns[0] if weight is None else weight)
 
     def _of_graph(self, graph: Any, weight: str | int | None) -> Array:

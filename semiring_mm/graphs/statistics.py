@@ -9,7 +9,7 @@ import os
 import time
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..cpu import threads
 from ..cpu.memory import free_memory
+from ..display import cell, chosen, html_table
 from ..gpu.bfs import DeviceHops
 from ..gpu.collector import DeviceCollector, Placed, place
 from ..hierarchy import costs
@@ -61,7 +62,7 @@ _FORMAT = 1
 _EVERY = 10.0  # seconds between checkpoints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Histogram:
     """How many pairs of different nodes are how far apart.
 
@@ -77,8 +78,15 @@ class Histogram:
     counts: NDArray[np.int64]
     edges: Array
 
+    def __repr__(self) -> str:
+        first, last = (cell(self.edges[k]) for k in (0, -1))
+        return (
+            f"<Histogram: {self.counts.sum()} pairs in {len(self.counts)} bins from {first} to "
+            f"{last}>"
+        )
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Statistics:
     """Statistics of the distances of a graph; None is what was not asked for.
 
@@ -128,7 +136,29 @@ class Statistics:
     diameter: Any = None
     ends: tuple[Any, Any] | None = None
     mean_distance: float | None = None
-    radii: tuple[Any, ...] = field(default=(), repr=False)
+    radii: tuple[Any, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{self._title()}>"
+
+    def _title(self) -> str:
+        count = f"{self.n} nodes"
+        words = [count if len(self.nodes) == self.n else f"{len(self.nodes)} of {count}"]
+        for name in ("radius", "diameter", "mean_distance"):
+            if (value := getattr(self, name)) is not None:
+                words.append(f"{name.replace('_', ' ')} {value:.8g}")
+        return f"Statistics: {', '.join(words)}"
+
+    def _repr_html_(self) -> str:
+        columns = self.columns()
+
+        def row(i: int | None) -> list[str]:
+            if i is None:
+                return ["..."] * (1 + len(columns))
+            return [cell(x) for x in (self.nodes[i], *(x[i] for x in columns.values()))]
+
+        rows = [row(i) for i in chosen(len(self.nodes))]
+        return html_table(self._title(), ["node", *columns], rows)
 
     @property
     def connected(self) -> bool | None:

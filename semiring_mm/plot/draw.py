@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PANELS", "draw", "draw_statistics", "figure", "statistics_figure", "style"]
+__all__ = [
+    "PANELS", "can_be_drawn", "draw", "draw_statistics", "figure", "statistics_figure", "style",
+]  # fmt: skip
 
 PANELS = ("map", "histogram", "matrix")
 
@@ -164,7 +166,7 @@ def figure(
 def statistics_figure(found: Statistics, graph: Graph, title: str) -> Figure:
     """The figure that :func:`draw_statistics` writes."""
     shades, bins = None, found.histogram
-    if found.closeness is not None and _can_be_drawn(graph):
+    if found.closeness is not None and can_be_drawn(graph):
         values = np.full(len(graph.nodes), np.nan)
         values[list(found.nodes)] = found.closeness
         shades = Shades(values)
@@ -192,7 +194,7 @@ def statistics_figure(found: Statistics, graph: Graph, title: str) -> Figure:
     return page
 
 
-def _can_be_drawn(graph: Graph) -> bool:
+def can_be_drawn(graph: Graph) -> bool:
     """Whether nodes have coordinates, or are few enough for a layout."""
     known = graph.coordinates is not None and not np.isnan(graph.coordinates).any(axis=1).all()
     return known or len(neighbourhood(graph, [])) == len(graph.nodes)
