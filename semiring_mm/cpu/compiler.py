@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..cache import cached
 from ..forks import hold_at_fork
+from ..version import __version__
 from .ir import Function, module_text
 
 __all__ = ["KEPT", "Library", "Target", "assembly", "compile_functions", "host_target"]
@@ -214,15 +216,30 @@ def compile_functions(functions: Sequence[Function], target: Target) -> Library:
 def _compiled(functions: Sequence[Function], target: Target) -> Library:
     """The same under the lock, which LLVM's objects need to the last reference."""
     global _serial
-    llvm, machine = _llvm(), _machine(target)
+    llvm = _llvm()
     text = module_text(functions) + ("" if target.half else _HALF)
-    image = machine.emit_object(_optimised(text, machine))
+    image = cached("objects", (text, *_environment(target)), lambda: _object(text, target))
     builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
     for f in functions:
         if not f.private:
             builder = builder.export_symbol(f.name)
     _serial += 1
     return Library(builder.link(_jit(), f"semiring_mm_{_serial}"))
+
+
+def _environment(target: Target) -> tuple[str, ...]:
+    """What machine code depends on beside the text: processor, operating system, compiler."""
+    from llvmlite import __version__ as llvmlite
+
+    llvm = _llvm()
+    compiler = ".".join(map(str, llvm.llvm_version_info))
+    return target.cpu, target.features, llvm.get_process_triple(), compiler, llvmlite, __version__
+
+
+def _object(text: str, target: Target) -> bytes:
+    machine = _machine(target)
+    image: bytes = machine.emit_object(_optimised(text, machine))
+    return image
 
 
 def assembly(functions: Sequence[Function], target: Target) -> str:

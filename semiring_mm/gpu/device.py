@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
 import os
 import struct
 import threading
@@ -19,10 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..cache import cache_directory
+from ..cache import cached
 from ..forks import hold_at_fork
 from ..naming import install
-from ..storage import atomic_write
 from ..version import __version__
 
 __all__ = [
@@ -80,23 +78,11 @@ def compile_source(source: str, arch: int, own: str = "", *more: str) -> tuple[b
 
 
 def _compiled(source: str, arch: int, own: str = "") -> bytes:
-    """The machine code, from the disk cache where it is there.
-
-    The key covers all that the code depends on: the source, every header, the compiler.
-    """
+    """The machine code, from the disk cache where it is there."""
     from cupy.cuda import nvrtc
 
     parts = (source, *headers().values(), f"{arch}{own}", str(nvrtc.getVersion()), __version__)
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    path = cache_directory() / "kernels" / f"{key}.cubin"
-    with contextlib.suppress(OSError):
-        return path.read_bytes()
-    cubin, _ = compile_source(source, arch, own)
-    with contextlib.suppress(OSError):  # a read-only home costs the compilation each time
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as part:
-            part.write_bytes(cubin)
-    return cubin
+    return cached("kernels", parts, lambda: compile_source(source, arch, own)[0])
 
 
 def compile_ahead(sources: Iterable[str]) -> None:
