@@ -392,6 +392,8 @@ def test_zeros_for_no_edge_are_warned_of(call):
         call(ROADS)
     assert len(found) == 1
     assert found[0].filename == __file__
+    with pytest.warns(UserWarning, match=words):
+        call(nx.to_numpy_array(nx.path_graph(4)))  # half of the entries
 
 
 @pytest.mark.parametrize(
@@ -401,7 +403,7 @@ def test_zeros_for_no_edge_are_warned_of(call):
         (np.where(ROADS == 0, 127, ROADS).astype(np.int8), "min_plus"),
         (np.where(np.tri(5, k=-3), np.inf, 0), "min_plus"),  # somebody knows of inf
         (1 - np.eye(5), "min_plus"),
-        (np.array([[0, 0], [1, 0]]), "min_plus"),  # no more than half
+        (np.array([[0, 0], [1, 0]]), "min_plus"),  # a single one
         (ROADS, "max_min"),  # a width of 0 is as good as none
         (ROADS != 0, "lor_land"),
         (np.zeros((1, 1)), "min_plus"),
