@@ -83,6 +83,60 @@ class Structure:
         low = _transposed(n, fringe, first, head)
         return cls(fringe, position, node, parent, level, first, head, *low)
 
+    @classmethod
+    def checked(
+        cls, fringe: int, node: Node, parent: Node, level: Node, first: Index, head: Node
+    ) -> Structure:
+        """As :meth:`restored`, of arrays that may be anything.
+
+        Raises
+        ------
+        ValueError
+            If they are not those of an elimination. O(n + edges) time, and nothing compiled sees
+            indices that may be out of range.
+        """
+        n = len(node)
+
+        def check(right: bool | np.bool_, what: str) -> None:
+            if not right:
+                raise ValueError(what)
+
+        check(0 <= fringe <= n, f"{fringe} of {n} nodes are eliminated")
+        _check_range("node", node, n)
+        check(n == 0 or np.bincount(node).max() == 1, "node: a node has two positions")
+        check(
+            len(parent) == len(level) == len(first) - 1 == fringe,
+            f"parent, level and first are of {len(parent)}, {len(level)} and {len(first) - 1} "
+            f"eliminated nodes, not {fringe}",
+        )
+        ends = first[0] == 0 and first[-1] == len(head)
+        check(ends and (first[1:] >= first[:-1]).all(), "first: not the ranges of head")
+        _check_range("head", head, n)
+        degree = np.diff(first)
+        tail = np.repeat(np.arange(fringe, dtype=np.int32), degree)
+        lower = np.concatenate([tail[:1], head[:-1]])  # than each head: the one before it
+        begin = first[:-1][degree > 0]
+        lower[begin] = tail[begin]
+        check((head > lower).all(), "head: not ascending positions above the tail")
+        lowest = np.full(fringe, n, np.int32)
+        lowest[degree > 0] = head[begin]
+        check((parent == lowest).all(), "parent: not the lowest of the higher neighbours")
+        inner = np.flatnonzero(parent < fringe)
+        up = parent[inner]
+        height = np.zeros(fringe, np.int32)
+        np.maximum.at(height, up, level[inner] + np.int32(1))
+        check((level == height).all(), "level: not the heights of the elimination tree")
+        size = np.ones(fringe, np.int64)
+        code.totals({"n": fringe, "work": size.copy(), "size": size, "parent": parent})
+        low = np.arange(fringe) - size + 1
+        check((low[up] <= low[inner]).all(), "parent: not in postorder")
+        # the other higher neighbours of a node are those of its parent, too
+        rest = np.ones(len(head), bool)
+        rest[begin] = False
+        rest &= parent[tail] < fringe
+        _slots(first, head, parent[tail[rest]], head[rest])
+        return cls.restored(fringe, node, parent, level, first, head)
+
     @property
     def n(self) -> int:
         """Number of nodes."""
@@ -165,13 +219,32 @@ class Structure:
         inside = (u >= self.fringe) & (v >= self.fringe)
         i, j = (x[inside].astype(np.int64) - self.fringe for x in (u, v))
         slot[inside] = -1 - (i * self.core + j)
-        other = np.empty(len(u) - len(i), np.int64)
-        u, v = (np.ascontiguousarray(x[~inside]) for x in (u, v))
-        code.locate(
-            {"m": len(u), "first": self.first, "slot": other, "row": u, "col": v, "head": self.head}
-        )
-        slot[~inside] = other
+        outside = ~inside
+        slot[outside] = _slots(self.first, self.head, u[outside], v[outside])
         return slot
+
+
+def _check_range(name: str, x: Node, end: int) -> None:
+    if len(x) and not 0 <= x.min() <= x.max() < end:
+        raise ValueError(f"{name}: {x[(x < 0) | (x >= end)][0]} is out of range")
+
+
+def _slots(first: Index, head: Node, row: Node, col: Node) -> Index:
+    """2 e upward along edge e and 2 e + 1 downward, between positions.
+
+    Raises
+    ------
+    ValueError
+        If there is no such edge.
+    """
+    slot = np.empty(len(row), np.int64)
+    code.locate({"m": len(row), "first": first, "slot": slot, "row": row, "col": col, "head": head})
+    if len(row):
+        low = np.minimum(row, col)
+        there = first[low] < first[low + 1]
+        if not (there.all() and (head[slot >> 1] == np.maximum(row, col)).all()):
+            raise ValueError("head: lacks an edge of the graph, or one that elimination fills in")
+    return slot
 
 
 def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:

@@ -457,7 +457,8 @@ def check_edges(metric: Metric) -> None:
     """Raise Improves if the way up an edge and back is better than none."""
     x, s, (zero, one) = metric.structure, metric.steps.s, metric.identities
     there = (metric.out != zero) & (metric.back != zero)
-    around = evaluate(s.mul_expr, metric.out[there], metric.back[there])
+    around = np.empty_like(metric.out[there])
+    around[...] = evaluate(s.mul_expr, metric.out[there], metric.back[there])  # or a constant
     better = np.flatnonzero(evaluate(s.add_expr, around, around.dtype.type(one)) != one)
     if better.size:
         edge = int(np.flatnonzero(there)[better[0]])
