@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_memory, device_index, gpu_engine, where
+from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_engine, where
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.solve import Problem
@@ -298,6 +298,8 @@ class PreparedGraph:
         ------
         ValueError
             If there is no such node.
+        MemoryError
+            If neither `sources` nor `targets` are given and all pairs take more than 4 GiB.
 
         Notes
         -----
@@ -324,6 +326,11 @@ class PreparedGraph:
             rows = positions(given["sources"], n, self._labels)
             columns = positions(given["targets"], n, self._labels, "targets")
             count, width = (n if x is None else len(x) for x in (rows, columns))
+            if rows is None and columns is None:
+                check_all_pairs(
+                    n, n * n * self.dtype.itemsize, "distances(net.nodes) takes them, "
+                    "distances(sources, targets) finds some, sm.statistics(net) keeps none of them",
+                )  # fmt: skip
             check_memory(
                 count * width * self.dtype.itemsize, f"the result of {count} x {width} entries",
                 cpu if call.moved else call.engine,
