@@ -182,9 +182,50 @@ def test_graphs_without_small_separators(monkeypatch):
     g = EdgeList(range(n), row, col, np.ones(len(row)), True)
     with pytest.raises(MemoryError, match=r"no small separators .* sm\.apsp\(graph, sources=") as e:
         sm.prepare(g)
-    assert f"{x.core} nodes" in str(e.value)
+    assert f"{x.core:,} of the 4,000 nodes" in str(e.value)
     monkeypatch.undo()
     assert sm.apsp(g, sources=[3]).shape == (1, n)
+
+
+def test_a_large_core_is_told_before_its_closure(monkeypatch):
+    """With the time that it takes; the progress, which may stop it, goes from 0 to all."""
+    rng, n, seen = np.random.default_rng(5), 4000, []
+    g = EdgeList(range(n), *rng.integers(0, n, (2, 3 * n)), np.ones(3 * n), True)
+    monkeypatch.setattr("semiring_mm.graphs.prepared._LONG", 1e6)
+    with pytest.warns(UserWarning, match=r"of the 4,000 nodes .* a dense core of 0\.0.* GB, .* s"):
+        net = sm.prepare(g, progress=lambda done, total: seen.append((done, total)))
+    core = net._structure.core
+    totals = {n, net._structure.pairs + core**3}
+    assert {total for _, total in seen} == totals
+    for total in totals:
+        done = [x for x, of in seen if of == total]
+        assert done == sorted(done)
+        assert done[-1] == pytest.approx(total)
+        assert len(done) > 3
+
+    def stop(done, total):
+        if done > total / 2 and total != n:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        net.customize(2 * g.weight, progress=stop)
+    assert net.distance(*g.row[:1].tolist(), *g.col[:1].tolist()) <= 1  # as before
+    with pytest.raises(TypeError, match="progress is True, False or a callable"):
+        sm.prepare(g, progress="yes")
+
+
+def test_an_order_in_pieces_is_the_same(monkeypatch):
+    """So that Ctrl-C need not wait for the whole."""
+    g = large()
+    whole = prepare_structure(g.n, g.row, g.col, "minimum_degree")
+    monkeypatch.setattr("semiring_mm.hierarchy.structure._GRANT", 1000)
+    seen = []
+    pieces = prepare_structure(
+        g.n, g.row, g.col, "minimum_degree", lambda done, total: seen.append(done)
+    )
+    np.testing.assert_array_equal(pieces.node, whole.node)
+    np.testing.assert_array_equal(pieces.head, whole.head)
+    assert len(set(seen)) > 100
 
 
 @pytest.mark.parametrize("order", ["minimum_degree", "nested_dissection"])

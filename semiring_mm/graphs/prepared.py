@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_engine, where
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import Labels, labelled, reconstruct_path
+from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
@@ -25,10 +26,12 @@ from ..cpu import threads
 from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
 from ..gpu.collector import Placed, current_index, fetch, place
+from ..hierarchy import costs
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, one_line, read_arrays
+from ..warn import warn
 from .contraction import has_ties
 from .inputs import as_graph, positions, warn_of_edges
 from .packages import is_frame, is_square
@@ -42,6 +45,12 @@ _VERSION = 2
 #: Rows, and entries, of a result that are computed at a time where they are narrowed, and entries
 #: that a thread narrows at a time.
 _ROWS, _PIECE, _LINE = 64, 1 << 22, 1 << 16
+#: Nanoseconds of a core's closure from which there is a warning.
+_LONG = 5e9
+_UNPREPARED = (
+    "without preparing it, sm.apsp(graph, sources=...) searches from some nodes, and "
+    "sm.nearest(graph, facilities) from facilities"
+)
 #: Types of what is said about a file's graph.
 _ABOUT = {
     "version": int, "directed": bool, "dtype": str, "fringe": int, "columns": list, "semiring": list
@@ -85,7 +94,7 @@ class PreparedGraph:
 
     def __init__(
         self, s: Semiring, edges: EdgeList, structure: Structure,
-        columns: tuple[str | int | None, Any, Any],
+        columns: tuple[str | int | None, Any, Any], progress: Progress = None,
     ) -> None:  # fmt: skip
         self.semiring, self.nodes, self.directed = s, edges.nodes, edges.directed
         self.dtype = np.dtype(edges.weight.dtype)
@@ -94,7 +103,7 @@ class PreparedGraph:
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._customizers: dict[int, Any] = {}  # of CUDA devices
-        self._state = self._customized(edges, None)
+        self._state = self._customized(edges, None, progress=progress)
 
     @property
     def edges(self) -> EdgeList:
@@ -117,7 +126,9 @@ class PreparedGraph:
         own = (self.semiring, self._state.edges, self._structure, self._columns)
         return PreparedGraph, own
 
-    def customize(self, weights: Any, *, device: str | None = None) -> None:
+    def customize(
+        self, weights: Any, *, device: str | None = None, progress: Progress = None
+    ) -> None:
         """Give the edges new weights; what follows uses them.
 
         Parameters
@@ -130,6 +141,8 @@ class PreparedGraph:
         device : {None, "cpu", "cuda", "cuda:N"}
             Where the edges of the elimination get their weights; None: where `weights` lives. From
             a CUDA device they are copied when something is first asked of the CPU.
+        progress : bool or callable, optional
+            As for :func:`prepare`; on the CPU.
 
         Raises
         ------
@@ -171,7 +184,7 @@ class PreparedGraph:
         edges = EdgeList(self.nodes, row, col, values, self.directed)
         warn_of_edges(self.semiring, edges)
         typed = _typed(self.semiring, edges, self.dtype)
-        self._state = self._customized(typed, self._state, index)
+        self._state = self._customized(typed, self._state, index, progress)
 
     def _as_weights(self, weights: Any) -> Array:
         """One for each edge."""
@@ -235,8 +248,9 @@ class PreparedGraph:
         return values
 
     def _customized(
-        self, edges: EdgeList, before: _State | None, index: int | None = None
-    ) -> _State:
+        self, edges: EdgeList, before: _State | None, index: int | None = None,
+        progress: Progress = None,
+    ) -> _State:  # fmt: skip
         """The state of weights, computed on a CUDA device (-1: the current one) or the CPU."""
         problem = Problem.of(
             EdgeSource(self.semiring, edges, self.dtype),
@@ -251,13 +265,9 @@ class PreparedGraph:
         except MemoryError as error:
             if not x.core:
                 raise
-            raise MemoryError(
-                f"{x.core} nodes of the graph have no small separators and become a dense core: "
-                f"{error}; without preparing it, sm.apsp(graph, sources=...) searches from some "
-                f"nodes, and sm.nearest(graph, facilities) from facilities"
-            ) from None
+            raise MemoryError(f"{_dense(x)}: {error}; {_UNPREPARED}") from None
         if index is None:
-            metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs))
+            metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs, progress))
         else:
             with gpu_engine().on(index):
                 metric = problem.solve(self._customizer())
@@ -659,6 +669,7 @@ def prepare(
     dtype: Any = None,
     source: Any = None,
     target: Any = None,
+    progress: Progress = None,
 ) -> PreparedGraph:
     """Prepare a sparse graph for many questions about best paths.
 
@@ -682,6 +693,8 @@ def prepare(
         float64 for others; bool where the semiring works on truth values.
     source, target : optional
         The columns of a table of pandas, or of a file, that hold the ends of edges.
+    progress : bool or callable, optional
+        As for :func:`apsp`: of the nodes in the order, and then of the pairs (⊗, ⊕) of weights.
 
     Returns
     -------
@@ -697,8 +710,9 @@ def prepare(
     -----
     Nodes are eliminated one after the other, and their neighbours joined. Where separators are
     small, as in road networks, few edges are filled in; then every question is answered from them.
-    Where they are large, what is left becomes a dense core. Planken, de Weerdt and van der Krogt
-    (2012); Dibbelt, Strasser and Wagner (2016).
+    Where they are large, what is left becomes a dense core of c nodes, whose closure takes c³
+    pairs; there is a warning if that takes more than some seconds. Planken, de Weerdt and van der
+    Krogt (2012); Dibbelt, Strasser and Wagner (2016).
 
     Examples
     --------
@@ -716,8 +730,25 @@ def prepare(
     wanted = edge_dtype(s, edges.weight) if dtype is None else np.dtype(dtype)
     _check_chooses(s, wanted)
     edges = _typed(s, edges, wanted)
-    structure = prepare_structure(edges.n, edges.row, edges.col, order)
-    return PreparedGraph(s, edges, structure, (weight, source, target))
+    reporter(progress, 1.0)  # the argument's own errors come first
+    structure = prepare_structure(edges.n, edges.row, edges.col, order, progress)
+    _warn_of_core(structure, wanted.itemsize, undirected=s.commutes and not edges.directed)
+    return PreparedGraph(s, edges, structure, (weight, source, target), progress)
+
+
+def _warn_of_core(x: Structure, itemsize: int, *, undirected: bool) -> None:
+    """Say what a large core takes, before it takes it."""
+    working = threads.get_num_threads()
+    time = costs.closure(x.core, None, itemsize=itemsize, undirected=undirected, threads=working)
+    if time > _LONG:
+        warn(
+            f"{_dense(x)} of {x.bytes(itemsize, trees=False) / 1e9:.2g} GB, which takes about "
+            f"{time / 1e9:.2g} s now and for new weights; {_UNPREPARED}"
+        )
+
+
+def _dense(x: Structure) -> str:
+    return f"{x.core:,} of the {x.n:,} nodes have no small separators and become a dense core"
 
 
 def _check_chooses(s: Semiring, dtype: np.dtype[Any]) -> None:

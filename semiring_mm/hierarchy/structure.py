@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.progress import Progress, reporter
 from ..cpu import elimination as code
 from ..cpu import threads
 from ..naming import install
@@ -23,6 +25,8 @@ Node = NDArray[np.int32]
 
 #: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
 _WORK = 5000
+#: Work of an order that is done at a time: a third of a second.
+_GRANT = 1 << 26
 #: Core of a prepared graph up to which it is eliminated, too (a larger one only if it has no more
 #: edges than the rest): then a path is unpacked by triangles.
 _CORE = 1024
@@ -147,6 +151,11 @@ class Structure:
         """Number of nodes of the core."""
         return self.n - self.fringe
 
+    @functools.cached_property
+    def pairs(self) -> float:
+        """Pairs (⊗, ⊕) that join the weights of the edges: Σ degree²."""
+        return float((np.diff(self.first).astype(np.float64) ** 2).sum())
+
     def bytes(self, itemsize: int, *, trees: bool) -> int:
         """Memory of weights of that size for all edges, of the core, and of sweeps."""
         edges, width = len(self.head), 2 * 64 // itemsize
@@ -247,7 +256,9 @@ def _slots(first: Index, head: Node, row: Node, col: Node) -> Index:
     return slot
 
 
-def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:
+def prepare_structure(
+    n: int, row: Index, col: Index, order: str, progress: Progress = None
+) -> Structure:
     """The structure for any use, by minimum degree or, on top of it, nested dissection.
 
     All nodes are eliminated one by one, unless the order by minimum degree stops at a large core;
@@ -263,7 +274,10 @@ def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:
         "auto" is nested dissection where METIS is installed and the graph is not small.
     """
     first, near = _neighbours(n, row, col)
-    ranked, degree = _minimum_degree(n, first, near, _WORK * (n + len(near)), n, _CORE)
+    tick = reporter(progress, float(n), "order", "nodes")
+    ranked, degree = _minimum_degree(n, first, near, _WORK * (n + len(near)), n, _CORE, tick)
+    if tick is not None:
+        tick(float(n))
     core = n - len(degree)
     if core > _CORE and core**2 > 2 * degree.sum(dtype=np.int64):
         return _structure(n, first, near, ranked, len(degree))
@@ -366,8 +380,9 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
 
 
 def _minimum_degree(
-    n: int, first: Index, near: Node, work: int, sources: int, least: int = 0
-) -> tuple[Node, Node]:
+    n: int, first: Index, near: Node, work: int, sources: int, least: int = 0,
+    tick: Callable[[float], None] | None = None,
+) -> tuple[Node, Node]:  # fmt: skip
     """All nodes by minimum degree, and the degrees of the eliminated ones.
 
     The others are a core: of at least `least` nodes, unless `work` was used up.
@@ -381,7 +396,7 @@ def _minimum_degree(
     following[by_size[:-1]] = np.where(same[1:], by_size[1:], -1)
     before[by_size[1:]] = np.where(same[1:], by_size[:-1], -1)
     bucket[size[by_size[~same]]] = by_size[~same]
-    state = np.array([0, 0, 0, work, 1], np.int64)
+    state = np.array([0, 0, 0, 0, 1], np.int64)
     working = threads.get_num_threads()
     fields: dict[str, Any] = {
         "n": n, "sources": sources, "least": least, "state": state,
@@ -391,9 +406,14 @@ def _minimum_degree(
         "before": before, "order": order, "degree": degree,
     }  # fmt: skip
     pool, begin = near, first[:-1]
-    while state[4] == 1:
-        pool, begin, room = _repacked(pool, begin, size)
-        state[1] = room.sum(dtype=np.int64)
+    while state[4] == 1 or (state[4] == 2 and work > 0):
+        if state[4] == 1:
+            pool, begin, room = _repacked(pool, begin, size)
+            state[1] = room.sum(dtype=np.int64)
+        state[3] += (some := min(work, _GRANT))  # so that Ctrl-C need not wait for all
+        work -= some
+        if tick is not None:
+            tick(float(state[0]))
         code.minimum_degree(fields | {
             "capacity": len(pool), "pool": pool, "begin": begin, "room": room,
         })  # fmt: skip
