@@ -1,6 +1,7 @@
 """Prepared graphs: all questions against closures, SciPy and brute force, new weights, files."""
 
 import contextlib
+import functools
 import itertools
 import json
 import math
@@ -9,10 +10,12 @@ import sys
 
 import numpy as np
 import pytest
+from metrics import leave_core
 from optional import csgraph, nx, pd, sp
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
+from semiring_mm.expressions import evaluate
 from semiring_mm.hierarchy.structure import prepare_structure
 
 
@@ -113,9 +116,12 @@ def test_all_questions_over_semirings(name, semiring, monkeypatch):
         rng = np.random.default_rng(seed)
         dtype = np.int32 if semiring != "max_times" and seed % 2 else np.float64
         g = graph(name, WEIGHTS[semiring], rng, directed=directed, dtype=dtype)
-        monkeypatch.setattr("semiring_mm.hierarchy.structure._CORE", 0 if core else 1024)
-        net = sm.prepare(g, semiring=s, dtype=dtype)
+        with monkeypatch.context() as patched:
+            if core:
+                leave_core(patched)
+            net = sm.prepare(g, semiring=s, dtype=dtype)
         assert net.dtype == dtype
+        assert bool(net._structure.core) == (core and g.n > 3)
         expected = sm.closure(sm.adjacency(g, s, dtype=dtype)[0], s)
         check(net, g, expected, 40 if core else 400)
         g = graph(name, WEIGHTS[semiring], np.random.default_rng(seed), directed=directed)
@@ -128,7 +134,8 @@ def test_all_questions_over_semirings(name, semiring, monkeypatch):
 
 @pytest.mark.parametrize("core", [True, False])
 def test_reachability(core, monkeypatch):
-    monkeypatch.setattr("semiring_mm.hierarchy.structure._CORE", 0 if core else 1024)
+    if core:
+        leave_core(monkeypatch)
     for name in FAMILIES:
         g = graph(name, WEIGHTS["min_plus"], np.random.default_rng(1), directed=True)
         net = sm.prepare(g, semiring="lor_land")
@@ -169,6 +176,82 @@ def test_a_semiring_of_the_user_that_does_not_commute():
     found = sm.prepare(g, semiring=s).distances()
     assert found[0, 2] == 7
     assert found[2, 0] == 5
+
+
+#: Ordinals below ω², 1000 k + m being ω k + m, are added up: 1 + ω = ω < ω + 1. And the other way.
+ORDINALS = {
+    "forward": "a if a == inf else (a + b if b < 1000 else a // 1000 * 1000 + b)",
+    "backward": "b if b == inf else (b + a if a < 1000 else b // 1000 * 1000 + a)",
+}
+
+
+@pytest.mark.parametrize("core", [True, False])
+@pytest.mark.parametrize("way", ORDINALS)
+def test_the_order_of_factors(way, core, monkeypatch):
+    if core:
+        leave_core(monkeypatch)
+    s = sm.Semiring(f"min_{way}", "min(a, b)", ORDINALS[way], np.inf, 0)
+    assert not s.commutes
+    for seed, directed in itertools.product(range(3), [True, False]):
+        rng = np.random.default_rng(seed)
+        name = ["small world", "grid", "disconnected"][seed]
+        g = graph(name, lambda rng, m: rng.integers(0, 3, m) * 1000 + rng.integers(1, 9, m), rng,
+                  directed=directed)  # fmt: skip
+        net = sm.prepare(g, semiring=s)
+        assert bool(net._structure.core) == core
+        expected = sm.closure(sm.adjacency(g, s)[0], s)
+        np.testing.assert_array_equal(net.distances(), expected)
+        edges = best_edges(s, g)
+        for u, v in itertools.product(range(g.n), repeat=2):
+            assert net.distance(u, v) == expected[u, v]
+            if u != v and expected[u, v] < np.inf:
+                weights = [edges[x] for x in itertools.pairwise(net.path(u, v))]
+                assert (
+                    functools.reduce(functools.partial(evaluate, s.mul_expr), weights)
+                    == (expected[u, v])
+                )
+
+
+def test_cycles_of_weight_zero_do_not_show_on_the_diagonal():
+    """However their weights round."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        g = graph("small world", lambda rng, m: rng.integers(0, 2, m), rng, directed=True)
+        row, col = np.concatenate([[g.row, g.col], [g.col, g.row]], 1)
+        h = rng.random(g.n) * 3
+        net = sm.prepare(EdgeList(range(g.n), row, col, h[col] - h[row], True))
+        assert (np.diagonal(net.distances()) == 0).all()
+        assert (np.diagonal(net.distances(targets=range(g.n))) == 0).all()
+
+
+def test_rows_that_are_not_aligned():
+    """Such as of a matrix in a file; they are not written past the caches."""
+    g = large()
+    for dtype in ("float64", "float32", "int32"):
+        net = sm.prepare(g, dtype=dtype)
+        expected, size = net.distances(range(9)), np.dtype(dtype).itemsize
+        for offset in (1, size - 1):
+            memory = np.zeros(expected.nbytes + 8, np.uint8)
+            rows = memory[offset : offset + expected.nbytes].view(dtype).reshape(expected.shape)
+            assert not rows.flags.aligned
+            net.metric.sweep(np.arange(9), rows, None)
+            np.testing.assert_array_equal(rows, expected)
+
+
+def test_no_distance_exceeds_the_bound():
+    """That of the components, one way or both, with the roundings of sums in another order."""
+    for seed, directed in itertools.product(range(40), [True, False]):
+        rng = np.random.default_rng(seed)
+        name = ["tree", "disconnected", "small world", "caterpillar"][seed % 4]
+        g = graph(name, lambda rng, m: rng.random(m), rng, directed=directed)
+        if directed and seed % 2:  # both ways, but not of the same weights
+            row, col = np.concatenate([[g.row, g.col], [g.col, g.row]], 1)
+            g = EdgeList(g.nodes, row, col, rng.random(len(row)) ** 9, True)
+        net = sm.prepare(g)
+        d = net.distances()
+        bound, tight = net.metric.bound
+        assert bound >= d[np.isfinite(d)].max()
+        assert not tight or bound <= 2 * d[np.isfinite(d)].max() * (1 + 1e-5)
 
 
 def test_graphs_without_small_separators(monkeypatch):
@@ -456,6 +539,8 @@ ERRORS = {
     "target": (lambda: sm.prepare(NAMED).path("a", "x"), "'x' is not a node of the graph"),
     "table": (lambda: sm.prepare(NAMED).distances(["a"], ["b", "x"]), "'x' is not a node"),
     "number": (lambda: sm.prepare(large()).distance(0, 9999), "there is no node 9999, they are 0"),
+    "negative": (lambda: sm.prepare(large()).distance(-1, 0), "there is no node -1, they are 0"),
+    "path": (lambda: sm.prepare(large()).path(0, -1), "there is no node -1, they are 0 to 4199"),
     "numbers": (
         lambda: sm.prepare(large()).distances([0], [7, -1]), "targets: there is no node -1"),
     "fraction": (
