@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+from metrics import leave_core
 from optional import nx, pd
 
 import semiring_mm as sm
@@ -60,10 +61,13 @@ def expected(d, edges, radii, mass):
 KINDS = ["tree", "grid", "star", "parts", "sparse", "dense"]
 
 
+@pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("whole", [True, False])
-def test_each_statistic_is_that_of_the_matrix(kind, directed, whole):
+def test_each_statistic_is_that_of_the_matrix(kind, directed, whole, prepared, monkeypatch):
+    """The fastest way, or sweeps over a prepared graph with a dense core."""
+    leave_core(monkeypatch)
     for seed in range(3):
         given = graph(kind, directed=directed, whole=whole, seed=seed)
         rng = np.random.default_rng(seed)
@@ -73,7 +77,8 @@ def test_each_statistic_is_that_of_the_matrix(kind, directed, whole):
         edges = [np.arange(3, 300, 9) * unit, np.array([0, 1, 5, 7, 80]) * unit, np.arange(4) * 9.5]
         d = np.asarray(sm.apsp(given))
         values, counts = expected(d, edges[seed], radii, mass)
-        found = sm.statistics(given, radius=radii, attribute=mass, bins=edges[seed])
+        asked = sm.prepare(given) if prepared else given
+        found = sm.statistics(asked, radius=radii, attribute=mass, bins=edges[seed])
         for name, value in values.items():
             np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, err_msg=name)
         np.testing.assert_array_equal(found.histogram.counts, counts)
@@ -93,6 +98,11 @@ def test_types_of_weights(dtype):
     assert found.eccentricity.dtype == (dtype if dtype[0] == "f" else np.int64)
 
 
+def inverses(d):
+    """Harmonic closeness, of negative distances, too."""
+    return np.divide(1, d, out=np.zeros_like(d), where=d != 0).sum(axis=0)
+
+
 def test_negative_weights():
     weights = {"a": {"b": -2.5, "c": 4}, "b": {"c": 3}, "c": {"a": 1}}
     found = sm.statistics(weights, bins=[-3, 0, 1, 5])
@@ -102,10 +112,76 @@ def test_negative_weights():
     np.testing.assert_array_equal(found.histogram.counts, counts)
     whole = {u: {v: int(2 * w) for v, w in x.items()} for u, x in weights.items()}
     assert sm.statistics(whole, "mean").mean_distance == 2 * values["mean_distance"]
+    for given in (whole, sm.prepare(whole, dtype="int64"), sm.prepare(whole)):
+        doubled = sm.statistics(given, "harmonic").harmonic
+        np.testing.assert_allclose(2 * doubled, found.harmonic, rtol=1e-15)
+    np.testing.assert_allclose(found.harmonic, inverses(d), rtol=1e-15)
     with pytest.raises(ValueError, match="negative"):
         sm.statistics(weights)
     with pytest.raises(sm.NegativeCycleError):
         sm.statistics({0: {1: 1}, 1: {0: -2}})
+
+
+def test_the_bin_of_distance_0():
+    """Of a node to itself, which does not count; the last bin has both of its edges."""
+    weights = {"a": {"b": -2, "c": -1}, "b": {"c": 3}, "c": {"a": 2}}
+    d = np.asarray(sm.apsp(weights))
+    for edges in ([-3, -1, 0], [-2, 0], [0, 1], [0, 4], [-5, -1], [1, 3]):
+        found = sm.statistics(sm.prepare(weights), "histogram", bins=edges)
+        np.testing.assert_array_equal(found.histogram.counts, expected(d, edges, [], 0)[1])
+        found = sm.statistics(weights, "histogram", bins=edges)
+        np.testing.assert_array_equal(found.histogram.counts, expected(d, edges, [], 0)[1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_distances_at_the_edges_of_bins(dtype):
+    """A quotient that rounds may be in the bin before, or after."""
+    for edges in (np.arange(60) * 0.1, np.arange(8, 80) / 7, np.linspace(-0.3, 9.1, 50)):
+        near = edges.astype(dtype)
+        ends = [np.nextafter(near, np.array(x, dtype)) for x in (-np.inf, np.inf)]
+        weight = np.unique(np.concatenate([near, *ends]))
+        weight = weight[weight > 0]
+        star = EdgeList(range(len(weight) + 1), 0 * np.arange(len(weight)),
+                        1 + np.arange(len(weight)), weight, True)  # fmt: skip
+        found = sm.statistics(sm.prepare(star), "histogram", bins=edges.astype(dtype))
+        expected = np.histogram(weight, edges.astype(dtype))[0]
+        np.testing.assert_array_equal(found.histogram.counts, expected)
+
+
+def test_inverses_are_rounded_once_or_twice():
+    """Newton's method goes on until it has all digits."""
+    weight = np.random.default_rng(0).integers(1, 1 << 20, 200)
+    pairs = EdgeList(range(400), 2 * np.arange(200), 2 * np.arange(200) + 1, weight, False)
+    found = sm.statistics(sm.prepare(pairs), "harmonic").harmonic
+    np.testing.assert_allclose(found[::2] * weight, 1, rtol=0, atol=2.3e-16)
+
+
+def test_sums_that_may_not_fit():
+    n = 100
+
+    def path(weight):
+        given = {i: {i + 1: weight} for i in range(n - 1)}
+        return sm.prepare(given, directed=False, dtype="int64")
+
+    net = path(1 << 51)
+    with pytest.raises(
+        OverflowError, match=r"100 distances of up to .* may add up to more than 64"
+    ):
+        sm.statistics(net, "mean")
+    found = sm.statistics(path(1 << 48), "mean")  # the sum of all is more than 2**63
+    assert found.mean_distance == n * (n**2 - 1) // 3 * (1 << 48) / (n * (n - 1))
+    with pytest.raises(OverflowError, match="attribute: its sum does not fit 64 bits"):
+        sm.statistics(net, "within", radius=1, attribute=[1 << 57] * n)
+
+
+def test_sums_in_32_bits_are_carried():
+    """Where each distance fits, and those of a source do not fit together."""
+    n, w = 400, 100_000
+    found = sm.statistics(
+        sm.prepare({i: {i + 1: w} for i in range(n - 1)}, directed=False), ["mean", "closeness"]
+    )
+    i = np.arange(n)
+    np.testing.assert_array_equal(found.mean, w * (i * (i + 1) + (n - 1 - i) * (n - i)) / 2 / 399)
 
 
 def test_whole_numbers_of_all_sizes():
@@ -346,6 +422,7 @@ def test_the_table_of_the_nodes():
         ({"what": "mean", "radius": 3}, "takes a radius"),
         ({"bins": 0}, "a number from 1"),
         ({"bins": [3, 2]}, "ascending"),
+        ({"bins": [1, 1, 2]}, "ascending"),
         ({"bins": [1]}, "ascending"),
         ({"radius": "near"}, "radius"),
         ({"attribute": [1, 2]}, "radius"),
