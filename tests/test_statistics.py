@@ -22,6 +22,9 @@ def edges_of(kind, rng, n):
             np.concatenate([i[:, 1:].ravel(), i[1:].ravel()]),
             np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()]),
         )
+    if kind == "islands":
+        u, v = edges_of("grid", rng, n // 2)
+        return np.concatenate([u, u + n // 2]), np.concatenate([v, v + n // 2])
     if kind == "star":
         return np.zeros(n - 1, int), np.arange(1, n)
     if kind == "parts":
@@ -58,7 +61,7 @@ def expected(d, edges, radii, mass):
     return found, np.histogram(d[other], edges)[0]
 
 
-KINDS = ["tree", "grid", "star", "parts", "sparse", "dense"]
+KINDS = ["tree", "grid", "islands", "star", "parts", "sparse", "dense"]
 
 
 @pytest.mark.parametrize("prepared", [False, True])
@@ -120,6 +123,25 @@ def test_negative_weights():
         sm.statistics(weights)
     with pytest.raises(sm.NegativeCycleError):
         sm.statistics({0: {1: 1}, 1: {0: -2}})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float64"])
+def test_negative_whole_weights_one_way(dtype, monkeypatch):
+    """No path plus a negative weight is none, also through a dense core."""
+    leave_core(monkeypatch)
+    rng, n = np.random.default_rng(6), 100
+    u, v = edges_of("grid", rng, n)
+    u, v = np.concatenate([u, v]), np.concatenate([v, u])
+    kept = (u % 10 < 5) | (v % 10 >= 5)  # from the left half to the right one only
+    u, v, h = u[kept], v[kept], rng.integers(0, 99, n)
+    weight = (rng.integers(0, 9, len(u)) + h[v] - h[u]).astype(dtype)
+    given = EdgeList(range(n), u, v, weight, True)
+    edges = [-90, -20, 0, 5, 60, 200]
+    found = sm.statistics(sm.prepare(given, dtype=dtype), bins=edges)
+    values, counts = expected(np.asarray(sm.apsp(given)), edges, [], 0)
+    for name in ("reached", "mean", "mean_distance"):
+        np.testing.assert_allclose(getattr(found, name), values[name], rtol=1e-12, err_msg=name)
+    np.testing.assert_array_equal(found.histogram.counts, counts)
 
 
 def test_the_bin_of_distance_0():

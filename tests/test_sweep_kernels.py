@@ -221,7 +221,11 @@ def with_device(metric):
 
 
 @pytest.mark.usefixtures("gxx")
-@pytest.mark.parametrize("edges", [np.arange(41) * 0.1, np.arange(8, 60) / 7, EDGES], ids=str)
+@pytest.mark.parametrize(
+    "edges",
+    [np.arange(41) * 0.1, np.arange(8, 60) / 7, EDGES],
+    ids=["tenths", "sevenths", "uneven"],
+)
 def test_labels_at_the_edges_of_bins(edges, host):
     """A guess that rounds to the bin before or after, and edges that float32 does not hold."""
     edges = np.array(edges, np.float64)
@@ -238,8 +242,10 @@ def test_labels_at_the_edges_of_bins(edges, host):
 
 
 @pytest.mark.usefixtures("gxx")
-def test_sums_of_many_labels_in_short_words(host):
-    """A block adds up 64 of them at a time."""
+def test_sums_of_many_labels_in_short_words(host, monkeypatch):
+    """A block adds up 64 of them at a time, and the regions of a block one after the other."""
+    monkeypatch.setattr(hierarchy, "_BLOCKS", 1)
+    monkeypatch.setattr(host, "sms", 2)
     n, row, col = grid(18)
     weight = np.random.default_rng(9).integers(1, 99, len(row)).astype("int32")
     metric = metric_of("min_plus", n, row, col, weight, directed=False)
