@@ -24,13 +24,18 @@ from .gpu.calls import learn
 from .gpu.device import recorded
 from .naming import named
 
-__all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "joined", "where"]
+__all__ = [
+    "Call", "check_all_pairs", "check_memory", "device_index", "gpu_engine", "gpu_has", "joined",
+    "where",
+]  # fmt: skip
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # types that need no conversion
 _ANYWHERE = (list, tuple)  # types of operands that go where the arrays are
 #: Bytes that are there: to ask what is free takes as long as a search of a small graph.
 _UNASKED = 1 << 20
+#: Memory for all pairs of a graph's nodes that is taken only where the user speaks of it.
+_ALL_PAIRS = 4 << 30
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
 
 
@@ -459,6 +464,19 @@ _BACK = {
     "torch": _to_torch,
     "jax": _to_jax,
 }
+
+
+def check_all_pairs(n: int, needed: int, instead: str) -> None:
+    """Raise MemoryError before all pairs of n nodes take `needed` bytes without the user's word.
+
+    `instead` is what to write.
+    """
+    if needed > _ALL_PAIRS:
+        free = cpu.free_memory()
+        room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
+        raise MemoryError(
+            f"all pairs of {n:,} nodes take {needed / 2**30:,.1f} GiB of memory{room}: {instead}"
+        )
 
 
 def check_memory(

@@ -120,6 +120,15 @@ def test_example_is_as_described():
     assert 100 < graph.weight.min() < graph.weight.max() < 15_500
 
 
+def test_large_results_are_asked_for(run, edges, monkeypatch):
+    monkeypatch.setattr("semiring_mm.arrays._ALL_PAIRS", 1)
+    code, out, err = run("apsp", edges)
+    assert (code, out) == (2, "")
+    assert "all pairs of 5 nodes take 0.0 GiB of memory (" in err
+    assert "--force takes it, -o D.npy --memory-limit 4GB works in a file" in err
+    assert run("apsp", edges, "--force")[0] == 0
+
+
 @pytest.mark.parametrize("block", [1, compute._BLOCK])
 def test_summary_is_the_default(run, edges, monkeypatch, block):
     monkeypatch.setattr(compute, "_BLOCK", block)

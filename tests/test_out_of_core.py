@@ -874,6 +874,16 @@ def test_fingerprints_tell_graphs_apart():
     assert numbers.fingerprint() == found[5]
 
 
+@pytest.mark.parametrize("at", [(0, 6), (6, 0), (2, 3), (5, 1)])
+def test_symmetry_is_looked_for_everywhere(at, monkeypatch):
+    """In all pairs of strips of rows, here of two."""
+    monkeypatch.setattr("semiring_mm.closures.sources._PIECE", 2048)
+    w = np.arange(7.0) + np.arange(7)[:, np.newaxis]
+    assert DenseSource(semirings["min_plus"], w).symmetric()
+    w[at] += 1
+    assert not DenseSource(semirings["min_plus"], w).symmetric()
+
+
 def stopped(monkeypatch, call, phase):
     """Run until a state of a phase is left, and no further."""
     save = Checkpoint.save
