@@ -22,7 +22,7 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.graphs import prepared
 
-NETWORKS = ["directed", "undirected", "core", "labels", "integers", "truth", "none"]
+NETWORKS = ["directed", "undirected", "core", "labels", "integers", "truth", "table", "none"]
 
 
 def network(name):
@@ -43,7 +43,9 @@ def network(name):
     with pytest.MonkeyPatch.context() as patched:
         if name == "core":
             leave_core(patched)
-        return sm.prepare(EdgeList(nodes, row, col, weight, name != "undirected"), **given)
+        rows = np.arange(len(row)) // 2 if name == "table" else None
+        edges = EdgeList(nodes, row, col, weight, name != "undirected", table_rows=rows)
+        return sm.prepare(edges, **given)
 
 
 def number(rng, x, n):
