@@ -1410,6 +1410,7 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
     """
     monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
     monkeypatch.setattr(closing, "shape", lambda *_, **__: None)
+    monkeypatch.setattr(HOST, "sms", 8)  # blocks, some of which fall behind
     dtype, semiring = np.dtype(dtype), sm.semirings[name]
 
     def run(n, how, stacked, ahead):
@@ -1454,6 +1455,7 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
     cases = [(70, "odd", True, 0), (100, "C", False, 1)]
     if (name, dtype, step) == ("min_plus", np.dtype("f4"), "Nonnegative"):
         cases += [(30, "C", False, 5), (64, "strided", False, 1), (132, "C", False, 2)]
+        cases += [(200, "C", False, 1)]  # whose panels are in the memory of others, rounds before
     for case in cases:
         run(*case)
 
