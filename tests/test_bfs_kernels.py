@@ -85,13 +85,17 @@ def test_more_levels_than_are_counted_at_once(host, monkeypatch):
 
 
 def test_counters_of_many_nodes(host, monkeypatch):
-    """A block counts more nodes than a warp's planes hold."""
+    """A block counts more nodes than a warp's planes hold; its warps share one of many edges."""
     monkeypatch.setattr(HOST, "sms", 1)
     n = 450
     graph = Hops(n, *family("star", n), directed=False)
     device = there(graph)
     assert device.blocks == 2
     check(graph, device, np.array([5, 0]))
+    few, ends = 300, np.arange(300, n)  # which lie at ends of the star
+    star = np.concatenate([family("star", few), [ends - few + 1, ends]], axis=1)
+    graph = Hops(n, *star, directed=False)
+    check(graph, there(graph), ends)
 
 
 def test_statistics_of_a_graph_on_a_device(host, monkeypatch):

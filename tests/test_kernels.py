@@ -815,17 +815,25 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     assert sum(used in text for text in products) == each * len(layouts)
 
 
+@pytest.fixture
+def bulk_products(monkeypatch):
+    """Small products are made of large tiles, by the copy engine."""
+    monkeypatch.setitem(bulk._GAINS, "fma", dict.fromkeys(bulk._GAINS["fma"], 1e9))
+    monkeypatch.setitem(bulk._LEAST, "fma", 1)
+    monkeypatch.setitem(tiles.TILES, "fma", {tiles.Tile(128, 256, 8, 8, 16, 8, stages=4): 1.0})
+    tiles.choose.cache_clear()
+    yield
+    tiles.choose.cache_clear()
+
+
+@pytest.mark.usefixtures("bulk_products")
 def test_bulk_products(monkeypatch):
     """Operands that lie along k are transposed first; k ends within a tile, and is shared."""
-    monkeypatch.setitem(bulk._GAINS, "fma", dict.fromkeys(bulk._GAINS["fma"], 1e9))
-    monkeypatch.setitem(tiles.TILES, "fma", {tiles.Tile(128, 256, 8, 8, 16, 8, stages=4): 1.0})
     monkeypatch.setattr(tiles, "_PART", 0)
     monkeypatch.setattr(tiles, "_JOIN", 0)
-    tiles.choose.cache_clear()
     rng = np.random.default_rng(31)
     a, b = whole(rng, (132, 164), "f4", None), whole(rng, (164, 260), "f4", None)
     monkeypatch.setattr(HOST, "sms", 3)  # for four tiles
-    monkeypatch.setitem(bulk._LEAST, "fma", 1)
     for how, copied, short in (("CCC", 1, 512), ("FCC", 0, 0), ("CFC", 2, 0), ("FFC", 1, 0)):
         monkeypatch.setattr(bulk, "_SHORT", short)
         HOST.launched.clear()
@@ -841,7 +849,26 @@ def test_bulk_products(monkeypatch):
     engine.product(sm.semirings["plus_times"], a, every, c, Scaling(True, 2.0, -1.0))
     check("plus_times", c, wanted)
     assert any("sr::BulkProduct<" in text for text in HOST.launched[-2:])
-    tiles.choose.cache_clear()
+
+
+@pytest.mark.usefixtures("bulk_products", "tensor_cores")
+def test_bulk_products_beside_tensor_cores():
+    """Which leave infinities to them: one of the two has nothing to do, and must not join C."""
+    rng = np.random.default_rng(32)
+    a, b = whole(rng, (66, 36), "f4", None), whole(rng, (36, 72), "f4", None)
+    for entry in (1, inf):
+        a[3, 5], b[5] = entry, 1
+        c = whole(rng, (66, 72), "f4", None)
+        wanted = a @ b - c
+        HOST.launched.clear()
+        engine.product(
+            sm.semirings["plus_times"], a, b, c, Scaling(True, 1.0, -1.0),
+            precision="float32_emulated",
+        )  # fmt: skip
+        assert_array_equal(c, wanted)
+        assert {"Tensor", "Bulk"} == {
+            kind for kind in ("Tensor", "Bulk") if any(f"{kind}Product<" in x for x in HOST.launched)
+        }
 
 
 @pytest.mark.parametrize("columns", [128, 64])
