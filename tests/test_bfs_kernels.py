@@ -96,6 +96,11 @@ def test_counters_of_many_nodes(host, monkeypatch):
     star = np.concatenate([family("star", few), [ends - few + 1, ends]], axis=1)
     graph = Hops(n, *star, directed=False)
     check(graph, there(graph), ends)
+    n = 400
+    graph = Hops(n, *family("dense", n), directed=False)  # all have many
+    device = there(graph, threads=128)
+    assert device.blocks == 4
+    check(graph, device, np.array([5, 0]))
 
 
 def test_statistics_of_a_graph_on_a_device(host, monkeypatch):
