@@ -8,6 +8,7 @@ import math
 import mmap
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import host_device
 import numpy as np
@@ -1485,6 +1486,26 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
         cases += [(200, "C", False, 1)]  # whose panels are in the memory of others, rounds before
     for case in cases:
         run(*case)
+
+
+@pytest.mark.parametrize("kind", ["ring", "random"])
+def test_columns_with_many_tight_edges_leave_no_row_to_be_searched(monkeypatch, kind):
+    """Where all weights are positive: a search would mend a row that is wrong, and take long."""
+    monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
+    monkeypatch.setattr(closing, "shape", lambda *_, **__: None)
+    monkeypatch.setattr(trees, "_MANY", -1)
+    kernel, none = HOST.kernel, SimpleNamespace(launch=lambda *_: None)
+    monkeypatch.setattr(HOST, "kernel", lambda x: none if "::attach(p)" in x else kernel(x))
+    n, rng = 100, np.random.default_rng(3)
+    w = np.where(rng.random((n, n)) < 0.3, rng.integers(1, 9, (n, n)), inf)
+    if kind == "ring":
+        w[...], order = inf, rng.permutation(n)
+        w[order, np.roll(order, 1)] = 1
+    w = w.astype("f4")[np.newaxis]
+    d, p = np.empty_like(w), np.empty(w.shape, np.int32)
+    known = (Facts(0, inf, False),) * 3
+    assert not engine.closure_batch(sm.semirings["min_plus"], w, known, d, p).any()
+    check_predecessors("min_plus", w[0], d[0], p[0], trees=True)
 
 
 @pytest.mark.parametrize("kind", ["zeros", "ring", "metric", "layers", "large"])
