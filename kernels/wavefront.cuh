@@ -325,10 +325,9 @@ struct Alignment {
       step = p.pairs;
       __syncthreads();  // between reading the turn and overwriting it
     }
-    for (; pair < p.pairs; pair += step) {
+    for (; pair < p.pairs; pair += step) {  // all have read the line at the barrier before the result
       T* result = static_cast<T*>(p.out) + pair;
       Alignment(p, pair, place).align(result, part, p.progress + 1 + pair * p.parts);
-      __syncthreads();  // before the line and shared memory are the next pair's
     }
   }
 };

@@ -484,7 +484,7 @@ def test_progress_is_a_flag_or_a_function(capsys):
     sm.apsp(np.ones((9, 9)), progress=True)
     assert capsys.readouterr() == ("", "")  # nothing for less than a second
     with pytest.raises(TypeError, match="progress is True, False or a callable"):
-        sm.apsp(np.ones((2, 2)), progress=3)
+        sm.apsp("nowhere.csv", progress=3)  # before the graph is looked at
 
 
 # --- negative cycles ----------------------------------------------------------------------------

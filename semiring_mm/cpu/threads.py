@@ -85,8 +85,10 @@ def set_num_threads(n: int) -> None:
         raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
     with _lock:
         _threads = n
-    while _idle:  # others are started when they are needed
-        _idle.pop().order(None)
+        ended = _idle.copy()  # others are started when they are needed
+        _idle.clear()
+    for helper in ended:
+        helper.order(None)
     for end in _endings:
         end()
 

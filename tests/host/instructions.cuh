@@ -139,7 +139,10 @@ SR_FN u32 atomic_or(u32* word, u32 bits) {  // one thread runs at a time
   return old;
 }
 SR_FN void atomic_max(u32* word, u32 x) { if (*word < x) *word = x; }
-SR_FN void atomic_add(u32* word, u32 x) { *word += x; }
+SR_FN void atomic_add(u32* word, u32 x) {
+  *word += x;
+  host::progress();
+}
 SR_FN void atomic_add(u64* word, u64 x) { *word += x; }
 SR_FN void atomic_add(float* word, float x) { *word += x; }
 SR_FN void atomic_add(double* word, double x) { *word += x; }
@@ -156,10 +159,14 @@ SR_FN u32 fetch_add(u32* word, u32 x) {
   *word += x;
   return old;
 }
-SR_FN void memory_fence() {}
-SR_FN void store_current(u32* word, u32 x) { *word = x; }
-SR_FN void wait_for(const u32* word, u32 least) {  // blocks run one after the other
-  if (*word < least) host::report("block %u waits for work that has not begun", blockIdx.x);
+SR_FN void memory_fence() { host::fence(); }
+SR_FN void store_current(u32* word, u32 x) {
+  *word = x;
+  host::stored(word);
+}
+SR_FN void wait_for(const u32* word, u32 least) {
+  while (*word < least) host::yield();
+  host::seen(word);
 }
 
 template <class T>
