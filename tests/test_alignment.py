@@ -245,6 +245,12 @@ def test_strings():
         (lambda: alignment.smith_waterman("a", "b", gap=None), ValueError, "gap is a finite"),
         (lambda: alignment.smith_waterman([3], [0], matrix=np.eye(3)), ValueError, "0 to 2"),
         (lambda: alignment.smith_waterman([0], [0], matrix=[[1, 2]]), ValueError, "square"),
+        (
+            lambda: alignment.smith_waterman([0, 1], "AC", matrix=np.eye(4)),
+            ValueError,
+            "from 0 to 3, got 65 in y; letters are .* number them, for example ",
+        ),
+        (lambda: alignment.needleman_wunsch("a", "b", gap_open=1), ValueError, "gap_open=1"),
     ],
 )
 def test_what_is_refused(call, error, words):
