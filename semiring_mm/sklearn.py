@@ -37,11 +37,11 @@ _ENTRIES = 1 << 22  # distances that radius_neighbors looks at together
 #: The metrics of which scikit-learn's definition is not SciPy's, which :func:`cdist` has.
 _THEIRS = {
     "braycurtis": BuiltIn(
-        "braycurtis", "abs(a - b)", final="a / (b + (b == 0))", degree=1, over="abs(a) + abs(b)",
+        "braycurtis", "abs(a - b)", final="a / (b + (b == 0))", over="abs(a) + abs(b)",
         rising=False,
     ),
     "cosine": BuiltIn(
-        "cosine", "b * a", final="min(max(1 - (a if a == a else 0), 0), 2)", degree=2, unit=True,
+        "cosine", "b * a", final="min(max(1 - (a if a == a else 0), 0), 2)", unit=True,
         rising=False,
     ),
 }  # fmt: skip
