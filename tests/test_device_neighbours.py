@@ -116,6 +116,26 @@ def test_sieves_are_for_one_product(there, monkeypatch):  # noqa: F811
     assert len(rooms) == 6
 
 
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_zeros_of_both_signs_are_equal(dtype, there):  # noqa: F811
+    least = sm.Metric("least", "a * b", "min(a, b)")
+    y = np.array([[0.0], [-0.0]] * 45, dtype)
+    found = sm.knn(*both(there, np.ones((2, 1), dtype), y), 50, least)
+    assert_array_equal(there.get(found[1]), [np.arange(50)] * 2)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "i4"])
+def test_the_worst_of_all_values_fill_a_list(dtype, there):  # noqa: F811
+    """No value is left out while there is room, in tiles as wide as a warp looks at at once."""
+    worst = inf if dtype[0] == "f" else np.iinfo(dtype).max
+    heaps = select.empty(2, 70, np.dtype(dtype))
+    tile = there.put(np.full((2, 2048), worst, dtype))
+    select.put(*heaps, tile[:, :1024], 0)
+    select.put(*heaps, tile[:, 1024:], 1024)
+    assert_array_equal(there.get(heaps[1]), [np.arange(70)] * 2)
+
+
 #: Weighted sums of small integers, in whole numbers.
 WHOLE = {
     "cityblock": lambda gap, w: (w * gap).sum(2),

@@ -139,6 +139,8 @@ def test_weights_keep_the_digits_of_points_far_from_the_origin(name, dtype, far)
 def test_integers_that_no_float_tells_apart():
     x = np.array([[2**63 - 1, 2**53 + 1, 0]])
     y = np.array([[2**63 - 2, 2**53, 0]])
+    for _ in range(3):  # small calls of floats are known from now on
+        sm.cdist(x.astype(float), y.astype(float), "hamming")
     for dtype in ("i8", "u8"):
         found = sm.cdist(x.astype(dtype), y.astype(dtype), "hamming")
         assert_array_equal(found, [[2 / 3]])
@@ -276,6 +278,13 @@ def test_equal_points_come_by_their_index(metric, dtype, monkeypatch):
     assert_array_equal(sm.argbest(x, y, metric)[1], by_sorting(compared, 1)[1][:, 0])
 
 
+def sphere(n, columns=9):
+    """Unit vectors, of which each one has its opposite."""
+    half = RNG.normal(size=(n // 2, columns))
+    half /= np.linalg.norm(half, axis=1, keepdims=True)
+    return np.concatenate([half, -half])
+
+
 #: X and Y whose Euclidean neighbours are found by a screen.
 SCREENED = {
     "uniform": [RNG.random((60, 20)), RNG.random((5000, 20))],
@@ -287,6 +296,20 @@ SCREENED = {
     "all sizes": [RNG.random((m, 9)) * 10.0 ** RNG.integers(-20, 18, (m, 1)) for m in (60, 5000)],
     "nearer and nearer": [
         RNG.random((60, 9)), np.linspace(5, 0, 5000)[:, None] + RNG.random((5000, 9)) / 100,
+    ],
+    # of which rounding decides: at equal distances, around points amid them, and after a few points
+    # far away, so near each other that squares are no normal numbers
+    "equally far": [
+        np.full((60, 8), 0.35),
+        RNG.choice([-0.35, 0.35], (5000, 1)) + sphere(5000, 8) * (1 + 1e-8 * RNG.random((5000, 1))),
+    ],
+    "around some": [
+        2e-8 * sphere(60),
+        sphere(5000) * (1 + 1e-6 * RNG.random((5000, 1))) * (np.arange(5000) % 250 > 0)[:, None],
+    ],
+    "far nearer than others": [
+        1e-21 * sphere(60),
+        np.vstack([sphere(500), 1e-21 * sphere(4500) * (1 + RNG.random((4500, 1)) / 500)]),
     ],
 }  # fmt: skip
 
