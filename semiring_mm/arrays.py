@@ -36,6 +36,8 @@ _ANYWHERE = (list, tuple)  # types of operands that go where the arrays are
 _UNASKED = 1 << 20
 #: Memory for all pairs of a graph's nodes that is taken only where the user speaks of it.
 _ALL_PAIRS = 4 << 30
+#: What `semiring_mm.torch` and `semiring_mm.jax` have.
+_DIFFERENTIABLE = "apsp, chain, closure, matmul, scan and sequences"
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
 
 
@@ -241,8 +243,8 @@ def where(x: Any, name: str) -> int | None:
         return None
     if "jax" in sys.modules and isinstance(x, sys.modules["jax"].core.Tracer):
         raise TypeError(
-            f"{name} is traced by JAX (inside jit, vmap or grad) and has no numbers yet: use "
-            f"the functions of semiring_mm.jax there"
+            f"{name} is traced by JAX (inside jit, vmap or grad) and has no numbers yet: "
+            f"semiring_mm.jax has {_DIFFERENTIABLE} for that; call others outside"
         )
     if hasattr(x, "__dlpack_device__"):
         try:
@@ -374,8 +376,8 @@ def _of_torch(x: Any, name: str) -> Array:
 def _refuse_grad(x: Any, name: str) -> None:
     if getattr(x, "requires_grad", False):
         raise TypeError(
-            f"{name} is a tensor that requires a gradient, and none is computed here: use the "
-            f"functions of semiring_mm.torch, or {name}.detach()"
+            f"{name} is a tensor that requires a gradient, and none is computed here: "
+            f"semiring_mm.torch has {_DIFFERENTIABLE} with gradients; give others {name}.detach()"
         )
 
 

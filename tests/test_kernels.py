@@ -868,7 +868,9 @@ def test_bulk_products_beside_tensor_cores():
         )  # fmt: skip
         assert_array_equal(c, wanted)
         assert {"Tensor", "Bulk"} == {
-            kind for kind in ("Tensor", "Bulk") if any(f"{kind}Product<" in x for x in HOST.launched)
+            kind
+            for kind in ("Tensor", "Bulk")
+            if any(f"{kind}Product<" in x for x in HOST.launched)
         }
 
 

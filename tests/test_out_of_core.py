@@ -588,7 +588,9 @@ def test_results_and_states_are_not_overwritten(tmp_path):
             solve(w, (path, None))
     late = tmp_path / "late.npy"
     with pytest.raises(FileExistsError, match=r"late.npy appeared during the run; the result is"):
-        solve(w, (late, None), tile=32, tick=lambda done, parts=None: late.write_bytes(b"another's"))
+        solve(
+            w, (late, None), tile=32, tick=lambda done, parts=None: late.write_bytes(b"another's")
+        )
     assert late.read_bytes() == b"another's"
 
 
