@@ -587,8 +587,9 @@ def test_results_and_states_are_not_overwritten(tmp_path):
         with pytest.raises(FileExistsError, match="is there already; give another path"):
             solve(w, (path, None))
     late = tmp_path / "late.npy"
+    appear = lambda done, parts=None: late.write_bytes(b"another's")  # noqa: E731
     with pytest.raises(FileExistsError, match=r"late.npy appeared during the run; the result is"):
-        solve(w, (late, None), tile=32, tick=lambda done, parts=None: late.write_bytes(b"another's"))
+        solve(w, (late, None), tile=32, tick=appear)
     assert late.read_bytes() == b"another's"
 
 

@@ -13,7 +13,6 @@ from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric, Shape
 from semiring_mm.hierarchy.regions import Limits, regions
 from semiring_mm.hierarchy.structure import eliminate
 
-
 HOST = HostDevice()
 #: Small blocks and regions: several groups of sources, levels of regions, sizes of leaves.
 SMALL = Shape(threads=32, each=2, nodes=6, rows=14, edges=40, upper=5, narrow=1, core=0)
