@@ -12,7 +12,6 @@ import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import host_device
 import numpy as np
 import pytest
 from host_device import HostDevice, guarded
@@ -297,7 +296,7 @@ def climb(monkeypatch, host, capsys):
     """Run the command on the host; gives exit code, standard output and errors."""
     monkeypatch.setitem(sys.modules, "cupy", stand_in())
     monkeypatch.setattr(device, "why_not", lambda: "")
-    monkeypatch.setattr(device, "compile_ahead", list)
+    monkeypatch.setattr(device, "compiled", lambda source, arch: b"")
     monkeypatch.setattr(measure, "timed", lambda call, repeats: gpu_clock.elapsed(call))
     monkeypatch.setattr(measure, "_SECONDS", 0)
     monkeypatch.setattr(measure.gpu_ceilings, "rates", lambda *_, **__: [1e12])
@@ -306,8 +305,9 @@ def climb(monkeypatch, host, capsys):
         "gpu": "a host", "arch": "sm_90", "multiprocessors": 4,
     })  # fmt: skip
     monkeypatch.setattr(measure.machine, "device_versions", lambda _: {"numpy": np.__version__})
-    for name, value in (("registers", 32), ("spilled", 0), ("occupancy", lambda *_: 2)):
-        monkeypatch.setattr(host_device.Kernel, name, value, raising=False)
+    monkeypatch.setattr(measure, "_kernel", lambda *_: {
+        "registers": 32, "spilled": 0, "shared_bytes": 0, "threads": 32, "blocks_per_sm": 2,
+    })  # fmt: skip
 
     def run(*arguments):
         return command.main(arguments), *capsys.readouterr()

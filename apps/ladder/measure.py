@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -32,6 +33,7 @@ __all__ = [
 Array = Any
 CUBLAS = "cuBLAS"
 _SAMPLE, _SAMPLES, _SECONDS = 2e-3, 7, 0.25  # seconds of a sample; samples, unless they take longer
+_LOCAL, _REGISTERS = 3, 4  # of CUfunction_attribute
 _LARGEST_SWEEP = 2048  # a block of one thread takes seconds beyond
 _ROUNDED = frozenset({"exp", "log", "log1p", "expm1", "logaddexp", "sqrt", "/"})
 
@@ -279,11 +281,17 @@ def _line(
 
 
 def _kernel(kernel: device.Kernel, threads: int, shared: int) -> dict[str, Any]:
-    blocks = kernel.occupancy(threads, shared)
+    """Registers of a thread, bytes that did not fit into them, and blocks on a multiprocessor."""
+    from cupy.cuda import driver
+
+    at = kernel.function.ptr
     return {
-        "registers": kernel.registers, "spilled": kernel.spilled, "shared_bytes": shared,
-        "threads": threads, "blocks_per_sm": blocks,
-    }  # fmt: skip
+        "registers": driver.funcGetAttribute(_REGISTERS, at),
+        "spilled": driver.funcGetAttribute(_LOCAL, at),
+        "shared_bytes": shared,
+        "threads": threads,
+        "blocks_per_sm": driver.occupancyMaxActiveBlocksPerMultiprocessor(at, threads, shared),
+    }
 
 
 def _ceilings(semiring: Semiring, arch: int) -> dict[str, float]:
@@ -364,11 +372,13 @@ def ladder(
         needed = [rung.loop for rung in chain]
         needed += [loop for more in swept.values() for loop in more.values() if sweeps]
         plan, aligned = rungs.plan_of(semiring), all(n % 4 == 0 for n in sizes)
-        device.compile_ahead(
+        sources = [
             rungs.product_source(plan, loop, rungs.reach_of(loop, aligned))
             for loop in needed
             if isinstance(loop, Loop)
-        )
+        ]
+        with ThreadPoolExecutor() as pool:  # into the disk cache
+            list(pool.map(lambda source: device.compiled(source, here.arch), sources))
     for n in sizes:
         check, x = _Check(semiring, verb, n), _operands(semiring, verb, n, exact=False)
         for rung in [*chain, beside]:
