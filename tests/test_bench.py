@@ -12,11 +12,7 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
-
-from bench import (  # noqa: E402
+from bench import (
     aims,
     cases,
     ceilings,
@@ -29,8 +25,9 @@ from bench import (  # noqa: E402
     roofline,
     sparse_products,
 )
-from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
+from bench.measure import UNITS, Contender, Line, sample
 
+ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = report.markers("cpu")
 DEVICE_CASES = [
     *gpu.CASES, *gpu_sequences.CASES, *sparse_products.cases(True), *gpu_neighbours.CASES,
