@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 import semiring_mm as sm
-from semiring_mm.gpu.clock import elapsed, timed
 
 from . import gpu_ceilings
 from .cases import (
@@ -34,6 +33,7 @@ from .cases import (
     expect,
     rival,
 )
+from .gpu_clock import elapsed, timed
 from .machine import ROOT
 from .measure import Contender, Line, Skip, Wall
 

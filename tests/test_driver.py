@@ -211,7 +211,7 @@ def test_compiled_code_is_kept_for_its_source_headers_compiler_and_architecture(
     ]:  # fmt: skip
         monkeypatch.setattr(device, "headers", lambda headers=headers: headers)
         monkeypatch.setattr(nvrtc, "getVersion", lambda version=version: version)
-        found = [device._compiled(source, arch, own) for _ in range(2)]
+        found = [device.compiled(source, arch, own) for _ in range(2)]
         assert found == [b"%d" % len(compiled)] * 2
     assert compiled == ["a", "b", "a", "a", "a", "a"]
 

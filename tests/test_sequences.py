@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
 
 import semiring_mm as sm
+from bench import neighbours_sequences, report
+from bench.measure import Line
 from semiring_mm import sequences
 from semiring_mm.cpu import chain, threads
 from semiring_mm.cpu import engine as cpu
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
-from bench import neighbours_sequences, report
-from bench.measure import Line
 
 hmm = Optional("hmmlearn.hmm")
 inf, nan = np.inf, np.nan

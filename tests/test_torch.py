@@ -4,8 +4,6 @@ import importlib
 import itertools
 import json
 import math
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,13 +18,11 @@ from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 from torch.testing import assert_close  # noqa: E402
 
+from bench import gpu_sequences, neighbours_torch  # noqa: E402
+from bench.cases import Options  # noqa: E402
 from semiring_mm import torch as semiring_torch  # noqa: E402
 from semiring_mm.torch import apsp, closure, matmul, products  # noqa: E402
 from semiring_mm.torch.operators import row_of  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # it is not installed
-from bench import gpu_sequences, neighbours_torch  # noqa: E402
-from bench.cases import Options  # noqa: E402
 
 inf = math.inf
 CHEBYSHEV = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)

@@ -11,8 +11,7 @@ import functools
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,14 +24,14 @@ from ..version import __version__
 
 __all__ = [
     "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Scratch",
-    "Start", "address", "compile_ahead", "compile_source", "copy", "current", "headers", "note",
+    "Start", "address", "compile_source", "compiled", "copy", "current", "headers", "note",
     "parameters", "recorded", "refuse_capture", "replace_address", "scratch", "why_not",
 ]  # fmt: skip
 
 Array = Any
 
 _lock = hold_at_fork(threading.RLock())
-_LOCAL, _REGISTERS, _MAX_SHARED = 3, 4, 8  # of CUfunction_attribute; the last in dynamic bytes
+_MAX_SHARED = 8  # of CUfunction_attribute: dynamic bytes
 
 
 @functools.cache
@@ -77,19 +76,12 @@ def compile_source(source: str, arch: int, own: str = "", *more: str) -> tuple[b
     return cubin + b"\0", report  # CuPy's binding drops the last byte
 
 
-def _compiled(source: str, arch: int, own: str = "") -> bytes:
+def compiled(source: str, arch: int, own: str = "") -> bytes:
     """The machine code, from the disk cache where it is there."""
     from cupy.cuda import nvrtc
 
     parts = (source, *headers().values(), f"{arch}{own}", str(nvrtc.getVersion()), __version__)
     return cached("kernels", parts, lambda: compile_source(source, arch, own)[0])
-
-
-def compile_ahead(sources: Iterable[str]) -> None:
-    """Compile for the current device into the disk cache, several at once."""
-    arch = current().arch
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda source: _compiled(source, arch), sources))
 
 
 # --- what a call does, noted so that it can be done again ----------------------------------------
@@ -212,30 +204,15 @@ class Kernel:
         self._driver = driver
         self._module = function.Module()
         self._module.load(cubin)
-        self._function = self._module.get_function("kernel")
+        self.function = self._module.get_function("kernel")
         self._shared = 48 << 10
-
-    @property
-    def registers(self) -> int:
-        """Registers of a thread."""
-        return int(self._driver.funcGetAttribute(_REGISTERS, self._function.ptr))
-
-    @property
-    def spilled(self) -> int:
-        """Bytes of a thread that did not fit into registers."""
-        return int(self._driver.funcGetAttribute(_LOCAL, self._function.ptr))
-
-    def occupancy(self, threads: int, shared: int) -> int:
-        """Blocks of so many threads and bytes of shared memory that fit on a multiprocessor."""
-        count = self._driver.occupancyMaxActiveBlocksPerMultiprocessor
-        return int(count(self._function.ptr, threads, shared))
 
     def prepared(self, blocks: int, threads: int, shared: int, early: bool = False) -> Start:
         """A launch without its parameters: ``start(stream, address of their address, 0)``."""
         if shared > self._shared:
-            self._driver.funcSetAttribute(self._function.ptr, _MAX_SHARED, shared)
+            self._driver.funcSetAttribute(self.function.ptr, _MAX_SHARED, shared)
             self._shared = shared
-        at = self._function.ptr
+        at = self.function.ptr
         start = functools.partial(_start_early, at, blocks, threads, shared)
         if not early:
             launch = self._driver.launchKernel
@@ -348,7 +325,7 @@ class Device:
             with _lock:
                 found = self._kernels.get(source)
                 if found is None:
-                    found = self._kernels[source] = Kernel(_compiled(source, self.arch, own))
+                    found = self._kernels[source] = Kernel(compiled(source, self.arch, own))
         return found
 
     def stream(self) -> int:
