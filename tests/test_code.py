@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -103,6 +104,28 @@ def test_unloading_gives_the_memory_maps_back():
     gc.collect()
     compile_some(200, 20)
     assert maps() - before <= grown // 2
+
+
+def test_dropping_code_does_not_wait_for_a_compilation():
+    """Ctrl-C in a `__del__` that waits would be lost."""
+    plan = make_plan(own(999), ONES.dtype, Facts(1, 1, False), Facts(1, 1, False), 1)
+    code = product_code.__wrapped__(plan, False)
+    locked, dropped = threading.Event(), threading.Event()
+
+    def compile_long():
+        with compiler._lock:
+            locked.set()
+            dropped.wait(10)
+
+    thread = threading.Thread(target=compile_long)
+    thread.start()
+    assert locked.wait(10)
+    begin = time.monotonic()
+    del code
+    gc.collect()
+    assert time.monotonic() - begin < 5
+    dropped.set()
+    thread.join()
 
 
 def test_a_function_keeps_its_library_while_it_is_called(monkeypatch):
