@@ -328,7 +328,7 @@ def warping_of_features(size: tuple[int, int], options: Options) -> Line:
         costs = torch.cdist(*given, p=1)
         return wave_loop(torch, point, point, lambda i, j: costs[i, j])
 
-    _close(torch.from_dlpack(sm.alignment.dtw(x, y)), loop()[0])
+    _close(torch.tensor(float(sm.alignment.dtw(x, y))), loop()[0].cpu())
     calls: dict[str, tuple[str, Call]] = {"PyTorch, cdist and a loop": ("torch", loop)}
     words = f"{length:,} steps of {features} features"
     return _line(words, lambda: sm.alignment.dtw(x, y), calls)
