@@ -77,28 +77,31 @@ class Kernel:
         self._launch = ctypes.PyDLL(str(compiled(source))).launch  # keeps other threads waiting
         self._launch.restype = ctypes.c_char_p
 
-    def prepared(self, blocks: int, threads: int, shared: int, size: int = 0) -> device.Start:
+    def prepared(
+        self, blocks: int, threads: int, shared: int, size: int = 0, *, together: bool = False
+    ) -> device.Start:
         """A launch with parameters of so many bytes, if that is known."""
+        at_once = blocks if together else self.cluster
 
         def start(stream: int, at: int, extra: int) -> None:
             assert (stream, extra) == (0, 0)
             self.on.launched.append(self.source)
             params = ctypes.c_void_p.from_address(at)
-            if trouble := self._launch(blocks, threads, shared, params, size, self.cluster):
+            if trouble := self._launch(blocks, threads, shared, params, size, at_once):
                 raise RuntimeError(trouble.decode())
 
         return start
 
     def launch(
         self, blocks: int, threads: int, shared: int, params: bytes, pointers=None, maps=(),
-        early=False,
+        early=False, together=False,
     ) -> None:  # fmt: skip
         assert not early or "sr::TensorProduct<" in self.source, "a kernel that does not wait"
         assert 0 < blocks < 2**31
         assert 0 < threads <= 1024
         assert 0 <= shared <= self.on.shared_limit
         block = device.parameters(params, maps)
-        start = self.prepared(blocks, threads, shared, len(block))
+        start = self.prepared(blocks, threads, shared, len(block), together=together)
         buffer = ctypes.create_string_buffer(block, len(block))
         place = ctypes.c_void_p(ctypes.addressof(buffer))
         start(0, ctypes.addressof(place), 0)

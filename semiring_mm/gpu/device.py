@@ -238,14 +238,17 @@ class Kernel:
         count = self._driver.occupancyMaxActiveBlocksPerMultiprocessor
         return int(count(self._function.ptr, threads, shared))
 
-    def prepared(self, blocks: int, threads: int, shared: int, early: bool = False) -> Start:
+    def prepared(
+        self, blocks: int, threads: int, shared: int, early: bool = False, together: bool = False
+    ) -> Start:
         """A launch without its parameters: ``start(stream, address of their address, 0)``."""
         if shared > self._shared:
             self._driver.funcSetAttribute(self._function.ptr, _MAX_SHARED, shared)
             self._shared = shared
         at = self._function.ptr
-        start = functools.partial(_start_early, at, blocks, threads, shared)
-        if not early:
+        attribute = _EARLY if early else _TOGETHER
+        start = functools.partial(_start_with, attribute, at, blocks, threads, shared)
+        if not (early or together):
             launch = self._driver.launchKernel
             start = functools.partial(launch, at, blocks, 1, 1, threads, 1, 1, shared)
         vars(start)["kernel"] = self  # whose code stays loaded as long as it may be launched
@@ -254,7 +257,7 @@ class Kernel:
     def launch(
         self, blocks: int, threads: int, shared: int, params: bytes,
         pointers: int | tuple[int, ...] | None = None,
-        maps: tuple[tuple[bytes, int], ...] = (), early: bool = False,
+        maps: tuple[tuple[bytes, int], ...] = (), early: bool = False, together: bool = False,
     ) -> None:  # fmt: skip
         """Run on the current device and stream; returns at once.
 
@@ -271,10 +274,14 @@ class Kernel:
         early : bool
             Whether it may begin while the launch before it on the stream ends (programmatic
             dependent launch): the kernel waits for that one by itself (``wait_for_launch``).
+        together : bool
+            Whether blocks wait for each other: none begins unless all of them can run at once
+            (cooperative launch).
         """
         import cupy
 
-        start, block = self.prepared(blocks, threads, shared, early), parameters(params, maps)
+        start = self.prepared(blocks, threads, shared, early, together)
+        block = parameters(params, maps)
         buffer = ctypes.create_string_buffer(block, len(block))
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         start(cupy.cuda.get_current_stream().ptr, ctypes.addressof(arguments), 0)
@@ -312,13 +319,15 @@ class _Config(ctypes.Structure):
 
 
 _EARLY = _Attribute(6, (0, 1))  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_TOGETHER = _Attribute(2, (0, 1))  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 
 
-def _start_early(
-    function: int, blocks: int, threads: int, shared: int, stream: int, arguments: int, _: int
-) -> None:
+def _start_with(
+    attribute: _Attribute, function: int, blocks: int, threads: int, shared: int, stream: int,
+    arguments: int, _: int,
+) -> None:  # fmt: skip
     config = _Config(
-        (blocks, 1, 1), (threads, 1, 1), shared, stream, ctypes.addressof(_EARLY), 1
+        (blocks, 1, 1), (threads, 1, 1), shared, stream, ctypes.addressof(attribute), 1
     )  # of this call: others may launch at the same time
     status = _driver().cuLaunchKernelEx(
         ctypes.byref(config), ctypes.c_void_p(function), ctypes.c_void_p(arguments), None

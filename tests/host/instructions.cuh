@@ -154,12 +154,16 @@ SR_FN Word compare_exchange(Word* word, Word seen, Word x) {
 SR_FN u32 fetch_add(u32* word, u32 x) {
   const u32 old = *word;
   *word += x;
+  host::progress();
   return old;
 }
 SR_FN void memory_fence() {}
-SR_FN void store_current(u32* word, u32 x) { *word = x; }
-SR_FN void wait_for(const u32* word, u32 least) {  // blocks run one after the other
-  if (*word < least) host::report("block %u waits for work that has not begun", blockIdx.x);
+SR_FN void store_current(u32* word, u32 x) {
+  *word = x;
+  host::progress();
+}
+SR_FN void wait_for(const u32* word, u32 least) {
+  while (*word < least) host::yield();  // a block that runs alone waits for those before it only
 }
 
 template <class T>
