@@ -43,7 +43,9 @@ struct WideParams {
   int first;           // step; -1: what is carried before any
   int all, each;       // rows of all chains, and of a group
   int members, columns;  // blocks of a group, and columns of a block, whole vectors
-  int pass, parts;     // rows that are multiplied at once, by so many threads for each entry
+  int pass, parts;     // rows that are multiplied at once, by so many threads for each entry, ...
+  int terms, spread;   // ... each of so many terms; adjacent threads that join the parts
+  int column_part, row_part;  // words from one part to the next in shared memory
   int pitch, states_pitch, room;  // words of a row; pointers of a step, whole vectors; bytes
 };
 // Of mode. RELATIVE: y is less what `levels` has.
@@ -111,10 +113,9 @@ struct WideChain {
 
   const WideParams& p;
   const int thread, group, member, base, rows, column, own;  // rows and columns of this block
-  T* const slice;    // [n][columns], or none
-  T* const carried;  // [pass / ROWS][n][ROWS]: what is multiplied
+  T* const slice;    // [parts][terms][columns], or none
+  T* const carried;  // [pass / ROWS][parts][terms][ROWS]: what is multiplied
   T* const sums;     // [parts][pass][columns]
-  i32* const from;   // the same with PATH: the terms that were chosen
   double* const offsets;                     // [pass]
   T *const shifts, *const low, *const ends;  // [pass], [pass], [pass + WARPS][2]
 
@@ -122,10 +123,9 @@ struct WideChain {
       : p(p), thread(int(threadIdx.x)), group(int(blockIdx.x) / p.members),
         member(int(blockIdx.x) % p.members), base(group * p.each), rows(min(p.each, p.all - base)),
         column(member * p.columns), own(min(p.columns, p.n - column)), slice(shared_memory<T>()),
-        carried(slice + (HELD ? p.n * p.columns : 0)),
-        sums(carried + (p.pass * p.n + V - 1) / V * V),
-        from(reinterpret_cast<i32*>(sums + p.parts * p.pass * p.columns)),
-        offsets(reinterpret_cast<double*>(from + (PATH ? p.parts * p.pass * p.columns : 0))),
+        carried(slice + (HELD ? p.parts * p.column_part : 0)),
+        sums(carried + (p.pass / ROWS * p.parts * p.row_part + V - 1) / V * V),
+        offsets(reinterpret_cast<double*>(sums + p.parts * p.pass * p.columns)),
         shifts(reinterpret_cast<T*>(offsets + p.pass)), low(shifts + p.pass), ends(low + p.pass) {}
 
   SR_FN static void run(const WideParams& p) { WideChain(p).walk(); }
@@ -133,13 +133,13 @@ struct WideChain {
   SR_FN void walk() const {
     const int most = int(p.most[group]), outputs = p.pass * p.columns;
     if constexpr (HELD) hold();
-    const Row mine = row_of(thread / p.columns);  // of the first entry that this thread stores
+    const int spread = p.spread, place = thread / spread;
+    const Row mine = row_of(place / p.columns);  // of the first entry that this thread stores
     for (int step = p.first; step < most; ++step) {
       const bool begins = step == p.first;
-      const int j = column + thread % p.columns;
       T coming{};  // asked for before the wait
-      if (thread < outputs && there(0, thread) && factored(mine, step))
-        coming = mine.emission(mine.at(step), j);
+      if (place < outputs && there(0, place) && factored(mine, step))
+        coming = mine.emission(mine.at(step), column + place % p.columns);
       await(step - p.first);
       for (int first = 0; first < rows; first += p.pass) {
         if (!begins) {
@@ -149,14 +149,22 @@ struct WideChain {
           multiply();
           __syncthreads();  // between storing the sums and reading them
         }
-        for (int o = thread; o < outputs; o += THREADS) {
-          if (!there(first, o)) continue;
-          if (first == 0 && o == thread) {
-            entry(mine, o, step, coming);
+        for (int next = place; next - place < outputs; next += THREADS / spread) {
+          const int o = min(next, outputs - 1);  // all lanes take part
+          T sum{};
+          int state = 0;
+          if (!begins) {
+            sum = joined(o, state);
+            if constexpr (PATH) state = chosen(o, sum, state);
+          }
+          if (thread % spread || next >= outputs || !there(first, o)) continue;
+          if (first == 0 && next == place) {
+            entry(mine, o, step, sum, state, coming);
           } else {
             const Row row = row_of(first + o / p.columns);
             const int at = column + o % p.columns;
-            entry(row, o, step, factored(row, step) ? row.emission(row.at(step), at) : T{});
+            coming = factored(row, step) ? row.emission(row.at(step), at) : T{};
+            entry(row, o, step, sum, state, coming);
           }
         }
         __syncthreads();  // between reading the sums and storing others; and what is told
@@ -203,7 +211,8 @@ struct WideChain {
     for (int i = thread; i < p.n * lanes; i += THREADS) {
       const int k = i / lanes, c = i % lanes * V;
       const T* at = static_cast<const T*>(p.matrix) + i64(k) * p.pitch;
-      copy_async<16>(slice + k * p.columns + c, at + min(column + c, p.pitch - V));
+      T* to = slice + k / p.terms * p.column_part + k % p.terms * p.columns + c;
+      copy_async<16>(to, at + min(column + c, p.pitch - V));
     }
     copy_commit();
     copy_wait<0>();  // the barrier before the first product is the first step's
@@ -217,7 +226,7 @@ struct WideChain {
       T x[ROWS];  // [ROWS]
 #pragma unroll
       for (int q = 0; q < ROWS; ++q) x[q] = line(step, row_at(first + set + q))[k];
-      put(carried + i * ROWS, x);
+      put(place_of(set / ROWS, k), x);
     }
   }
   SR_FN int row_at(int r) const { return base + min(r, rows - 1); }  // behind the last any
@@ -272,8 +281,8 @@ struct WideChain {
       T x[ROWS];  // [ROWS]
 #pragma unroll
       for (int q = 0; q < ROWS; ++q) {
-        T least;
-        const T below = line(step, row_at(first + set + q))[k] - shift_of(set + q, least);
+        T unused;
+        const T below = line(step, row_at(first + set + q))[k] - shift_of(set + q, unused);
         x[q] = lifted(below);
         if constexpr (WANTED > 1) {
           if (first + set + q >= rows || k < column || k >= column + own) continue;
@@ -281,8 +290,11 @@ struct WideChain {
           if (row.active(step)) static_cast<T*>(p.right)[row.place(step - 1, k)] = sr::exp(below);
         }
       }
-      put(carried + i * ROWS, x);
+      put(place_of(set / ROWS, k), x);
     }
+  }
+  SR_FN T* place_of(int set, int k) const {
+    return carried + (set * p.parts + k / p.terms) * p.row_part + k % p.terms * ROWS;
   }
   SR_FN static void put(T* to, const T (&x)[ROWS]) {
     constexpr int N = ROWS < V ? ROWS : V;
@@ -295,23 +307,20 @@ struct WideChain {
     }
   }
 
-  // The sums of this block's columns. Threads of a part take every so many-th term, V columns and
-  // ROWS rows each.
+  // The sums of this block's columns: V columns, ROWS rows and some terms by each thread.
   SR_FN void multiply() const {
-    const int lanes = p.columns / V, sets = p.pass / ROWS, lane = thread % lanes;
-    const int slot = thread / lanes, set = slot % sets, part = slot / sets;
-    if (part >= p.parts) return;
-    const T* x = carried + set * p.n * ROWS;
-    const T* m = HELD ? slice + lane * V
-                      : static_cast<const T*>(p.matrix) + min(column + lane * V, p.pitch - V);
+    const int lanes = p.columns / V, lane = thread % lanes, slot = thread / lanes;
+    const int part = slot % p.parts, set = slot / p.parts;
+    if (set >= p.pass / ROWS) return;
+    const T* x = carried + (set * p.parts + part) * p.row_part;
+    const T* m = column_of(part, min(lane * V, HELD ? p.columns : p.pitch - V - column));
     const i64 pitch = HELD ? p.columns : p.pitch;
-    T sum[ROWS][V];                // [ROWS][V]
-    i32 won[PATH ? ROWS : 1][V];  // [ROWS][V]
+    T sum[ROWS][V];  // [ROWS][V]
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
 #pragma unroll
       for (int j = 0; j < V; ++j) sum[r][j] = LOG ? T(0) : A::start();
-    const auto take = [&](int k, bool first) {
+    const auto take = [&](int k) {
       T row[ROWS];  // [ROWS]
       constexpr int N = ROWS < V ? ROWS : V;
 #pragma unroll
@@ -324,76 +333,88 @@ struct WideChain {
 #pragma unroll
       for (int r = 0; r < ROWS; ++r)
 #pragma unroll
-        for (int j = 0; j < V; ++j) {
-          T& best = sum[r][j];
-          if constexpr (LOG) {
-            best = fma(row[r], terms.x[j], best);
-          } else if constexpr (PATH) {
-            const T term = A::mul(row[r], terms.x[j]), join = A::add(first ? term : best, term);
-            if (first || !equal(join, best)) won[r][j] = k;
-            best = join;
-          } else {
-            best = A::fold(best, row[r], terms.x[j]);
-          }
-        }
+        for (int j = 0; j < V; ++j)
+          sum[r][j] = LOG ? T(fma(row[r], terms.x[j], sum[r][j]))
+                          : A::fold(sum[r][j], row[r], terms.x[j]);
     };
-    take(part, true);  // there is one: parts are no more than terms
-#pragma unroll 4
-    for (int k = part + p.parts; k < p.n; k += p.parts) take(k, false);
+    const int terms = terms_of(part);
+    int k = 0;
+#pragma unroll 1
+    for (; k + 4 <= terms; k += 4)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) take(k + i);
+#pragma unroll 1
+    for (; k < terms; ++k) take(k);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
-      const int at = (part * p.pass + set * ROWS + r) * p.columns + lane * V;
       Vector some;  // [V]
-      Pack<i32, V> chosen{};
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        some.x[j] = sum[r][j];
-        if constexpr (PATH) chosen.x[j] = won[r][j];
-      }
-      *reinterpret_cast<Vector*>(sums + at) = some;
-      if constexpr (PATH) *reinterpret_cast<Pack<i32, V>*>(from + at) = chosen;
+      for (int j = 0; j < V; ++j) some.x[j] = sum[r][j];
+      T* to = sums + (part * p.pass + set * ROWS + r) * p.columns + lane * V;
+      *reinterpret_cast<Vector*>(to) = some;
     }
   }
-  // By their bits: a NaN that stays is no change.
-  SR_FN static bool equal(float x, float y) { return bits_as<u32>(x) == bits_as<u32>(y); }
-  SR_FN static bool equal(double x, double y) { return bits_as<u64>(x) == bits_as<u64>(y); }
+  SR_FN int terms_of(int part) const { return min(p.terms, p.n - part * p.terms); }
+  // The first term of a part, of a column of this block.
+  SR_FN const T* column_of(int part, int c) const {
+    if constexpr (HELD) return slice + part * p.column_part + c;
+    else return static_cast<const T*>(p.matrix) + i64(part) * p.terms * p.pitch + column + c;
+  }
 
-  // The join of the parts of an entry.
-  SR_FN T joined(int o, int& state) const {
-    const int apart = p.pass * p.columns;
-    T best = sums[o];
-    if constexpr (PATH) state = from[o];
-#pragma unroll 4
-    for (int part = 1; part < p.parts; ++part) {
-      const int at = o + part * apart;
+  // The join of the parts of an entry; PATH: also the first part that has it. By `spread` threads.
+  SR_FN T joined(int o, int& part) const {
+    const int apart = p.pass * p.columns, each = (p.parts + p.spread - 1) / p.spread;
+    part = thread % p.spread * each;
+    const int end = min(part + each, p.parts);
+    T best = sums[part * apart + o];
+    const auto take = [&](T other, int its) {
       if constexpr (LOG) {
-        best += sums[at];
-      } else if constexpr (PATH) {
-        const T join = A::add(best, sums[at]);
-        if (equal(sums[at], best)) state = min(state, from[at]);
-        else if (!equal(join, best)) state = from[at];
-        best = join;
+        best += other;
       } else {
-        best = A::add(best, sums[at]);
+        const T join = A::add(best, other);
+        const int lower = its < part ? its : part;
+        if constexpr (PATH) part = equal(other, best) ? lower : equal(join, best) ? part : its;
+        best = join;
       }
+    };
+#pragma unroll 4
+    for (int i = part + 1; i < end; ++i) take(sums[i * apart + o], i);
+    for (int mask = 1; mask < p.spread; mask *= 2) {
+      const T other = shuffle_xor(best, mask);
+      take(other, PATH ? shuffle_xor(part, mask) : 0);
     }
     return best;
   }
+  // The first term of a part that an entry is. By `spread` threads.
+  SR_FN int chosen(int o, T best, int part) const {
+    const int r = o / p.columns, lane = thread % 32, first = lane / p.spread * p.spread;
+    best = shuffle(best, first);
+    part = shuffle(part, first);
+    const T* x = carried + (r / ROWS * p.parts + part) * p.row_part + r % ROWS;
+    const T* m = column_of(part, min(o % p.columns, own - 1));
+    const i64 pitch = HELD ? p.columns : p.pitch;
+    const int terms = terms_of(part);
+    int found = terms;
+#pragma unroll 4
+    for (int k = lane - first; k < terms; k += p.spread) {
+      const T term = A::mul(x[k * ROWS], m[k * pitch]);
+      if (equal(term, best) || (term != term && best != best)) found = min(found, k);
+    }
+    for (int mask = 1; mask < p.spread; mask *= 2) found = min(found, shuffle_xor(found, mask));
+    return part * p.terms + (found < terms ? found : 0);  // none: no way is better than no way
+  }
+  SR_FN static bool equal(float x, float y) { return bits_as<u32>(x) == bits_as<u32>(y); }
+  SR_FN static bool equal(double x, double y) { return bits_as<u64>(x) == bits_as<u64>(y); }
 
   // What is carried after a step, of an entry of this block.
-  SR_FN void entry(const Row& row, int o, int step, T coming) const {
+  SR_FN void entry(const Row& row, int o, int step, T sum, int state, T coming) const {
     if (!row.active(step)) return;
     const int r = o / p.columns, j = column + o % p.columns;
     const bool begins = step == p.first;
-    int state = 0;
-    T value;
-    double offset = 0;
-    if constexpr (LOG) {
-      offset = begins ? 0 : offsets[r];
-      value = begins ? row.first(step, j) : logarithm(row, r, o, j, step, offset);
-    } else {
-      value = begins ? row.first(step, j) : joined(o, state);
-    }
+    const double offset = LOG && !begins ? offsets[r] : 0;
+    T value = sum;
+    if (begins) value = row.first(step, j);
+    else if constexpr (LOG) value = logarithm(row, r, j, step, sum, offset);
     const bool factor = factored(row, step);
     if (!REVERSE && factor) value = A::mul(value, coming);
     if constexpr (WANTED > 0) {
@@ -417,11 +438,9 @@ struct WideChain {
   // --- over log_plus
 
   // Of the sum of an entry, less `offset`.
-  SR_FN T logarithm(const Row& row, int r, int o, int j, int step, double offset) const {
+  SR_FN T logarithm(const Row& row, int r, int j, int step, T sum, double offset) const {
     const T* tops = static_cast<const T*>(p.ends);
-    int unused;
     T value;
-    const T sum = joined(o, unused);
     const bool known = settled(value, sum, T(0), low[r], tops[j], tops[p.n + j], least());
     if (!known) value = term_by_term(row, r, j, step);
     if constexpr (WANTED > 1) {

@@ -31,15 +31,15 @@ Lengths = np.ndarray[Any, np.dtype[np.int64]]
 _LONGS = """matrix ends a e x end y lengths most levels total whole states left right pairs carried
     offsets progress pointers path a_row a_col e_batch e_step x_batch x_row end_batch y_batch
     y_step y_row pairs_batch""".split()
-_INTS = """n rows steps mode first all each members columns pass parts pitch states_pitch
-    room""".split()
+_INTS = """n rows steps mode first all each members columns pass parts terms spread column_part
+    row_part pitch states_pitch room""".split()
 FIELDS = (*_LONGS, *_INTS)
 _EVERY, _EXCLUSIVE, _RELATIVE = 1, 2, 4  # of mode
 
 _HELD = 128  # words of a matrix's column that a block that walks a chain has in registers
 _THREADS, _WARPS = 256, 8
 _APART = 32  # sr::WIDE_APART
-_ROWS = 8  # that a thread multiplies at once; fewer where it looks for the best term
+_ROWS = 8  # that a thread multiplies at once
 _PASS = 64  # rows of a block that are multiplied at once
 _MOST = 1 << 30  # bytes of temporary arrays
 _STATES = 1 << 16  # of back pointers
@@ -241,12 +241,16 @@ class _Shape(NamedTuple):
     columns: int
     passed: int
     parts: int
+    terms: int
+    spread: int
+    column_part: int
+    row_part: int
     tile: int  # rows that a thread multiplies at once
     held: bool
     room: int
 
     def fields(self) -> dict[str, int]:
-        names = "each members columns parts room".split()
+        names = "each members columns parts terms spread column_part row_part room".split()
         return {name: getattr(self, name) for name in names} | {"pass": self.passed}
 
 
@@ -289,27 +293,38 @@ def _shaped(
     members, lanes = -(-n // columns), columns // vector
     if lanes > _THREADS:
         return None
-    tile = min(_ROWS // 2 if path else _ROWS, 1 << (each - 1).bit_length())
+    tile = min(_ROWS, 1 << (each - 1).bit_length())
     sets = max(1, min(-(-each // tile), _THREADS // lanes, _PASS // tile))
     while True:
         passes = -(-each // (sets * tile))
         sets = -(-each // (passes * tile))
-        passed, parts = sets * tile, min(_THREADS // lanes // sets, n)
+        passed = sets * tile
+        terms = -(-n // min(_THREADS // lanes // sets, n))
+        parts = -(-n // terms)
+        # so that neighbouring parts lie in different banks, of 128 bytes
+        column_part = (terms * lanes + (lanes - terms * lanes) % 8) * vector
+        row_part = (terms + (1 - terms) % max(1, 32 // tile)) * tile
         sums = parts * passed * columns
-        words = held * n * columns + -(-passed * n // vector) * vector + sums
-        room = words * word + 4 * sums * path + passed * (8 + 2 * word)
-        room += 2 * word * (passed + _WARPS)
+        words = held * parts * column_part + -(-sets * parts * row_part // vector) * vector + sums
+        room = words * word + passed * (8 + 2 * word) + 2 * word * (passed + _WARPS)
         if room <= limit or sets == 1:
             break
         sets = -(-sets // 2)
     room = max(room, _THREADS * (word + 4), 2 * (n + 7) * path)
     if room > limit:
         return None
-    terms = tile * vector * (4 if path else 2) + 16  # instructions, of a thread
-    loop = -(-n // parts) * terms * max(1, lanes * sets * parts / 128)
+    spread = min(32, 1 << (_THREADS // min(passed * columns, _THREADS)).bit_length() - 1)
+    while (spread - 1) * -(-parts // spread) >= parts:  # some would have no part
+        spread //= 2
+    # cycles, of instructions or of shared memory
+    warps = -(-lanes * sets * parts // 32)
+    loop = terms * max(8, warps * max(tile * vector / 2, 4 + tile / 4) * word / 4)
     fetched = 0 if held else n * columns * word / 32
-    time = passes * (loop + fetched + passed * n / 32 + 1000) + (members > 1) * (1000 + 8 * members)
-    return time, _Shape(0, each, members, columns, passed, parts, tile, held, room)
+    joined = -(-passed * columns * spread // _THREADS) * (-(-parts // spread) * 12 + 100)
+    time = passes * (loop + fetched + joined + passed * n / 16 + 1000)
+    time += (members > 1) * (1000 + 8 * members)
+    return time, _Shape(0, each, members, columns, passed, parts, terms, spread, column_part,
+                        row_part, tile, held, room)  # fmt: skip
 
 
 def _packed(fields: dict[str, int]) -> bytes:
