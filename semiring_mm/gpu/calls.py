@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from . import device
 from .device import Copied, Launched, Scratch, address
 
-__all__ = ["again", "forget", "learn", "repeat"]
+__all__ = ["forget", "learn", "repeat"]
 
 Array = Any
 
@@ -364,23 +364,6 @@ def learn(
         )
     except (AttributeError, TypeError, RuntimeError):
         return
-
-
-def again(notes: Sequence[Any]) -> Callable[[int], None] | None:
-    """What launches on a stream, on the same arrays, what was recorded; None if it cannot."""
-    launches = [x for x in notes if isinstance(x, Launched)]
-    if any(x.pointers is None for x in launches):
-        return None
-    if any(isinstance(x, Copied) or (isinstance(x, Scratch) and x.zero) for x in notes):
-        return None
-    found = _laid_out(launches, [(0, 0, 0, 1 << 63)])  # all addresses as they are
-    assert found is not None
-
-    def run(stream: int, kept: Any = (found, notes)) -> None:
-        for start, where in kept[0][0]:
-            start(stream, where, 0)
-
-    return run
 
 
 def _span(x: Array) -> tuple[int, int]:

@@ -46,9 +46,10 @@ _STATES = 1 << 16  # of back pointers
 
 
 def together(semiring: Semiring, dtype: np.dtype[Any], states: int) -> bool:
-    """Whether all chains take a step together, where they share a matrix of so many states."""
-    fits = dtype.kind not in "iub" if _logarithms(semiring) else dtype.name in ("float32", "float64")
-    return fits and states * max(4, dtype.itemsize) > 4 * _HELD
+    """Whether groups of blocks carry chains that share a matrix of so many states."""
+    if dtype.kind in "iub" or (dtype.itemsize < 4 and not _logarithms(semiring)):
+        return False
+    return states * max(4, dtype.itemsize) > 4 * _HELD
 
 
 def serves(semiring: Semiring, a: Array, *, reverse: bool = False) -> bool:
