@@ -7,10 +7,12 @@ an error here: a misaligned or wild access, threads that wait for others in vain
 shared memory, parameters of the wrong size.
 """
 
+import collections
 import contextlib
 import ctypes
 import functools
 import hashlib
+import math
 import mmap
 import os
 import re
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -109,10 +112,52 @@ class Kernel:
         device.note(device.Launched(start, block, pointers, places))
 
 
+class Memory:
+    """NumPy's functions, but arrays have memory of their own, as on a device: it is not clean at
+    first, and not any more when nothing holds the array. What is read before it is written, or
+    after a kernel got the address of an array that was let go, shows."""
+
+    def __init__(self) -> None:
+        self._gone: collections.deque[np.ndarray] = collections.deque(maxlen=64)
+
+    def empty(self, shape, dtype=float):
+        dtype = np.dtype(dtype)
+        count = math.prod(shape if isinstance(shape, tuple) else (shape,))
+        room = np.full(max(1, count * dtype.itemsize), SOILED, np.uint8)
+        whole = np.frombuffer(memoryview(room), np.uint8)  # what all views of it hold
+        weakref.finalize(whole, self._let_go, room).atexit = False
+        return whole[: count * dtype.itemsize].view(dtype).reshape(shape)
+
+    def _let_go(self, room) -> None:
+        room[...] = SOILED
+        self._gone.append(room)  # so that nothing else lies there soon
+
+    def zeros(self, shape, dtype=float):
+        return self._filled(self.empty(shape, dtype), 0)
+
+    def full(self, shape, value, dtype=None):
+        return self._filled(self.empty(shape, dtype or np.asarray(value).dtype), value)
+
+    def asarray(self, x, dtype=None):
+        x = np.asarray(x, dtype)
+        return self._filled(self.empty(x.shape, x.dtype), x)
+
+    @staticmethod
+    def _filled(array, value):
+        array[...] = value
+        return array
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+SOILED = 0x9D  # of numbers small ones below 0, of whole numbers and addresses wild ones
+
+
 class HostDevice:
     """What :func:`semiring_mm.gpu.device.current` is replaced by."""
 
-    xp = np
+    xp = Memory()
     name = "host"
     index = -1  # what is remembered for it serves no device
     arch = 90

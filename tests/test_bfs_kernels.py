@@ -8,7 +8,6 @@ import pytest
 from host_device import KERNELS, HostDevice
 from numpy.testing import assert_array_equal
 from test_hops import EVERYTHING, FAMILIES, family
-from test_sweep_kernels import Soiled
 
 import semiring_mm as sm
 from semiring_mm.closures.sources import ArraySource
@@ -21,7 +20,6 @@ from semiring_mm.graphs.hops import HopCollector, Hops
 from semiring_mm.hierarchy.statistics import Wanted
 
 HOST = HostDevice()
-HOST.xp = Soiled()
 SMALL = Shape(each=1, threads=64, blocks=1, limit=20)
 
 

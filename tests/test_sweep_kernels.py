@@ -13,21 +13,7 @@ from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric, Shape
 from semiring_mm.hierarchy.regions import Limits, regions
 from semiring_mm.hierarchy.structure import eliminate
 
-
-class Soiled:
-    """NumPy, but that new memory is not clean: what is read before it is written shows."""
-
-    def empty(self, shape, dtype=float):
-        found = np.empty(shape, dtype)
-        found.view(np.uint8)[...] = 0x9D
-        return found
-
-    def __getattr__(self, name):
-        return getattr(np, name)
-
-
 HOST = HostDevice()
-HOST.xp = Soiled()
 #: Small blocks and regions: several groups of sources, levels of regions, sizes of leaves.
 SMALL = Shape(threads=32, each=2, nodes=6, rows=14, edges=40, upper=5, narrow=1, core=0)
 SINGLE = Shape(threads=32, each=1, nodes=1, rows=4, edges=8, upper=1, narrow=1, core=0)

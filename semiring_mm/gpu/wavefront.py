@@ -84,7 +84,8 @@ def align(
         blocks = min(pairs, _BLOCKS * here.sms) if parts == 1 else pairs * parts
         lines = xp.empty((min(pairs, blocks), 1 + rule.affine, width), dtype)
         places = np.stack([x.starts[some], y.starts[some], x.lengths[some], y.lengths[some]])
-        fields |= _places(xp.asarray(places)) | {
+        there = xp.asarray(places)
+        fields |= _places(there) | {
             "lines": address(lines), "out": address(out[some]), "pairs": pairs, "parts": parts,
         }  # fmt: skip
         for first, last in ranges:

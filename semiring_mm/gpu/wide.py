@@ -155,10 +155,10 @@ def _posterior(
     powers = _walk(semiring, a, fields, lengths, reverse=True, wanted=wanted)
     if left is None or right is None or steps < 2:
         return
-    joined = xp.empty((batch, n, n), word)
+    joined, there = xp.empty((batch, n, n), word), xp.asarray(lengths)
     product(semirings["plus_times"], left[:, :-1].swapaxes(1, 2), right[:, 1:], joined)
     params = _packed(fields | {
-        "n": n, "lengths": address(xp.asarray(lengths)), "matrix": address(joined),
+        "n": n, "lengths": address(there), "matrix": address(joined),
         **_strides("a", powers.swapaxes(0, 1), "row col"),
     })  # fmt: skip
     kernel = device.current().kernel(pairs_source(e.dtype))
