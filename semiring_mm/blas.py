@@ -124,8 +124,8 @@ def matmul(
     products of float32 may need copies of operands, of at most 1 GiB. 16-bit floats
     compute in float32 and are rounded once. NaN propagates as in :func:`numpy.minimum`.
     plus_times in float32 and float64 is handed to NumPy's BLAS where the operands lie as a BLAS
-    wants them and where a timing, made once, found it the faster; else the order in which a sum is
-    added up does not depend on the number of threads.
+    wants them, unless the number of threads was set; else the order in which a sum is added up does
+    not depend on it.
 
     Examples
     --------
@@ -140,13 +140,8 @@ def matmul(
     """
     head = None
     if device is devices is memory_limit is progress is None and not resume:
-        if return_arg:
-            head = None if out is not None else ("matmul, arg", semiring)
-            c = head and repeat(head, (a, b))
-            if c is not None:
-                return c
-        elif type(a) is not np.ndarray:
-            head = ("matmul", semiring)
+        if return_arg or type(a) is not np.ndarray:
+            head = ("matmul", semiring, return_arg)
             c = repeat(head, (a, b), out)
             if c is not None:
                 return c

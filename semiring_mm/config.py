@@ -10,7 +10,6 @@ import numpy as np
 from .cache import cache_directory
 from .cpu import threads
 from .cpu.compiler import host_target
-from .cpu.product import blas_wins
 from .cpu.tuning import calibration
 from .signs import fitting
 from .version import __version__
@@ -42,7 +41,6 @@ def configuration() -> dict[str, Any]:
             "threads": threads.get_num_threads(),
             "fused_additions": bool(gains["fma"]),
             "integer_keys": bool(gains["keys"]),
-            "blas": bool(blas_wins()),
         },
         "cache": str(cache_directory()),
         "gpu": _gpu(),
@@ -69,7 +67,6 @@ def show_config(file: TextIO | None = None) -> None:
         f"registers, {cpu['threads']} threads",
         f"            additions as fused multiply-adds: {_yes(cpu['fused_additions'])}; "
         f"max-min of floats on integer keys: {_yes(cpu['integer_keys'])}",
-        f"            plus-times of float32 and float64 by NumPy's BLAS: {_yes(cpu['blas'])}",
         f"cache       {found['cache']}",
     ]
     for k, device in enumerate(gpu["devices"]):

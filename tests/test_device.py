@@ -288,6 +288,22 @@ def test_mirror(there, n, dtype):
     assert_array_equal(there.get(y), x)
 
 
+@pytest.mark.parametrize("dtype", ["?", "f2", "i4", "f8"])
+@pytest.mark.parametrize("shape", [(1, 1), (33, 70), (3, 40, 5), (65,), (2, 3, 4, 5)])
+def test_copies_between_any_layouts(there, shape, dtype):
+    x = rng(7).integers(0, 99, shape).astype(dtype)
+    gaps = tuple(slice(None, None, -2) for _ in shape)
+    spread = np.zeros([2 * n for n in shape], dtype)
+    spread[gaps] = x
+    for given in (x, np.asfortranarray(x), spread):
+        for to in (np.zeros_like(x), np.zeros(shape, dtype, "F"), np.zeros_like(spread)):
+            source, result = there.put(given), there.put(to)
+            views = [v if v.shape == x.shape else v[gaps] for v in (source, result, to)]
+            engine.copy(*views[:2])
+            views[2][...] = x
+            assert_array_equal(there.get(result), to)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "i4"])
 def test_negative_weights_and_cycles(there, dtype):
     w = graph(150, np.dtype(dtype), edges=0.05)

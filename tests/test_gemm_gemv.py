@@ -53,7 +53,7 @@ def test_gemm_scales_and_joins(name, dtype):
      ("max_plus", "i8", 7000, 2), ("lor_land", "?", 20_000, False)],
 )  # fmt: skip
 def test_scalars_count_once_over_a_k_of_several_slabs(name, dtype, k, beta, monkeypatch):
-    monkeypatch.setattr(product, "blas_wins", lambda *_: False)  # whose k is its own
+    monkeypatch.setattr(product, "blas_serves", lambda *_: False)  # whose k is its own
     rng, algebra = np.random.default_rng(3), reference.ALGEBRAS[name]
     a, b, c = (rng.integers(0, 2, s).astype(dtype) for s in ((5, k), (k, 6), (5, 6)))
     a[:, 100:] = 0  # so that C counts beside a long sum

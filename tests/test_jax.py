@@ -14,7 +14,7 @@ import semiring_mm as sm
 jax = pytest.importorskip("jax", reason="JAX is not here: pip install '.[jax]'")
 import jax.numpy as jnp  # noqa: E402
 
-from semiring_mm.jax import apsp, closure, matmul  # noqa: E402
+from semiring_mm.jax import apsp, chain, closure, matmul  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
 from bench import neighbours_jax, report  # noqa: E402
@@ -212,6 +212,38 @@ def test_inside_jit_for_another_device_is_an_error(call):
 def test_refusals(call, error, words):
     with pytest.raises(error, match=words):
         call(arrays((3, 3))[0])
+
+
+BIG = np.full((1, 2, 2), 2**30, np.int32)
+IN_JIT = {
+    "matmul": (lambda x: matmul(x, x), BIG, "OverflowError: a result of plus_times does not fit"),
+    "vmap": (jax.vmap(lambda x: matmul(x, x)), BIG, "OverflowError: a result of plus_times"),
+    "chain": (lambda x: chain(jnp.concatenate([x, x])), BIG, "OverflowError: .* int32"),
+    "apsp": (apsp, -np.ones((2, 2), "f4"), "NegativeCycleError: the graph has a cycle of negative"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_JIT)
+def test_errors_inside_jit_are_told_once(name, caplog, capfd):
+    """By the exception, in three lines of which the last one has the words."""
+    call, x, words = IN_JIT[name]
+    with pytest.raises(jax.errors.JaxRuntimeError, match=words) as caught:
+        jax.block_until_ready(jax.jit(call)(x))
+    assert len(str(caught.value).splitlines()) == 3
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
+def test_errors_inside_jit_are_told_in_full_where_jax_is_told_to(caplog):
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "off")
+    try:
+        with pytest.raises(jax.errors.JaxRuntimeError, match=r"blas\.py") as caught:
+            jax.block_until_ready(jax.jit(lambda x: matmul(x, x))(BIG))
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+    assert len(str(caught.value).splitlines()) > 3
+    assert caplog.records
 
 
 def test_the_benchmark_runs(tmp_path, capsys):

@@ -23,9 +23,9 @@ ROOMS = """
     cpu.product cpu.kleene cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.forward_backward
     cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine
-    gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
-    gpu.bulk gpu.vector gpu.trees
-    gpu.sparse gpu.closure gpu.logsum gpu.shares gpu.memory gpu.spanning gpu.bfs gpu.combine
+    gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.memory gpu.facts gpu.packing
+    gpu.tensor gpu.bulk gpu.vector gpu.trees
+    gpu.sparse gpu.closure gpu.logsum gpu.shares gpu.spanning gpu.bfs gpu.combine
     gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine gpu.clock
     gpu.ceiling gpu.rungs gpu.about
     arrays config

@@ -572,10 +572,10 @@ def test_a_repeated_product_is_looked_up_where_nobody_needs_the_operator(monkeyp
 
     monkeypatch.setattr(products, "repeat", repeat)
     assert matmul(a, a, "min_plus") is kept
-    assert asked == [("matmul", "min_plus")]
+    assert matmul(a, a, "min_plus", return_arg=True) is kept
+    assert asked == [("matmul", "min_plus", False), ("matmul", "min_plus", True)]
     matmul(a, a.clone().requires_grad_(), "min_plus").sum().backward()
     asked.clear()
-    matmul(a, a, "min_plus", return_arg=True)
     torch.compile(lambda x: matmul(x, x, "min_plus"), fullgraph=True, backend="eager")(a)
     make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
     assert "semiring_mm.product" in make_fx(lambda x: matmul(x, x, "min_plus"))(a).code

@@ -10,7 +10,6 @@ import functools
 import itertools
 import math
 import struct
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -35,7 +34,7 @@ from ..semirings import Semiring, semirings
 from . import crew, logsum, quick, threads
 from .closure import keeping
 from .combine import apply
-from .compiler import KEPT, host_target
+from .compiler import KEPT
 from .facts import class_of, facts_of, facts_of_class
 from .memory import workspace
 from .product_code import (
@@ -55,11 +54,11 @@ from .product_code import (
     watches,
 )
 from .stages import COUNTERS, follow, stopped
-from .tuning import measured_once, tuned
+from .tuning import tuned
 
 __all__ = [
-    "Blocks", "Cutter", "Program", "Step", "blas_serves", "blas_wins", "blocks", "choose",
-    "coarse", "pack_bits", "product", "product_bits", "program_of", "served_again", "team_of",
+    "Blocks", "Cutter", "Program", "Step", "blas_serves", "blocks", "choose", "coarse",
+    "pack_bits", "product", "product_bits", "program_of", "served_again", "team_of",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -654,9 +653,7 @@ def _learn(
 
     most = 2 * _SHARE  # from there on a second thread helps
     if _is_plus_times(semiring) and dtype.char in "fd":
-        small = _own_most(dtype.itemsize)
-        if pairs < small or blas_wins(pairs):
-            most = min(most, small)  # larger products are left to a BLAS, or are not measured yet
+        most = min(most, _own_most(dtype.itemsize))  # larger products are left to a BLAS
     elif _is_log_plus(semiring):
         most = min(most, _SHIFTED)
     quick.learn_product(semiring, dtype, classes, scaling, most, chosen)
@@ -671,7 +668,7 @@ _VECTOR = 96**3  # the same of a matrix and a vector
 
 
 def blas_serves(semiring: Semiring, *operands: Array) -> bool:
-    """Whether NumPy's BLAS computes a plain product: where it is fastest and needs no copy.
+    """Whether NumPy's BLAS computes a plain product: where it needs no copy.
 
     A BLAS has threads of its own, so it is not used where the number of threads was set.
     """
@@ -681,12 +678,9 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
     pairs = c.size * a.shape[-1]
     if pairs < (_VECTOR if c.ndim == 1 else _own_most(c.itemsize)):
         return False
-    for x in operands:
-        if not (_lies_well(x.shape, x.strides, x.itemsize) and x.flags.aligned):
-            return False
     if threads.get_num_threads() != threads.default_threads():
         return False
-    return blas_wins() if c.ndim == 1 else blas_wins(pairs)
+    return all(_lies_well(x.shape, x.strides, x.itemsize) and x.flags.aligned for x in operands)
 
 
 def _own_most(itemsize: int) -> int:
@@ -735,63 +729,3 @@ def _lies_well(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> b
 def _is_plus_times(semiring: Semiring) -> bool:
     plus_times = semirings["plus_times"]
     return (semiring.add_expr, semiring.mul_expr) == (plus_times.add_expr, plus_times.mul_expr)
-
-
-_RACES = {
-    400**3: 256,
-    1200**3: 640,
-    2200**3: 1536,
-    math.inf: 2560,
-}  # pairs below which a race counts; its side
-
-
-def blas_wins(pairs: float = 640**3) -> bool:
-    """Whether NumPy's BLAS multiplies float32 of so many pairs faster, on all threads."""
-    return _blas_wins(next(n for below, n in _RACES.items() if pairs < below))
-
-
-@functools.cache
-def _blas_wins(n: int) -> bool:
-    key = (host_target(), np.__version__, threads.default_threads())
-    return measured_once(f"blas-{n}", ("wins",), key, functools.partial(_race_blas, n))["wins"]
-
-
-_ROUNDS, _PATIENCE = 4, 0.5  # at most, and seconds after which there is no further one
-_SPIN = 0.04  # seconds for which the threads of a BLAS may spin when it has ended
-_ALIKE = 1.1
-
-
-def _race_blas(n: int) -> tuple[dict[str, bool], bool]:
-    """Who multiplies squares of `n` faster; and whether two rounds found the same times.
-
-    Where they do not, as others use the cores, a BLAS is used unless it is slower by far.
-    """
-    semiring = semirings["plus_times"]
-    plan, code = choose(semiring, np.dtype("f4"), None, None, None, 1, PLAIN, False)
-    a = np.linspace(-1, 1, n * n, dtype=np.float32).reshape(n, n)
-    c = np.empty_like(a)
-    ways = (
-        functools.partial(_run, semiring, plan, code, a, a, c),
-        functools.partial(np.matmul, a, a, out=c),
-    )
-    rounds: list[tuple[float, float]] = []
-    alike, begin = False, time.perf_counter()
-    while not alike and len(rounds) < _ROUNDS:
-        if len(rounds) > 1 and time.perf_counter() > begin + _PATIENCE:
-            break
-        if rounds:
-            time.sleep(_SPIN)
-        rounds.append((_best(ways[0], n), _best(ways[1], n)))
-        lows = [sorted(x) for x in zip(*rounds, strict=True)]
-        alike = len(rounds) > 1 and all(low[1] < _ALIKE * low[0] for low in lows)
-    ours, theirs = (low[0] for low in lows)
-    return {"wins": theirs < (ours if alike else _ALIKE * ours)}, alike
-
-
-def _best(run: Callable[[], object], n: int) -> float:
-    times = []
-    for _ in range(max(1, min(25, 1500**3 // n**3))):
-        begin = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begin)
-    return min(times)

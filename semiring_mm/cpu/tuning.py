@@ -8,7 +8,6 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +20,7 @@ from ..version import __version__
 from .compiler import compile_functions, host_target
 from .product_code import micro_function, tile_shape
 
-__all__ = ["calibration", "measured_once", "tuned"]
+__all__ = ["calibration", "tuned"]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -38,32 +37,21 @@ def tuned(plan: Plan) -> Plan:
 def calibration() -> dict[str, bool]:
     """Whether fused multiply-adds beat additions here, and integer minima those of floats.
 
+    Kept in the user's cache directory for this processor.
+
     Some cores run additions and minima on the same two pipes and fused multiply-adds on two others,
     so that ``fma(b, 1, a)`` doubles a min-plus product; on others it brings nothing. The
     micro-kernels themselves are timed, for about a millisecond.
     """
-    return measured_once("calibration", ("fma", "keys"), (host_target(),), _calibrate)
-
-
-def measured_once(
-    what: str, names: tuple[str, ...], key: object,
-    measure: Callable[[], tuple[dict[str, bool], bool]],
-) -> dict[str, bool]:  # fmt: skip
-    """A measurement that is kept in the user's cache directory for this processor.
-
-    `measure` also returns whether it is to be kept; else the next process measures anew.
-    """
-    digest = hashlib.sha256(repr((key, __version__)).encode()).hexdigest()[:16]
-    path = cache_directory() / f"{what}-{digest}.json"
+    key = hashlib.sha256(repr((host_target(), __version__)).encode()).hexdigest()[:16]
+    path = cache_directory() / f"calibration-{key}.json"
     try:
         kept = json.loads(path.read_text())
-        if set(kept) == set(names):
+        if set(kept) == {"fma", "keys"}:
             return {name: bool(value) for name, value in kept.items()}
     except (OSError, ValueError, TypeError):
         pass
-    found, keep = measure()
-    if not keep:
-        return found
+    found = _calibrate()
     with contextlib.suppress(OSError):  # a read-only home costs the measurement each time
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as part:
@@ -71,7 +59,7 @@ def measured_once(
     return found
 
 
-def _calibrate() -> tuple[dict[str, bool], bool]:
+def _calibrate() -> dict[str, bool]:
     target = host_target()
     facts = Facts(0.0, 1.0, False)
     plus = make_plan(semirings["min_plus"], np.dtype("f4"), facts, facts, 1)
@@ -101,4 +89,4 @@ def _calibrate() -> tuple[dict[str, bool], bool]:
     return {
         "fma": best.get("fma", 0.0) > 1.1 * best["plus"],
         "keys": best["keys"] > 1.1 * best["max"],
-    }, True
+    }

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from . import device
-from .device import Copied, Launched, Scratch, address
+from .device import Launched, Scratch, address
 
 __all__ = ["forget", "learn", "repeat"]
 
@@ -31,7 +31,6 @@ _LAUNCHES = 64  # of a call
 _ALIGNED = 128  # the strictest alignment that a kernel asks for
 _GRAIN = 256  # of parts of the memory for intermediate results
 _LINE = 64  # a tensor map lies on a multiple of it
-_BETWEEN = 3  # cudaMemcpyDeviceToDevice
 
 
 class _Library(Protocol):
@@ -140,10 +139,8 @@ class _Call:
     spans : list of (int, int)
         Of each operand and the result: the first byte of its memory, and that behind the last, from
         where it begins.
-    room, zeroed : int
-        Bytes of intermediate results, and how many of them, the first, are to be zeros.
-    copied : int
-        Bytes of the last operand that are copied to the result first.
+    room : int
+        Bytes of intermediate results.
     given : str
         The name of the operands' dtype; empty if they differ.
     shape, dtype
@@ -159,8 +156,6 @@ class _Call:
     maps: list[tuple[int, int, int]]
     spans: list[tuple[int, int]]
     room: int
-    zeroed: int
-    copied: int
     given: str
     shape: tuple[int, ...]
     dtype: Any
@@ -227,7 +222,7 @@ def repeat(
     captured = stream not in device.DEFAULT and bool(library.runtime.streamIsCapturing(stream))
     if out is not None:
         result, joined = out, place if _joins(head, operands) else -1
-        low, high = (place + x for x in call.spans[-1])
+        low, high = (place + x for x in call.spans[len(bases)])
         for base, (first, last) in zip(bases, call.spans, strict=False):
             if base + first < high and low < base + last and base != joined:
                 return None
@@ -244,10 +239,6 @@ def repeat(
     if call.room:
         memory, at = library.room(call.room, index, captured)
         bases.append(at)
-        if call.zeroed:
-            library.runtime.memsetAsync(at, 0, call.zeroed, stream)
-    if call.copied:
-        library.runtime.memcpyAsync(place, bases[2], call.copied, _BETWEEN, stream)
     call.run(bases, stream)
     del memory
     return result if other is None else (result, other)
@@ -325,23 +316,13 @@ def learn(
         return
     if not _apart([*arrays, *results], result, spans, joins):
         return
-    made = sorted((x for x in notes if isinstance(x, Scratch)), key=lambda x: not x.zero)
-    zeroed = 0
     room, places = 0, []  # array, where it begins, its memory
     for i, (x, (low, high)) in enumerate(zip((*arrays, *results), spans, strict=True)):
         places.append((i, address(x), address(x) + low, address(x) + high))
-    for x, zero in made:  # zeros first
+    for x in (note.array for note in notes if isinstance(note, Scratch)):
         places.append((len(spans), address(x) - room, address(x), address(x) + x.nbytes))
         room += -(-x.nbytes // _GRAIN) * _GRAIN
-        zeroed = room if zero else zeroed
-    copied = [x for x in notes if isinstance(x, Copied)]
-    if copied:
-        wanted = [(address(result), address(arrays[2]))] if joins else []
-        if [(x.to, x.source) for x in copied] != wanted or notes[0] is not copied[0]:
-            return
-    if out is None and not all(x.flags.c_contiguous for x in results):
-        return
-    if out is not None and len(results) > 1:
+    if not all(x.flags.c_contiguous for x in results[out is not None :]):  # of those that are made
         return
     found = _laid_out(launches, places)
     if found is None:
@@ -356,8 +337,6 @@ def learn(
             *found,
             spans,
             room,
-            zeroed,
-            copied[0].size if copied else 0,
             names.pop() if len(names) == 1 else "",
             *like[0],
             like[1] if len(like) > 1 else None,

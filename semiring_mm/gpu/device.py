@@ -26,7 +26,7 @@ from ..storage import atomic_write
 from ..version import __version__
 
 __all__ = [
-    "DEFAULT", "TENSOR_MAP", "Copied", "Device", "Kept", "Kernel", "Launched", "Scratch",
+    "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Scratch",
     "Start", "address", "compile_ahead", "compile_source", "copy", "current", "headers", "note",
     "parameters", "recorded", "refuse_capture", "replace_address", "scratch", "why_not",
 ]  # fmt: skip
@@ -122,18 +122,9 @@ class Launched(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """An array for the call alone, which holds anything, or zeros, at first."""
+    """An array for the call alone."""
 
     array: Array
-    zero: bool
-
-
-class Copied(NamedTuple):
-    """A copy of so many bytes."""
-
-    to: int
-    source: int
-    size: int
 
 
 class _Thread(threading.local):
@@ -153,7 +144,8 @@ def recorded() -> Iterator[list[Any]]:
         _thread.notes = before
 
 
-_NOTES = 256  # of a call; with more it is forgotten, and so is the memory that they keep
+_NOTES = 256  # of a call, and bytes of its arrays; with more it is forgotten, and so are they
+_HELD = 1 << 30
 
 
 def note(event: Any) -> None:
@@ -161,7 +153,8 @@ def note(event: Any) -> None:
     notes = _thread.notes
     if notes is not None:
         notes.append(event)
-        if len(notes) > _NOTES:
+        held = sum(x.array.nbytes for x in notes if isinstance(x, Scratch))
+        if len(notes) > _NOTES or held > _HELD:
             notes.clear()
             _thread.notes = None
 
@@ -170,7 +163,9 @@ def scratch(shape: int | tuple[int, ...], dtype: Any = np.uint8, *, zero: bool =
     """An array for intermediate results on the current device: of zeros, or whatever it holds."""
     xp = current().xp
     array = (xp.zeros if zero else xp.empty)(shape, dtype)
-    note(Scratch(array, zero))
+    note(Scratch(array))
+    if zero:
+        note(Launched(_clear, struct.pack("2q", address(array), array.nbytes), 1, ()))
     return array
 
 
@@ -178,13 +173,24 @@ def copy(x: Array, to: Array) -> None:
     """Copy an array to another one of its shape and dtype."""
     to[...] = x
     if x.flags.c_contiguous and to.flags.c_contiguous:
-        note(Copied(address(to), address(x), x.nbytes))
+        note(Launched(_move, struct.pack("3q", address(to), address(x), x.nbytes), 2, ()))
     else:
-        note(Launched(_never, b"", None, ()))  # by a kernel of CuPy's
+        note(Launched(_clear, b"", None, ()))  # by a kernel of CuPy's
 
 
-def _never(*_: int) -> None:
-    raise AssertionError("a launch that is not known was repeated")
+def _clear(stream: int, at: int, _: int) -> None:
+    """Zero bytes, as a launch: of an address, and how many."""
+    place, size = (ctypes.c_int64 * 2).from_address(ctypes.c_int64.from_address(at).value)
+    current().xp.cuda.runtime.memsetAsync(place, 0, size, stream)
+
+
+def _move(stream: int, at: int, _: int) -> None:
+    """Copy bytes, as a launch: to an address, from one, and how many."""
+    words = (ctypes.c_int64 * 3).from_address(ctypes.c_int64.from_address(at).value)
+    current().xp.cuda.runtime.memcpyAsync(*words, _BETWEEN, stream)
+
+
+_BETWEEN = 3  # cudaMemcpyDeviceToDevice
 
 
 def address(x: Array | None) -> int:

@@ -11,10 +11,9 @@ from . import chain as chains
 from . import device, select, trees
 from .closure import BASE, LEAF, closure_batch, closure_block
 from .combine import apply, combine, unit_rows
-from .device import copy
 from .facts import facts, facts_beside
 from .gf2 import PANEL, ROWS, reduce_bits
-from .memory import capturing, free_memory, from_host, mirror, on, symmetric, to_host, wait
+from .memory import capturing, copy, free_memory, from_host, mirror, on, symmetric, to_host, wait
 from .packing import pack_bits
 from .product import product, product_bits
 from .select import Screen, Sieve

@@ -211,9 +211,10 @@ def flags_of(a: Array, b: Array, *, far: bool = False) -> Array:
     kernel = here.kernel(kinds_source(a.dtype.name, first.wide, second.wide, far))
     flags = device.scratch(sum(blocks), np.uint32)
     at = address(flags)
+    ends = at, at + 4 * blocks[0] * (not same)  # of no block: an address within the array still
     params = b"".join(
         pack((place, found, *way.longs), (way.lanes,))
-        for place, found, way in ((left, at, first), (right, at + 4 * blocks[0], second))
+        for place, found, way in zip((left, right), ends, (first, second), strict=True)
     ) + pack((blocks[0],), ())
     words = len(params) // 16  # of one array's parameters
     kernel.launch(sum(blocks), _THREADS, _shared(a), params, (0, 1, words, words + 1))

@@ -9,7 +9,6 @@ where nothing is marked. So the host never waits. ``docs/log_plus.md`` has the e
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,7 +40,6 @@ _SMALL = Tile(32, 32, 32, 4, 2, 8, 4)
 _WORTH = 640**3  # pairs from which shifting takes less time, ...
 _SHALLOW, _DEEP = 16, 2048  # ... but for so few steps of k; and steps from which it always does
 _MOST = 1 << 30  # bytes of a temporary array
-_KEPT = 1 << 24  # the same, of calls that are kept
 _SHIFTED, _SUMMED = 3, 8  # addresses at the beginning of the parameters
 
 
@@ -86,7 +84,7 @@ def product(
             rows, columns = (
                 here.xp.broadcast_to(x, (len(part), *x.shape[-2:])) for x in (rows, columns)
             )
-        sums = _empty(part.shape, rows.dtype)
+        sums = device.scratch(part.shape, rows.dtype)
         plus_times(rows, columns.swapaxes(-1, -2), sums)
         settle(left, part_b, part, (sums, row_ends, column_ends))
 
@@ -119,9 +117,9 @@ def shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
     *batch, rows, depth = x.shape
     dtype = np.dtype(f"f{word_size(plan)}")
     k_unit = abs(x.strides[-1]) <= abs(x.strides[-2])
-    e = _empty(x.shape if k_unit else (*batch, depth, rows), dtype)
+    e = device.scratch(x.shape if k_unit else (*batch, depth, rows), dtype)
     e = e if k_unit else e.swapaxes(-1, -2)
-    ends = _empty((*batch, 2, rows), dtype)
+    ends = device.scratch((*batch, 2, rows), dtype)
     (x_batch, x_row, x_k), (e_batch, e_row, e_k) = strides(x), strides(e)
     params = pack(
         (address(x), address(e), address(ends), x_row, x_k, x_batch, e_row, e_k, e_batch),
@@ -148,7 +146,7 @@ def _settle(
             f"launch at most 2147483647; multiply parts of the batch"
         )
     sums, rows, columns = shifted or (None, None, None)
-    marks = _empty((blocks,), np.dtype(np.uint32)) if shifted else None
+    marks = device.scratch(blocks, np.uint32) if shifted else None
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     params = pack(
         (
@@ -164,13 +162,6 @@ def _settle(
     source = log_sum_source(plan, tile, *reading(a, -1, m), *reading(b, -2, n))
     shared = tile.shared(word_size(plan))
     here.kernel(source).launch(blocks, tile.threads, shared, params, _SUMMED)
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Of a call that is kept if it is small, since its intermediate results are there at once."""
-    if math.prod(shape) * dtype.itemsize <= _KEPT:
-        return device.scratch(shape, dtype)
-    return device.current().xp.empty(shape, dtype)
 
 
 # --- the text of the kernels --------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,12 +14,12 @@ from numpy.typing import NDArray
 
 from ..cpu import threads
 from . import device, views
-from .source import STORAGE, pack
+from .source import STORAGE, flags, pack
 from .views import address, strides
 
 __all__ = [
-    "capturing", "free_memory", "from_host", "mirror", "mirror_source", "on", "symmetric",
-    "to_host", "wait",
+    "capturing", "contiguous", "copy", "copy_source", "free_memory", "from_host", "mirror", "on",
+    "symmetric", "to_host", "wait",
 ]  # fmt: skip
 
 Array = Any
@@ -195,32 +196,60 @@ def free_memory() -> int | None:
 
 
 @functools.cache
-def mirror_source(itemsize: int) -> str:
-    """The text of the kernel that mirrors a matrix; entries are moved as they are."""
-    return f"""#include "mirror.cuh"
+def copy_source(itemsize: int, across: bool, upper: bool) -> str:
+    """The text of the kernel that copies matrices (sr::Copy); entries are moved as they are."""
+    return f"""#include "copy.cuh"
 extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::MirrorParams p) {{
-  sr::Mirror<sr::u{8 * itemsize}>::run(p);
+kernel(const __grid_constant__ sr::CopyParams p) {{
+  sr::Copy<sr::u{8 * itemsize}, {flags(across, upper)}>::run(p);
 }}
 """
 
 
-_THREADS, _SIDE = 256, 32  # sr::Mirror's
+_THREADS, _SIDE = 256, 32  # sr::Copy's
+
+
+def _copy_tiles(x: Array, y: Array, *, upper: bool = False) -> None:
+    """Copy a matrix, or a stack, or what is above its diagonal; x is read along its rows."""
+    rows, columns = x.shape[-2:]
+    tiles = -(-rows // _SIDE), -(-columns // _SIDE)
+    (x_batch, *x_at), (y_batch, *y_at) = strides(x), strides(y)
+    params = pack((address(x), address(y), *x_at, x_batch, *y_at, y_batch), (rows, columns, *tiles))
+    across = abs(y_at[1]) > abs(y_at[0])
+    kernel = device.current().kernel(copy_source(x.itemsize, across, upper))
+    blocks = math.prod(tiles) * (len(x) if x.ndim == 3 else 1)
+    kernel.launch(blocks, _THREADS, _SIDE * (_SIDE + 1) * x.itemsize, params, 2)
+
+
+def copy(x: Array, to: Array) -> None:
+    """Copy an array to another one of its shape and dtype."""
+    if x.ndim > 3 or x.size == 0 or (x.flags.c_contiguous and to.flags.c_contiguous):
+        device.copy(x, to)
+    elif x.ndim < 2:
+        _copy_tiles(x[np.newaxis], to[np.newaxis])
+    elif abs(x.strides[-1]) > abs(x.strides[-2]):
+        _copy_tiles(x.swapaxes(-1, -2), to.swapaxes(-1, -2))
+    else:
+        _copy_tiles(x, to)
+
+
+def contiguous(x: Array) -> Array:
+    """A copy in C's order, for the call alone."""
+    y = device.scratch(x.shape, x.dtype)
+    copy(x, y)
+    return y
 
 
 def mirror(x: Array) -> None:
     """Copy what is above the diagonal of a square matrix below it."""
-    n = x.shape[0]
-    tiles = -(-n // _SIDE)
-    params = pack((address(x), *strides(x)[1:]), (n, tiles))
-    kernel = device.current().kernel(mirror_source(x.itemsize))
-    kernel.launch(tiles * tiles, _THREADS, _SIDE * (_SIDE + 1) * x.itemsize, params)
+    if x.size:
+        _copy_tiles(x, x.swapaxes(-1, -2), upper=True)
 
 
 @functools.cache
 def symmetric_source(storage: str) -> str:
     """The text of the kernel that compares a matrix with its transpose."""
-    return f"""#include "mirror.cuh"
+    return f"""#include "copy.cuh"
 extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::SymmetricParams p) {{
   sr::Symmetric<{STORAGE[storage]}>::run(p);

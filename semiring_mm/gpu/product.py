@@ -39,6 +39,7 @@ from .device import refuse_capture
 from .facts import facts, flags_of
 from .logsum import product as log_sum_product
 from .logsum import serves as is_log_sum
+from .memory import contiguous
 from .packing import pack_bits, packed_bits
 from .source import (
     FIND_COLUMNS,
@@ -187,7 +188,7 @@ def product(
     if last.plan.check:
         refuse_capture()
         errors = here.xp.zeros(1, np.uint32)
-    transposed = functools.cache(lambda: here.xp.ascontiguousarray(b.swapaxes(-1, -2)))
+    transposed = functools.cache(lambda: contiguous(b.swapaxes(-1, -2)))
     run = functools.partial(
         _run, here, a=a, b=b, c=c, arg=arg, gather=gather, errors=errors, transposed=transposed,
         scaling=scaling, triangle=triangle,

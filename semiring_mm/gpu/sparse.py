@@ -13,6 +13,7 @@ from ..engine import PLAIN, Scaling
 from ..plan import BROKEN, Plan, absent, overflow, scalar_bits
 from ..semirings import Semiring
 from . import device
+from .memory import contiguous
 from .source import algebra, pack, word_size
 from .vector import choose_plan
 from .views import address, strides, wide_along
@@ -221,7 +222,7 @@ class _Run:
         self.here, self.semiring, self.c = device.current(), semiring, c
         size, n = b.itemsize, b.shape[1]
         if b.strides[n > 1] != size:
-            b = self.here.xp.ascontiguousarray(b)  # read once for each entry of A
+            b = contiguous(b)  # read once for each entry of A
         self.b = b
         self.plan = choose_plan(semiring, data, b, c, depth, scaling)
         chunk = 16 // size

@@ -13,6 +13,7 @@ from ..expressions import joins
 from ..plan import Plan
 from . import device
 from .chips import has
+from .memory import copy
 from .packing import Packing, pack_bytes, transpose_bits
 from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack
@@ -515,7 +516,7 @@ def readable(bits: Array) -> Array:
         return bits
     size = bits.shape[-1]
     room = device.scratch((*bits.shape[:-1], -(-size // 16) * 16))[..., :size]
-    device.copy(bits, room)
+    copy(bits, room)
     return room
 
 

@@ -24,6 +24,7 @@ from ..semirings import Semiring
 from . import device
 from .device import refuse_capture
 from .facts import facts
+from .memory import contiguous
 from .source import POINTERS, algebra, pack_fields, word_size
 from .views import address, aligned, to_host
 
@@ -189,7 +190,7 @@ def gemv(
     step, other, extent = (a_k, a_m, m) if k_unit else (a_m, a_k, k)
     wide = step == 1 and aligned(a_at, size, (other,) if extent > 1 else (), 16 // size)
     if wide and k_unit and not (x.strides[0] == size and x_at % 16 == 0):
-        x = x.copy()  # far smaller than A
+        x = contiguous(x)  # far smaller than A
         x_at = address(x)
     way = shape(m, k, 16 // size if wide else 1, k_unit, here.sms)
     blocks = -(-m // (_THREADS // way.lanes * way.rows))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -44,7 +45,12 @@ def run(
         return tuple(function(*args))
 
     def call(*arrays: Any) -> tuple[Any, ...]:
-        return tuple(function(*map(np.asarray, arrays)))
+        try:
+            return tuple(function(*map(np.asarray, arrays)))
+        except Exception as error:
+            if jax.config.jax_traceback_filtering != "off":
+                next(_raising(error))
+            raise
 
     def on_host(*args: Array) -> Any:
         return tuple(jax.pure_callback(call, tuple(results), *args, vmap_method=batched))
@@ -53,6 +59,26 @@ def run(
         return tuple(_refused.bind(*args, results=tuple((x.shape, x.dtype) for x in results)))
 
     return tuple(jax.lax.platform_dependent(*args, cpu=on_host, default=refused))
+
+
+def _raising(error: Exception) -> Iterator[None]:
+    """Raise an error without the lines that lead to it.
+
+    XLA writes the stack of the innermost frame to its message; that of a generator is one frame.
+    """
+    raise error.with_traceback(None)
+    yield  # type: ignore[unreachable]
+
+
+def _is_new(record: logging.LogRecord) -> bool:
+    """Whether a record of JAX's says more than the error that is raised besides."""
+    trace = record.exc_info[2] if record.exc_info else None
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or trace.tb_frame.f_code is not _raising.__code__
+
+
+logging.getLogger("jax._src.callback").addFilter(_is_new)
 
 
 def once(function: Callable[..., Any], results: Sequence[Any], *args: Array) -> tuple[Array, ...]:

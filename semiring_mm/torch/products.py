@@ -75,8 +75,8 @@ def matmul(
     >>> log_a.grad  # the softmax
     tensor([[0.7311, 0.2689]])
     """
-    if not return_arg and is_plain():
-        c = repeat(("matmul", semiring), (a, b))  # of tensors without gradients
+    if is_plain():
+        c = repeat(("matmul", semiring, return_arg), (a, b))  # of tensors without gradients
         if c is not None:
             return c
     for name, x in (("a", a), ("b", b)):
