@@ -24,8 +24,7 @@ struct WideParams {
   const void* x;       // what is carried first; none: the first matrix
   const void* end;     // what the last row is joined with, for `total`
   void* y;             // [chains][steps][rows][n]: what is carried; see WIDE_RELATIVE
-  const i64* lengths;  // [chains]
-  const i64* most;     // [groups]: steps of the longest chain of each
+  const i64* lengths;  // [chains], or none: all steps
   double* levels;      // [chains][steps]
   void* total;         // [chains], or none; on the way back `whole` is read
   double* whole;       // [chains]: the same
@@ -63,7 +62,7 @@ struct WideRow {
 
   SR_FN WideRow(const WideParams& p, int row)
       : p(p), row(row), chain(row / p.rows), within(row % p.rows),
-        length(int(p.lengths[chain])), count(length - (p.mode & WIDE_EXCLUSIVE ? 1 : 0)) {}
+        length(p.lengths ? int(p.lengths[chain]) : p.steps), count(length - (p.mode & WIDE_EXCLUSIVE ? 1 : 0)) {}
 
   SR_FN bool active(int step) const { return count > 0 && step < count; }
   SR_FN bool last(int step) const { return step == count - 1; }
@@ -131,7 +130,7 @@ struct WideChain {
   SR_FN static void run(const WideParams& p) { WideChain(p).walk(); }
 
   SR_FN void walk() const {
-    const int most = int(p.most[group]), outputs = p.pass * p.columns;
+    const int most = longest(), outputs = p.pass * p.columns;
     if constexpr (HELD) hold();
     const int spread = p.spread, place = thread / spread;
     const Row mine = row_of(place / p.columns);  // of the first entry that this thread stores
@@ -186,6 +185,13 @@ struct WideChain {
     }
   }
 
+  // Steps of the longest chain of the group; by each warp.
+  SR_FN int longest() const {
+    int most = 0;
+    for (int r = thread % 32; r < rows; r += 32) most = max(most, row_of(r).count);
+    for (int mask = 16; mask; mask /= 2) most = max(most, shuffle_xor(most, mask));
+    return most;
+  }
   SR_FN Row row_of(int r) const { return Row(p, base + min(r, rows - 1)); }
   SR_FN bool there(int first, int o) const {
     return first + o / p.columns < rows && o % p.columns < own;
@@ -566,7 +572,7 @@ template <class T>
 struct WidePairs {
   SR_FN static void run(const WideParams& p) {
     const i64 chain = blockIdx.x / u32(p.n), j = blockIdx.x % u32(p.n);
-    if (p.lengths[chain] < 2) return;
+    if (p.lengths && p.lengths[chain] < 2) return;
     const T nan = T(p.whole[chain] - p.whole[chain]);  // where no sequence is possible, or 0
     const T* sums = static_cast<const T*>(p.matrix) + i64(blockIdx.x) * p.n;
     const T* powers = static_cast<const T*>(p.a) + j * p.a_row;

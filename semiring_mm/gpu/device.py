@@ -27,7 +27,8 @@ from ..version import __version__
 
 __all__ = [
     "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Scratch",
-    "Start", "address", "compile_ahead", "compile_source", "copy", "current", "headers", "note",
+    "Start", "address", "compile_ahead", "compile_source", "copy", "current", "fill", "headers", "note",
+    "note_unknown",
     "parameters", "recorded", "refuse_capture", "replace_address", "scratch", "why_not",
 ]  # fmt: skip
 
@@ -165,8 +166,15 @@ def scratch(shape: int | tuple[int, ...], dtype: Any = np.uint8, *, zero: bool =
     array = (xp.zeros if zero else xp.empty)(shape, dtype)
     note(Scratch(array))
     if zero:
-        note(Launched(_clear, struct.pack("2q", address(array), array.nbytes), 1, ()))
+        _note_filled(array, 0)
     return array
+
+
+def fill(x: Array, byte: int) -> Array:
+    """A contiguous array, of which all bytes are set."""
+    x.reshape(-1).view(np.uint8)[...] = byte
+    _note_filled(x, byte)
+    return x
 
 
 def copy(x: Array, to: Array) -> None:
@@ -175,13 +183,22 @@ def copy(x: Array, to: Array) -> None:
     if x.flags.c_contiguous and to.flags.c_contiguous:
         note(Launched(_move, struct.pack("3q", address(to), address(x), x.nbytes), 2, ()))
     else:
-        note(Launched(_clear, b"", None, ()))  # by a kernel of CuPy's
+        note_unknown()
 
 
-def _clear(stream: int, at: int, _: int) -> None:
-    """Zero bytes, as a launch: of an address, and how many."""
-    place, size = (ctypes.c_int64 * 2).from_address(ctypes.c_int64.from_address(at).value)
-    current().xp.cuda.runtime.memsetAsync(place, 0, size, stream)
+def note_unknown() -> None:
+    """What is done by a kernel of CuPy's, so that the call is not kept."""
+    note(Launched(_fill, b"", None, ()))
+
+
+def _note_filled(x: Array, byte: int) -> None:
+    note(Launched(_fill, struct.pack("3q", address(x), byte, x.nbytes), 1, ()))
+
+
+def _fill(stream: int, at: int, _: int) -> None:
+    """Set bytes, as a launch: from an address, to a value, so many."""
+    words = (ctypes.c_int64 * 3).from_address(ctypes.c_int64.from_address(at).value)
+    current().xp.cuda.runtime.memsetAsync(*words, stream)
 
 
 def _move(stream: int, at: int, _: int) -> None:

@@ -16,6 +16,7 @@ from ..expressions import joins, joins_logarithms
 from ..plan import Plan, make_plan
 from ..semirings import Semiring, semirings
 from . import device
+from .memory import copy
 from .logsum import shifted
 from .product import product
 from .source import STORAGE, algebra, flags, pack, word_size
@@ -28,12 +29,13 @@ Array = Any
 Lengths = np.ndarray[Any, np.dtype[np.int64]]
 
 #: The fields of sr::WideParams, in order: 8 bytes, then 4 bytes each.
-_LONGS = """matrix ends a e x end y lengths most levels total whole states left right pairs carried
+_LONGS = """matrix ends a e x end y lengths levels total whole states left right pairs carried
     offsets progress pointers path a_row a_col e_batch e_step x_batch x_row end_batch y_batch
     y_step y_row pairs_batch""".split()
 _INTS = """n rows steps mode first all each members columns pass parts terms spread column_part
     row_part pitch states_pitch room""".split()
 FIELDS = (*_LONGS, *_INTS)
+_POINTERS = 20  # addresses at the beginning
 _EVERY, _EXCLUSIVE, _RELATIVE = 1, 2, 4  # of mode
 
 _HELD = 128  # words of a matrix's column that a block that walks a chain has in registers
@@ -70,7 +72,8 @@ def carry(
     """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`."""
     mode, rows = every * _EVERY + exclusive * _EXCLUSIVE, y.shape[2]
     for some in _parts(len(y), 2 * max(4, y.itemsize) * y[:1, 0].size):
-        fields = {"mode": mode, "rows": rows, **_strides("y", y[some], "batch step row")}
+        fields = {"mode": mode, "rows": rows, "steps": a.shape[1]}
+        fields |= _strides("y", y[some], "batch step row")
         if not every:
             fields["y_step"] = 0
         if e is not None:  # reversed, the emissions of the next step are added
@@ -78,7 +81,8 @@ def carry(
             fields["e"] -= fields["e_step"] * e.itemsize if reverse else 0
         if x is not None:
             fields |= _strides("x", x[some], "batch row") | {"first": -1}
-        _walk(semiring, a[0, 0], fields, lengths[some], reverse=reverse)
+        own = lengths[some]
+        _walk(semiring, a[0, 0], fields, len(own), _there(own, a.shape[1]), reverse=reverse)
 
 
 def best_path(
@@ -93,19 +97,20 @@ def best_path(
         )
     pitch = -(-e.shape[-1] // 8) * 8
     for some in _parts(len(e), 2 * e.shape[1] * pitch):
-        pointers = device.current().xp.empty((*e[some].shape[:2], pitch), np.uint16)
+        pointers = device.scratch((*e[some].shape[:2], pitch), np.uint16)
         fields = {
             "path": address(path[some]), "total": address(score[some]), "steps": e.shape[1],
             "pointers": address(pointers), "states_pitch": pitch,
             **_strides("e", e[some], "batch step"), **_strides("x", x[some], "batch"),
             **_strides("end", end[some], "batch"),
         }  # fmt: skip
-        _walk(semiring, a[0, 0], fields, lengths[some], path=True)
+        own = lengths[some]
+        _walk(semiring, a[0, 0], fields, len(own), _there(own, e.shape[1]), path=True)
 
 
 def posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths,
+    pairs: Array | None, lengths: Array,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`.
 
@@ -122,15 +127,12 @@ def posterior(
 
 def _posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths,
+    pairs: Array | None, lengths: Array,
 ) -> None:  # fmt: skip
-    xp, semiring = device.current().xp, semirings["log_plus"]
-    (batch, steps, n), most = e.shape, int(lengths.max(initial=0))
-    if most == 0:
-        return
-    plan = _plan(semiring, a.dtype)
-    word = np.dtype(f"f{word_size(plan)}")
-    rows, levels, whole = xp.empty(e.shape, word), xp.empty((batch, steps)), xp.empty(batch)
+    semiring, (batch, steps, n) = semirings["log_plus"], e.shape
+    word = np.dtype(f"f{word_size(_plan(semiring, a.dtype))}")
+    rows, there = device.scratch(e.shape, word), _there(lengths, steps)
+    levels, whole = (device.scratch(shape, np.float64) for shape in ((batch, steps), batch))
     ahead = {
         "levels": address(levels), "whole": address(whole), "steps": steps,
         **_strides("y", rows, "batch step"), **_strides("e", e, "batch step"),
@@ -139,30 +141,30 @@ def _posterior(
         "mode": _RELATIVE, "total": address(total), **_strides("x", x, "batch"),
         **_strides("end", end, "batch"),
     }  # fmt: skip
-    _walk(semiring, a, fields, lengths)
+    _walk(semiring, a, fields, batch, there)
     if out is None:
         return
     fields = ahead | {"states": address(out), **_strides("x", end, "batch")}
     wanted = 1 if pairs is None else 2
     left = right = None
     if pairs is not None:
-        left, right = (xp.zeros(e.shape, word) for _ in range(2))
+        left, right = (device.scratch(e.shape, word, zero=True) for _ in range(2))
         fields |= {
             "left": address(left),
             "right": address(right),
             **_strides("pairs", pairs, "batch"),
         }
-    powers = _walk(semiring, a, fields, lengths, reverse=True, wanted=wanted)
+    powers = _walk(semiring, a, fields, batch, there, reverse=True, wanted=wanted)
     if left is None or right is None or steps < 2:
         return
-    joined, there = xp.empty((batch, n, n), word), xp.asarray(lengths)
+    joined = device.scratch((batch, n, n), word)
     product(semirings["plus_times"], left[:, :-1].swapaxes(1, 2), right[:, 1:], joined)
     params = _packed(fields | {
         "n": n, "lengths": address(there), "matrix": address(joined),
         **_strides("a", powers.swapaxes(0, 1), "row col"),
     })  # fmt: skip
     kernel = device.current().kernel(pairs_source(e.dtype))
-    kernel.launch(batch * n, _THREADS, 0, params)
+    kernel.launch(batch * n, _THREADS, 0, params, _POINTERS)
 
 
 def _parts(chains: int, each: int) -> list[slice]:
@@ -171,8 +173,15 @@ def _parts(chains: int, each: int) -> list[slice]:
     return [slice(i, i + step) for i in range(0, chains, step)]
 
 
+def _there(lengths: Array, steps: int) -> Array | None:
+    """The lengths of chains on the device; None where all of them have all steps."""
+    if type(lengths) is not np.ndarray:
+        return lengths
+    return None if (lengths == steps).all() else device.current().xp.asarray(lengths)
+
+
 def _walk(
-    semiring: Semiring, a: Array, fields: dict[str, int], lengths: Lengths, *,
+    semiring: Semiring, a: Array, fields: dict[str, int], chains: int, lengths: Array | None, *,
     reverse: bool = False, wanted: int = 0, path: bool = False,
 ) -> Array:  # fmt: skip
     """Carry rows over all steps, from the first one or (reversed) from the last.
@@ -182,6 +191,8 @@ def _walk(
     a : device array (n, n)
     fields : dict
         Of sr::WideParams.
+    lengths : device array of int64, optional
+        All chains have all steps without it.
     wanted : int
         See sr::WideChain.
 
@@ -191,45 +202,44 @@ def _walk(
         What rows are multiplied by: over log_plus its exponentials.
     """
     here, n, plan = device.current(), a.shape[-1], _plan(semiring, a.dtype)
-    xp, per, logarithms = here.xp, fields.get("rows", 1), _logarithms(semiring)
+    per, logarithms = fields.get("rows", 1), _logarithms(semiring)
     word, ends = np.dtype(f"f{word_size(plan)}"), None
     matrix = a.swapaxes(0, 1) if reverse else a  # (terms, entries)
     if logarithms:
         powers, ends = shifted(here, plan, matrix.swapaxes(0, 1))
         matrix = powers.swapaxes(0, 1)
-    matrix = _in_vectors(xp, matrix)
-    counts = lengths - bool(fields.get("mode", 0) & _EXCLUSIVE)
-    rows, first = len(lengths) * per, fields.get("first", 0)
-    if rows == 0 or int(counts.max()) <= first:
+    matrix, rows = _in_vectors(matrix), chains * per
+    if rows == 0:
         return matrix
     shape = _shape(n, rows, word.itemsize, here.sms, here.shared_limit, path)
-    each = np.zeros(shape.groups * shape.each, np.int64)
-    each[:rows] = np.repeat(counts, per)
-    known = xp.asarray(np.concatenate([lengths, each.reshape(shape.groups, -1).max(1)]))
-    carried = xp.empty((2, rows, n), word)
+    carried, offsets, progress = device.scratch((2, rows, n), word), None, None
     blocks = shape.groups * shape.members
-    offsets = xp.empty((blocks, shape.each)) if logarithms else None
-    progress = xp.zeros((shape.groups, _APART), np.uint32) if shape.members > 1 else None
+    if logarithms:
+        offsets = device.scratch((blocks, shape.each), np.float64)
+    if shape.members > 1:
+        progress = device.scratch((shape.groups, _APART), np.uint32, zero=True)
     params = _packed(fields | shape.fields() | {
         "matrix": address(matrix), "pitch": matrix.strides[0] // word.itemsize,
-        "ends": address(ends), "lengths": address(known), "most": address(known[len(lengths) :]),
+        "ends": address(ends), "lengths": address(lengths),
         "carried": address(carried), "offsets": address(offsets), "progress": address(progress),
         "n": n, "rows": per, "all": rows, **_strides("a", a, "row col"),
     })  # fmt: skip
     source = chain_source(plan, logarithms, reverse, wanted, path, shape.tile, shape.held)
-    here.kernel(source).launch(blocks, _THREADS, shape.room, params, together=shape.members > 1)
+    here.kernel(source).launch(
+        blocks, _THREADS, shape.room, params, _POINTERS, together=shape.members > 1
+    )
     return matrix
 
 
-def _in_vectors(xp: Any, x: Array) -> Array:
+def _in_vectors(x: Array) -> Array:
     """A matrix whose rows are contiguous and begin at multiples of 16 bytes."""
     (m, n), each = x.shape, 16 // x.itemsize
     pitch = -(-n // each) * each
     step = x.strides[0]
     if x.strides[1] == x.itemsize and step >= pitch * x.itemsize and not (address(x) | step) % 16:
         return x
-    found = xp.empty((m, pitch), x.dtype)[:, :n]
-    found[...] = x
+    found = device.scratch((m, pitch), x.dtype)[:, :n]
+    copy(x, found)
     return found
 
 
