@@ -3,8 +3,9 @@
 // The matrix is too large for the registers of a block that walks a chain (chain.cuh). So chains
 // are carried by groups of blocks, all of which are resident at once: each block has some columns of
 // the matrix in its shared memory from the first step to the last, and computes these entries of all
-// rows of its group. A step ends when all blocks of the group have stored theirs. Back pointers are
-// followed in the same launch.
+// rows of its group. What is carried lies in memory with the number of its step, so that entries are
+// read as soon as they are there, without a barrier of blocks. Back pointers are followed in the same
+// launch.
 //
 // Over log_plus a step is a product over plus-times of exponentials, of how far each entry is below
 // the largest one of its row; every block finds these for itself. Sums that are too small to be
@@ -32,9 +33,10 @@ struct WideParams {
   void* left;          // [chains][steps][n]: times `right` of a step later and the exponentials of
   void* right;         // the matrix, UP of them: probabilities of pairs of states
   void* pairs;         // [chains][n][n], pairs_batch apart: probabilities are added
-  void* carried;       // [2][all][n] of Compute, by turns; over log_plus less the offset
+  u64* carried;        // [2][all][n] of Compute, by turns, zeros at first; over log_plus less the
+                       // offset: 32 bits below the number of the step, twice for 64
   double* offsets;     // [blocks][each]: what has been taken off logarithms; each block has its own
-  u32* progress;       // [groups][WIDE_APART], zeros: blocks that have done a step
+  u32* progress;       // [groups], zeros: blocks that have done all steps
   u16* pointers;       // [chains][steps][states]: the state before each
   i32* path;           // [chains][steps]
   i64 a_row, a_col, e_batch, e_step, x_batch, x_row, end_batch, y_batch, y_step, y_row, pairs_batch;
@@ -49,7 +51,6 @@ struct WideParams {
 };
 // Of mode. RELATIVE: y is less what `levels` has.
 enum { WIDE_EVERY = 1, WIDE_EXCLUSIVE = 2, WIDE_RELATIVE = 4 };
-enum { WIDE_APART = 32 };
 
 // A row that is carried, and the place of a step in its chain.
 template <class A, bool REVERSE>
@@ -139,7 +140,6 @@ struct WideChain {
       T coming{};  // asked for before the wait
       if (place < outputs && there(0, place) && factored(mine, step))
         coming = mine.emission(mine.at(step), column + place % p.columns);
-      await(step - p.first);
       for (int first = 0; first < rows; first += p.pass) {
         if (!begins) {
           if constexpr (LOG) raise(first, step);
@@ -166,16 +166,12 @@ struct WideChain {
             entry(row, o, step, sum, state, coming);
           }
         }
-        __syncthreads();  // between reading the sums and storing others; and what is told
-      }
-      if (thread == 0 && p.members > 1) {
-        memory_fence();
-        fetch_add(p.progress + group * WIDE_APART, 1u);
+        __syncthreads();  // between reading the sums, or holding columns, and what comes then
       }
     }
     if constexpr (!PATH && !(LOG && WANTED == 0)) return;
     if (!p.total) return;
-    await(most - p.first);
+    if constexpr (PATH) await();
     for (int r = member; r < rows; r += p.members) {
       const Row row = row_of(r);
       if (row.count <= 0) continue;
@@ -199,15 +195,67 @@ struct WideChain {
   SR_FN bool factored(const Row& row, int step) const {
     return p.e && row.active(step) && (REVERSE ? !row.last(step) : step > p.first);
   }
-  // Until all blocks of the group have done so many steps.
-  SR_FN void await(int steps) const {
-    if (thread == 0 && p.members > 1)
-      wait_for(p.progress + group * WIDE_APART, u32(p.members) * u32(steps));
-    __syncthreads();  // between other blocks' entries, or this block's, and reading them
+  // Until all blocks of the group have done all steps.
+  SR_FN void await() const {
+    if (thread == 0 && p.members > 1) {
+      memory_fence();
+      fetch_add(p.progress + group, 1u);
+      wait_for(p.progress + group, u32(p.members));
+    }
+    __syncthreads();  // between other blocks' pointers, or this block's, and reading them
   }
-  // What was carried into a step, of a row of all.
-  SR_FN T* line(int step, int row) const {
-    return static_cast<T*>(p.carried) + (i64((step + 1) & 1) * p.all + row) * p.n;
+
+  // --- what is carried into a step, of a row of all
+  //
+  // Its memory is that of two steps before. A block stores an entry of a row when it has read all of
+  // that row, of which every other block has stored some, when it had read what was there before.
+
+  static constexpr int WORDS = int(sizeof(T)) / 4;
+  SR_FN u64* word(int step, int row, int k) const {
+    return p.carried + ((i64((step + 1) & 1) * p.all + row) * p.n + k) * WORDS;
+  }
+  SR_FN u32 tag(int step) const { return u32(step - p.first); }  // at least 1
+  SR_FN void tell(int step, int row, int k, T value) const {
+    u64* to = word(step, row, k);
+    const u64 its = u64(tag(step)) << 32;
+    if constexpr (WORDS == 1) {
+      store_current(to, its | bits_as<u32>(value));
+    } else {
+      const u64 bits = bits_as<u64>(value);
+      store_current(to, its | u32(bits));
+      store_current(to + 1, its | bits >> 32);
+    }
+  }
+  // Several entries, asked for at once; 0 for none.
+  template <int N>
+  SR_FN void gather(const u64* const (&at)[N], int step, T (&x)[N]) const {
+    u64 seen[N][WORDS];  // [N][WORDS]
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+#pragma unroll
+      for (int w = 0; w < WORDS; ++w) seen[i][w] = at[i] ? load_current(at[i] + w) : 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#pragma unroll
+      for (int w = 0; w < WORDS; ++w)
+        if (at[i]) seen[i][w] = wait_for_tag(at[i] + w, seen[i][w], tag(step));
+      if constexpr (WORDS == 1) x[i] = bits_as<T>(u32(seen[i][0]));
+      else x[i] = bits_as<T>(u64(u32(seen[i][0])) | seen[i][WORDS - 1] << 32);
+    }
+  }
+  SR_FN T entry_of(int step, int row, int k) const {
+    const u64* const at[1] = {word(step, row, k)};  // [1]
+    T x[1];  // [1]
+    gather(at, step, x);
+    return x[0];
+  }
+  // Which of the rows that are multiplied at once have such a step; by each warp.
+  SR_FN u64 live(int first, int step) const {
+    const auto has = [&](int r) {
+      return r < p.pass && first + r < rows && row_of(first + r).active(step);
+    };
+    const int lane = thread % 32;
+    return u64(ballot(has(lane))) | u64(ballot(has(lane + 32))) << 32;
   }
 
   // The columns of this block to shared memory; those behind the last are any.
@@ -224,30 +272,59 @@ struct WideChain {
     copy_wait<0>();  // the barrier before the first product is the first step's
   }
 
-  // Rows to shared memory.
+  // Rows to shared memory, 0 for those that have no such step.
   SR_FN void load(int first, int step) const {
-#pragma unroll 4
-    for (int i = thread; i < p.pass / ROWS * p.n; i += THREADS) {
-      const int set = i / p.n * ROWS, k = i % p.n;
-      T x[ROWS];  // [ROWS]
+    constexpr int EACH = ROWS < 4 ? 4 / ROWS : 1;  // terms that are asked for at once
+    const int all = p.pass / ROWS * p.n;
+    const u64 alive = live(first, step);
+#pragma unroll 1
+    for (int i = thread; i < all; i += EACH * THREADS) {
+      const u64* at[EACH * ROWS];  // [EACH][ROWS]
+      T x[EACH * ROWS];  // [EACH][ROWS]
 #pragma unroll
-      for (int q = 0; q < ROWS; ++q) x[q] = line(step, row_at(first + set + q))[k];
-      put(place_of(set / ROWS, k), x);
+      for (int t = 0; t < EACH; ++t) {
+        const int j = i + t * THREADS, set = j / p.n * ROWS, k = j % p.n;
+#pragma unroll
+        for (int q = 0; q < ROWS; ++q) {
+          const bool there = j < all && alive >> (set + q) & 1;
+          at[t * ROWS + q] = there ? word(step, base + first + set + q, k) : nullptr;
+        }
+      }
+      gather(at, step, x);
+#pragma unroll
+      for (int t = 0; t < EACH; ++t) {
+        const int j = i + t * THREADS;
+        if (j < all) put(place_of(j / p.n, j % p.n), x + t * ROWS);
+      }
     }
   }
-  SR_FN int row_at(int r) const { return base + min(r, rows - 1); }  // behind the last any
-  // Exponentials of rows, of how far entries are below the largest one.
+  // Exponentials of rows, of how far entries are below the largest one; 1 for those that have no such
+  // step.
   SR_FN void raise(int first, int step) const {
+    const u64 alive = live(first, step);
     // the ends of each row: by some warps together, or of some rows by each warp
     const int warps = max(1, WARPS / p.pass), warp = thread / 32, lane = thread % 32;
     for (int r = warp / warps; r < p.pass; r += WARPS / warps) {
-      const T* x = line(step, row_at(first + r));
       T high = -infinity<T>(), least = infinity<T>();
-#pragma unroll 8
-      for (int k = warp % warps * 32 + lane; k < p.n; k += 32 * warps) {
-        const T value = x[k];
-        high = max(high, value);  // keeps a NaN
-        least = value > -infinity<T>() && value < least ? value : least;
+      constexpr int EACH = 8;  // that are asked for at once
+#pragma unroll 1
+      for (int from = warp % warps * 32 + lane; from < p.n; from += EACH * 32 * warps) {
+        const u64* at[EACH];  // [EACH]
+        T x[EACH];  // [EACH]
+#pragma unroll
+        for (int t = 0; t < EACH; ++t) {
+          const int k = from + t * 32 * warps;
+          at[t] = k < p.n && alive >> r & 1 ? word(step, base + first + r, k) : nullptr;
+        }
+        gather(at, step, x);
+#pragma unroll
+        for (int t = 0; t < EACH; ++t) {
+          const int k = from + t * 32 * warps;
+          if (k >= p.n) continue;
+          place_of(r / ROWS, k)[r % ROWS] = x[t];
+          high = max(high, x[t]);  // keeps a NaN
+          least = x[t] > -infinity<T>() && x[t] < least ? x[t] : least;
+        }
       }
 #pragma unroll
       for (int mask = 16; mask; mask /= 2) {
@@ -261,7 +338,7 @@ struct WideChain {
         to[1] = least;
       }
     }
-    __syncthreads();  // between storing the ends and reading them
+    __syncthreads();  // between storing rows and their ends, and reading them
     const auto shift_of = [&](int r, T& least) {
       T high = ends[2 * r * warps];
       least = ends[2 * r * warps + 1];
@@ -284,25 +361,26 @@ struct WideChain {
 #pragma unroll 2
     for (int i = thread; i < p.pass / ROWS * p.n; i += THREADS) {
       const int set = i / p.n * ROWS, k = i % p.n;
+      T* to = place_of(set / ROWS, k);
       T x[ROWS];  // [ROWS]
 #pragma unroll
       for (int q = 0; q < ROWS; ++q) {
         T unused;
-        const T below = line(step, row_at(first + set + q))[k] - shift_of(set + q, unused);
+        const T below = to[q] - shift_of(set + q, unused);
         x[q] = lifted(below);
         if constexpr (WANTED > 1) {
-          if (first + set + q >= rows || k < column || k >= column + own) continue;
+          if (k < column || k >= column + own || !(alive >> (set + q) & 1)) continue;
           const Row row = row_of(first + set + q);
-          if (row.active(step)) static_cast<T*>(p.right)[row.place(step - 1, k)] = sr::exp(below);
+          static_cast<T*>(p.right)[row.place(step - 1, k)] = sr::exp(below);
         }
       }
-      put(place_of(set / ROWS, k), x);
+      put(to, x);
     }
   }
   SR_FN T* place_of(int set, int k) const {
     return carried + (set * p.parts + k / p.terms) * p.row_part + k % p.terms * ROWS;
   }
-  SR_FN static void put(T* to, const T (&x)[ROWS]) {
+  SR_FN static void put(T* to, const T* x) {  // [ROWS]
     constexpr int N = ROWS < V ? ROWS : V;
 #pragma unroll
     for (int q = 0; q < ROWS; q += N) {
@@ -434,7 +512,7 @@ struct WideChain {
       row.store(step, j, LOG ? T(offset + double(value)) : value);
     }
     if (REVERSE && factor) value = A::mul(coming, value);
-    line(step + 1, row.row)[j] = value;
+    tell(step + 1, row.row, j, value);
     if constexpr (PATH) {
       if (!begins)
         p.pointers[(i64(row.chain) * p.steps + row.at(step)) * p.states_pitch + j] = u16(state);
@@ -454,22 +532,23 @@ struct WideChain {
       static_cast<T*>(p.left)[row.place(step, j)] =
           known && value > -infinity<T>() ? sr::exp(T(before) + tops[j]) / Limits<T>::UP : T(0);
       T* pairs = static_cast<T*>(p.pairs) + row.chain * p.pairs_batch + i64(j) * p.n;
-      const T* x = line(step, row.row);
-      for (int i = 0; i < p.n && !known; ++i)
-        pairs[i] += sr::exp(T(before) + (x[i] - shifts[r] + row.matrix(i, j)));
+      for (int i = 0; i < p.n && !known; ++i) {
+        const T x = entry_of(step, row.row, i);
+        pairs[i] += sr::exp(T(before) + (x - shifts[r] + row.matrix(i, j)));
+      }
     }
     return value;
   }
   SR_FN T term_by_term(const Row& row, int r, int j, int step) const {
-    const T* x = line(step, row.row);
     const T shift = shifts[r];
-    T high = x[0] - shift + row.matrix(0, j);
+    const auto term = [&](int i) { return entry_of(step, row.row, i) - shift + row.matrix(i, j); };
+    T high = term(0);
 #pragma unroll 4
-    for (int i = 1; i < p.n; ++i) high = max(high, x[i] - shift + row.matrix(i, j));
+    for (int i = 1; i < p.n; ++i) high = max(high, term(i));
     if (!(high > -infinity<T>() && high < infinity<T>())) return high;
     T sum = 0;
 #pragma unroll 4
-    for (int i = 0; i < p.n; ++i) sum += sr::exp(x[i] - shift + row.matrix(i, j) - high);
+    for (int i = 0; i < p.n; ++i) sum += sr::exp(term(i) - high);
     return high + sr::log(sum);
   }
   // What leads to a state, of the total, and what has been taken off the way back.
@@ -482,15 +561,15 @@ struct WideChain {
   // The logarithm of the sum of what is carried last, joined with `end`.
   SR_FN void add_up(const Row& row, int r) const {
     const auto* end = static_cast<const Storage*>(p.end) + row.chain * p.end_batch;
-    const T* x = line(row.count, row.row);
+    const auto value = [&](int j) { return entry_of(row.count, row.row, j) + A::decode(end[j]); };
     const double taken =
         row.count > p.first + 1 ? p.offsets[i64(blockIdx.x) * p.each + r] : 0;
     T high = -infinity<T>(), sum = 0;
-    for (int j = thread; j < p.n; j += THREADS) high = max(high, x[j] + A::decode(end[j]));
+    for (int j = thread; j < p.n; j += THREADS) high = max(high, value(j));
     high = joint<false>(high);
     const bool finite = high > -infinity<T>() && high < infinity<T>();
     for (int j = thread; j < p.n && finite; j += THREADS)
-      sum += sr::exp(x[j] + A::decode(end[j]) - high);
+      sum += sr::exp(value(j) - high);
     sum = joint<true>(sum);
     if (thread) return;
     const double whole = finite ? taken + double(high) + double(sr::log(sum)) : double(high);
@@ -520,11 +599,10 @@ struct WideChain {
     const auto* end = static_cast<const Storage*>(p.end) + row.chain * p.end_batch;
     T* values = shared_memory<T>();  // [THREADS], then their states
     i32* states = reinterpret_cast<i32*>(values + THREADS);
-    const T* x = line(row.length, row.row);
     T best = A::start();
     int state = p.n;
     for (int j = thread; j < p.n; j += THREADS) {
-      const T value = A::mul(x[j], A::decode(end[j]));
+      const T value = A::mul(entry_of(row.length, row.row, j), A::decode(end[j]));
       const T join = state < p.n ? A::add(best, value) : value;
       if (state == p.n || !same(join, best)) state = j;
       best = join;

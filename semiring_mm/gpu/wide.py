@@ -40,7 +40,6 @@ _EVERY, _EXCLUSIVE, _RELATIVE = 1, 2, 4  # of mode
 
 _HELD = 128  # words of a matrix's column that a block that walks a chain has in registers
 _THREADS, _WARPS = 256, 8
-_APART = 32  # sr::WIDE_APART
 _ROWS = 8  # that a thread multiplies at once
 _PASS = 64  # rows of a block that are multiplied at once
 _MOST = 1 << 30  # bytes of temporary arrays
@@ -71,7 +70,7 @@ def carry(
 ) -> None:  # fmt: skip
     """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`."""
     mode, rows = every * _EVERY + exclusive * _EXCLUSIVE, y.shape[2]
-    for some in _parts(len(y), 2 * max(4, y.itemsize) * y[:1, 0].size):
+    for some in _parts(len(y), 4 * max(4, y.itemsize) * y[:1, 0].size):
         fields = {"mode": mode, "rows": rows, "steps": a.shape[1]}
         fields |= _strides("y", y[some], "batch step row")
         if not every:
@@ -212,16 +211,14 @@ def _walk(
     if rows == 0:
         return matrix
     shape = _shape(n, rows, word.itemsize, here.sms, here.shared_limit, path)
-    carried, offsets, progress = device.scratch((2, rows, n), word), None, None
-    blocks = shape.groups * shape.members
-    if logarithms:
-        offsets = device.scratch((blocks, shape.each), np.float64)
-    if shape.members > 1:
-        progress = device.scratch((shape.groups, _APART), np.uint32, zero=True)
+    blocks, size = shape.groups * shape.members, 2 * rows * n * (word.itemsize // 4)
+    carried = device.scratch(size + shape.groups, np.uint64, zero=True)
+    offsets = device.scratch((blocks, shape.each), np.float64) if logarithms else None
     params = _packed(fields | shape.fields() | {
         "matrix": address(matrix), "pitch": matrix.strides[0] // word.itemsize,
         "ends": address(ends), "lengths": address(lengths),
-        "carried": address(carried), "offsets": address(offsets), "progress": address(progress),
+        "carried": address(carried), "offsets": address(offsets),
+        "progress": address(carried[size:]),
         "n": n, "rows": per, "all": rows, **_strides("a", a, "row col"),
     })  # fmt: skip
     source = chain_source(plan, logarithms, reverse, wanted, path, shape.tile, shape.held)

@@ -146,6 +146,15 @@ SR_FN void atomic_add(double* word, double x) { *word += x; }
 template <class Word>
 SR_FN Word load_current(const Word* word) { return *word; }
 template <class Word>
+SR_FN void store_current(Word* word, Word x) {
+  *word = x;
+  host::progress();
+}
+SR_FN u64 wait_for_tag(const u64* word, u64 seen, u32 tag) {
+  for (; u32(seen >> 32) != tag; seen = *word) host::yield();
+  return seen;
+}
+template <class Word>
 SR_FN Word compare_exchange(Word* word, Word seen, Word x) {
   const Word found = *word;
   if (found == seen) *word = x;
@@ -158,10 +167,6 @@ SR_FN u32 fetch_add(u32* word, u32 x) {
   return old;
 }
 SR_FN void memory_fence() {}
-SR_FN void store_current(u32* word, u32 x) {
-  *word = x;
-  host::progress();
-}
 SR_FN void wait_for(const u32* word, u32 least) {
   while (*word < least) host::yield();  // a block that runs alone waits for those before it only
 }
