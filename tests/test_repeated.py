@@ -500,7 +500,7 @@ def test_repeated_models_of_sequences(name, states, host, monkeypatch):
             assert any("wide.cuh" in x for x in host.launched) == (states == 13)
             with monkeypatch.context() as patch:
                 patch.setattr(arrays, "_PLAIN", {np.ndarray, type(None)})
-                expected = call(*(np.array(x) for x in operands))
+                expected = call(*(np.array(np.asarray(x)) for x in operands))
             if not isinstance(found, tuple):
                 found, expected = (found,), (expected,)
             for x, y in zip(found, expected, strict=True):

@@ -26,10 +26,10 @@ from ..storage import atomic_write
 from ..version import __version__
 
 __all__ = [
-    "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Scratch",
-    "Start", "address", "compile_ahead", "compile_source", "copy", "current", "fill", "headers", "note",
-    "note_unknown",
-    "parameters", "recorded", "refuse_capture", "replace_address", "scratch", "why_not",
+    "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Scratch", "Start",
+    "address", "compile_ahead", "compile_source", "copy", "current", "fill", "headers", "note",
+    "note_unknown", "parameters", "recorded", "refuse_capture", "replace_address", "scratch",
+    "why_not",
 ]  # fmt: skip
 
 Array = Any

@@ -26,12 +26,12 @@ from .vector import gemv
 from .wavefront import align
 
 __all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "Sieve",
-    "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
-    "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "eliminate",
-    "facts", "facts_beside", "fill", "free_memory", "from_host", "gemv", "log_shares", "mirror", "on",
-    "pack_bits", "product", "product_bits", "reduce_bits", "scratch", "select", "symmetric", "to_host",
-    "towards", "trees", "unit_rows", "wait", "xp",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
+    "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
+    "closure_batch", "closure_block", "combine", "copy", "csr_product", "dia_product",
+    "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
+    "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
+    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__

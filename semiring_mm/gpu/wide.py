@@ -16,8 +16,8 @@ from ..expressions import joins, joins_logarithms
 from ..plan import Plan, make_plan
 from ..semirings import Semiring, semirings
 from . import device
-from .memory import copy
 from .logsum import shifted
+from .memory import copy
 from .product import product
 from .source import STORAGE, algebra, flags, pack, word_size
 from .views import address
