@@ -76,8 +76,9 @@ def dtw(
     Notes
     -----
     O(n m), with a band O(n band), in antidiagonals: O(n) memory, with a path O(n m). Pairs are
-    spread over the threads; on a device all are one launch, and arrays there give arrays there.
-    float32 is computed with as such, all else in float64.
+    spread over the threads; on a device all are one launch, and arrays there give arrays there. The
+    costs of points with several features take up to a gigabyte there. float32 is
+    computed with as such, all else in float64.
 
     Examples
     --------

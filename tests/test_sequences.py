@@ -672,7 +672,8 @@ def test_the_benchmark_runs(tmp_path, capsys):
     raw, printed = json.loads((tmp_path / "raw.json").read_text()), capsys.readouterr().out
     there = [name for module, name in neighbours_sequences.PACKAGES.items()
              if neighbours_sequences.has(module)]  # fmt: skip
-    assert {line["contenders"][1]["name"] for line in raw["lines"]} == set(there)
+    named = {line["contenders"][1]["name"] for line in raw["lines"]}
+    assert {name.partition(",")[0] for name in named} == set(there)  # hmmlearn has two modes
     assert set(there) <= set(raw["versions"])
     for line in raw["lines"]:
         assert line["checked"]

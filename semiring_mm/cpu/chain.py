@@ -26,7 +26,7 @@ from .memory import scratch, workspace
 from .product import product
 from .viterbi import Task, viterbi
 
-__all__ = ["best_path", "best_paths", "carry", "draw", "posterior"]
+__all__ = ["best_path", "best_paths", "carry", "draw", "first", "posterior"]
 
 Array = NDArray[Any]
 Lengths = NDArray[np.int64]
@@ -235,6 +235,11 @@ def _scaled(semiring: Semiring, x: Array, e: Array, *, left: bool = False) -> Ar
     else:
         product(semiring, x.T[:, :, np.newaxis], numbers, out.T[:, :, np.newaxis])
     return out
+
+
+def first(start: Array, e: Array) -> Array:
+    """See :meth:`semiring_mm.engine.Chains.first`."""
+    return start + e
 
 
 def best_path(

@@ -149,6 +149,16 @@ SR_FN void atomic_add(double* word, double x) { *word += x; }
 template <class Word>
 SR_FN Word load_current(const Word* word) { return *word; }
 template <class Word>
+SR_FN void store_current(Word* word, Word x) {
+  *word = x;
+  host::progress();
+}
+SR_FN u64 wait_for_tag(const u64* word, u64 seen, u32 tag) {
+  if (u32(seen >> 32) == tag) return seen;
+  while (u32((seen = *word) >> 32) != tag) host::yield();  // nothing wakes who has not looked
+  return seen;
+}
+template <class Word>
 SR_FN Word compare_exchange(Word* word, Word seen, Word x) {
   const Word found = *word;
   if (found == seen) *word = x;
@@ -157,6 +167,7 @@ SR_FN Word compare_exchange(Word* word, Word seen, Word x) {
 SR_FN u32 fetch_add(u32* word, u32 x) {
   const u32 old = *word;
   *word += x;
+  host::progress();
   return old;
 }
 SR_FN void memory_fence() { host::fence(); }
