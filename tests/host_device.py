@@ -253,7 +253,7 @@ def fields_of(header: str, struct: str) -> tuple[str, ...]:
     text = (KERNELS / header).read_text(encoding="utf-8")
     found = re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.DOTALL)
     assert found
-    kinds = re.compile(r"^\s*(const )?(void|double|int|i32|i64|u16|u32)\*? ")
+    kinds = re.compile(r"^\s*(const )?(void|double|int|i32|i64|u16|u32|u64)\*? ")
     lines = [kinds.sub("", line.strip()) for line in re.sub(r"//.*", "", found[1]).split(";")]
     return tuple(name.strip() for line in lines if line for name in line.split(","))
 

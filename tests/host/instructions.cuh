@@ -151,7 +151,7 @@ SR_FN void store_current(Word* word, Word x) {
   host::progress();
 }
 SR_FN u64 wait_for_tag(const u64* word, u64 seen, u32 tag) {
-  for (; u32(seen >> 32) != tag; seen = *word) host::yield();
+  while (u32(seen >> 32) != tag && u32((seen = *word) >> 32) != tag) host::yield();
   return seen;
 }
 template <class Word>
