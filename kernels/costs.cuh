@@ -25,7 +25,6 @@ template <class Step, class Tile, bool VECTOR, bool BANDED>
 struct Costs {
   using Word = typename Step::Word;
   using Loads = Stage<Step, Tile, true, VECTOR, true, VECTOR>;
-  using Loop = TileLoop<Loads, true, 4>;
   static constexpr int BYTES = 2 * Loads::WORDS * int(sizeof(Word));
   static constexpr int VN = Tile::VN * sizeof(Word) > 16 ? 16 / sizeof(Word) : Tile::VN;
 
@@ -52,16 +51,17 @@ struct Costs {
     Multiplier<Step, Tile> block;
     block.clear();
     Word* shared = shared_memory<Word>();  // [2] of [BK][BM + PAD] and [BK][BN + PAD]
-    const int whole = p.features / Tile::BK, rest = p.features % Tile::BK;
-    MultiStage<Loads, Loop, 2>::run(left, right, block, shared, whole, p.unit);
-    if (rest > 0) {
-      Loads::fetch(left, right, shared, rest);
-      Loads::commit(left, right, shared);
-      __syncthreads();  // between storing the rest and reading it
-      const Word* as = shared + Tile::row(0);
-      const Word* bs = shared + Loads::B + Tile::column(0);
+    if (p.features > 0) Loads::fetch(left, right, shared, min(Tile::BK, p.features));
 #pragma unroll 1
-      for (int k = 0; k < rest; ++k) {
+    for (int rest = p.features, now = 0; rest > 0; rest -= Tile::BK, now = Loads::WORDS - now) {
+      Loads::commit(left, right, shared + now);
+      __syncthreads();  // between storing this tile and reading it; reading the last, overwriting it
+      const int more = rest - Tile::BK;
+      if (more > 0) Loads::fetch(left, right, shared + Loads::WORDS - now, min(Tile::BK, more));
+      const Word* as = shared + now + Tile::row(0);
+      const Word* bs = shared + now + Loads::B + Tile::column(0);
+#pragma unroll 4
+      for (int k = 0; k < min(Tile::BK, rest); ++k) {
         Fragment<Step, Tile, 1> fragment;
         Loads::load_fragment(fragment, as, bs, k);
         block.take(fragment, p.unit);

@@ -181,12 +181,13 @@ def costs_source(rule: AlignmentRule, vector: bool, banded: bool) -> str:
     """The text of the kernel that computes costs of several features; see sr::Costs."""
     metric = as_metric({"absolute": "cityblock", "squared": "sqeuclidean"}[rule.cost])
     plan = make_plan(metric.algebra, np.dtype(rule.dtype), None, None, 1)
+    word = word_size(plan)
     return f"""#include "costs.cuh"
 {algebra(plan)}
 using Step = sr::General<Algebra>;
 using Costs = sr::Costs<Step, sr::{_TILE.struct()}, {flags(vector, banded)}>;
-static_assert(Costs::BYTES == {_TILE.shared(word_size(plan))}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({_TILE.threads}, {_TILE.blocks})
+static_assert(Costs::BYTES == {_TILE.shared(word)}, "as the launch has it");
+extern "C" __global__ void __launch_bounds__({_TILE.threads}, {_TILE.blocks * 4 // word})
 kernel(const __grid_constant__ sr::CostParams p) {{
   Costs::run(p);
 }}

@@ -154,8 +154,7 @@ SR_FN void store_current(Word* word, Word x) {
   host::progress();
 }
 SR_FN u64 wait_for_tag(const u64* word, u64 seen, u32 tag) {
-  if (u32(seen >> 32) == tag) return seen;
-  while (u32((seen = *word) >> 32) != tag) host::yield();  // nothing wakes who has not looked
+  while (u32(seen >> 32) != tag && u32((seen = *word) >> 32) != tag) host::yield();
   return seen;
 }
 template <class Word>
