@@ -41,6 +41,37 @@ struct Staged : S {
   static constexpr bool PLAIN = false, RIGHT_PLAIN = false;
 };
 
+// One tile of a stage, by at most MAX_UNROLL k steps in the body of the loop. AHEAD: the fragment
+// of the next k step is loaded before the arithmetic of this one.
+template <class Stage, bool AHEAD, int MAX_UNROLL>
+struct TileLoop {
+  using Step = typename Stage::Step;
+  using Tile = typename Stage::Tile;
+  static constexpr int K_STEPS = Tile::BK / Step::DEPTH;
+  static constexpr int UNROLL = K_STEPS < MAX_UNROLL ? K_STEPS : MAX_UNROLL;
+  static_assert(K_STEPS % UNROLL == 0, "the unrolled body fills a tile");
+  static_assert(!AHEAD || UNROLL % 2 == 0, "fragments alternate between two sets of registers");
+
+  SR_FN static void multiply(typename Stage::Block& block, const typename Stage::Word* stage,
+                             int unit) {
+    const auto* as = stage + Tile::row(0);
+    const auto* bs = stage + Stage::B + Tile::column(0);
+    constexpr int SETS = AHEAD ? 2 : 1;
+    Fragment<Step, Tile, Step::DEPTH> fragment[SETS];  // [SETS]
+    if constexpr (AHEAD) Stage::load_fragment(fragment[0], as, bs, 0);
+#pragma unroll 1
+    for (int part = 0; part < K_STEPS; part += UNROLL) {
+#pragma unroll
+      for (int s = 0; s < UNROLL; ++s) {
+        int k = (part + s + AHEAD) * Step::DEPTH;
+        if (AHEAD && s + 1 == UNROLL && k == Tile::BK) k = 0;  // the last: any valid address
+        Stage::load_fragment(fragment[(s + AHEAD) % SETS], as, bs, k);
+        block.take(fragment[s % SETS], unit);
+      }
+    }
+  }
+};
+
 // One stage: load, wait, multiply, wait. Two barriers a tile, and nothing overlaps within a block.
 template <class Stage, class Loop>
 struct OneStage {
@@ -83,6 +114,44 @@ struct Prefetch {
         __syncthreads();  // between storing tile t + 1 and reading it
       }
     }
+  }
+};
+
+// STAGES stages: tiles t + 1 to t + STAGES - 1 are on their way while tile t is multiplied. There
+// is one group of copies for each tile, and an empty one for each beyond the last, so that waiting
+// for a tile means counting groups. One barrier a tile.
+template <class Stage, class Loop, int STAGES_>
+struct MultiStage {
+  static constexpr int STAGES = STAGES_, WORDS = Stage::WORDS;
+  static_assert(STAGES >= 2, "a tile is copied while another one is read");
+
+  SR_FN static void run(typename Stage::Left& left, typename Stage::Right& right,
+                        typename Stage::Block& block, typename Stage::Word* shared, int tiles,
+                        int unit) {
+#pragma unroll
+    for (int t = 0; t < STAGES - 1; ++t) {
+      if (t < tiles) {
+        Stage::load(left, right, shared + t * WORDS);
+        Stage::store(left, right, shared + t * WORDS);
+      }
+      copy_commit();
+    }
+    copy_wait<STAGES - 2>();
+    __syncthreads();  // between storing tile 0 and reading it
+    int now = 0, last = (STAGES - 1) * WORDS;  // stages of tile t and of tile t + STAGES - 1
+#pragma unroll 1
+    for (int t = 0; t < tiles; ++t) {
+      const bool more = t + STAGES - 1 < tiles;
+      if (more) Stage::load(left, right, shared + last);
+      copy_commit();
+      Loop::multiply(block, shared + now, unit);
+      if (more) Stage::store(left, right, shared + last);
+      copy_wait<STAGES - 2>();
+      __syncthreads();  // between reads of tile t and overwriting it; stores of t + 1 and reads
+      last = now;
+      now = now + WORDS < STAGES * WORDS ? now + WORDS : 0;
+    }
+    copy_wait<0>();
   }
 };
 

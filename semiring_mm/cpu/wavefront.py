@@ -64,7 +64,7 @@ def align(
     function = _compiled(rule)
 
     spans = rows + columns + 1
-    terms = (np.minimum(rows, columns) + more) * spans * len(first)
+    terms = (np.minimum(rows, columns) + more) * spans * max(1, len(first))
 
     def memory() -> dict[str, Array]:
         return {"room": np.full((lines, width), np.inf, dtype) if kept is None else kept}
