@@ -22,7 +22,7 @@ from .options import (
     settings,
 )
 from .report import Report, remark, warn
-from .tables import all_pairs, labels_file, some_pairs, write_labels, write_table
+from .tables import all_pairs, labels_file, some_pairs, write_columns, write_labels
 
 __all__ = ["run"]
 
@@ -131,10 +131,8 @@ def _write(
             save(args.output, result.values, result.mapped)
         written[args.output] = _shape(result.values)
     elif is_table(args.output):
-        more = ["legs"] if pairs is None and result.predecessors is not None else []
-        more += ["route"] if args.routes else []
-        rows = all_pairs(result) if pairs is None else some_pairs(result, pairs, *more)
-        count = write_table(args.output, result, rows, *more)
+        some = all_pairs(result) if pairs is None else some_pairs(result, pairs, routes=args.routes)
+        count = write_columns(args.output, some)
         written[args.output] = f"{count:,} rows{'' if pairs else _left_out(result, count)}"
     if labels is not None:
         write_labels(labels, result.given.graph.nodes)

@@ -25,7 +25,8 @@ from .options import (
     device_option,
     given_files,
     graph_options,
-    noise_options,
+    output_file,
+    output_manner,
     settings,
     threads_option,
 )
@@ -58,18 +59,13 @@ def add_options(command: Parser) -> None:
     preparing_options(work)
     device_option(work, "cpu")
     threads_option(work)
-    out = command.add_argument_group("the output")
-    out.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="T.csv, T.csv.gz or T.parquet: a row for each node paths lead from, a column for each "
-        "they lead to, with their labels; T.npy: the numbers, and the labels in T.from.txt and "
+    out = output_file(
+        command,
+        "T.csv, T.csv.gz or T.parquet: a row for each node paths lead from, a column for each they "
+        "lead to, with their labels; T.npy: the numbers, and the labels in T.from.txt and "
         "T.to.txt. Default: CSV is printed",
     )
-    out.add_argument("--json", action="store_true", help="print JSON")
-    out.add_argument("--force", action="store_true", help="overwrite existing files")
-    noise_options(out)
+    output_manner(out)
 
 
 def run(args: argparse.Namespace) -> int:
