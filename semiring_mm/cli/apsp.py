@@ -12,6 +12,7 @@ from .compute import Result, asks_net, from_net, save, solve
 from .graph import Finder, GivenGraph, read_network, read_pairs
 from .options import (
     Refusal,
+    check_labels,
     check_outputs,
     check_paths,
     check_tiles,
@@ -95,22 +96,8 @@ def _labels_file(args: argparse.Namespace, given: GivenGraph) -> Path | None:
     target = args.output if is_matrix(args.output) else args.predecessors
     labels, read = given.graph.nodes, given_files(args)
     file = labels_file(target, labels, read)
-    if file is None:
-        return None
-    if file.resolve() in read:
-        raise Refusal(
-            f"{target}: the labels of its rows go to {file}, which is read here; choose another "
-            "name for the output"
-        )
-    if file.is_dir() or (file.exists() and not (args.force or args.resume)):
-        raise Refusal(
-            f"{target}: the labels of its rows go to {file}, which exists; --force overwrites it"
-        )
-    if (broken := next((x for x in labels if len(x.splitlines()) > 1), None)) is not None:
-        raise Refusal(
-            f"{target}: the labels of its rows go to {file}, one a line, and {broken!r} has more; "
-            "write --output D.csv or D.parquet"
-        )
+    if file is not None:
+        check_labels(target, file, labels, args, "D.csv or D.parquet", goes_on=args.resume)
     return file
 
 

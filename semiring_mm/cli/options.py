@@ -10,6 +10,7 @@ import math
 import operator
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,8 @@ from ..semirings import as_semiring, semirings
 from ..tiled.sizes import parse_size
 
 __all__ = [
-    "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_names",
+    "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_disk",
+    "check_labels", "check_names",
     "check_outputs", "check_paths", "check_tiles", "device_option", "devices_option",
     "did_you_mean", "given_files", "graph_options", "in_files", "in_tiles", "is_matrix",
     "is_table", "is_zarr", "numbers", "output_file", "output_manner", "positive",
@@ -529,6 +531,28 @@ def check_names(
             raise Refusal(f".parquet needs PyArrow: {install('io')}")
         if option == "--plot" and importlib.util.find_spec("matplotlib") is None:
             raise Refusal(f"--plot needs Matplotlib: {install('plot')}")
+
+
+def check_labels(
+    target: str, file: Path, labels: Sequence[str], args: argparse.Namespace, instead: str, *,
+    goes_on: bool = False,
+) -> None:  # fmt: skip
+    """Refuse a file for the labels of a matrix's rows or columns that cannot be written."""
+    goes = f"{target}: its labels go to {file}"
+    if file.resolve() in given_files(args):
+        raise Refusal(f"{goes}, which is read here; choose another name for the output")
+    if file.is_dir() or (file.exists() and not (args.force or goes_on)):
+        raise Refusal(f"{goes}, which exists; --force overwrites it")
+    if (broken := next((x for x in labels if len(x.splitlines()) > 1), None)) is not None:
+        raise Refusal(f"{goes}, one a line, and {broken!r} has more; write --output {instead}")
+
+
+def check_disk(target: str, what: str, size: int) -> None:
+    """Refuse a result for which there is no room on the disk."""
+    if size > (free := shutil.disk_usage(Path(target).parent).free):
+        raise Refusal(
+            f"{target}: {what} {size / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are free there"
+        )
 
 
 def _is_array(folder: Path) -> bool:
