@@ -29,7 +29,7 @@ from ..text import NumberFormat
 from ..tiled.checkpoint import Checkpoint, is_finished, keep_record
 from ..tiled.results import open_result, part_of
 from .graph import GivenGraph
-from .options import Refusal, in_files, in_tiles, is_matrix, is_table, is_zarr
+from .options import Refusal, check_disk, in_files, in_tiles, is_matrix, is_table, is_zarr
 
 __all__ = ["Result", "asks_net", "from_net", "refused", "save", "solve", "watched"]
 
@@ -239,11 +239,8 @@ def _check_disk(args: argparse.Namespace, n: int, dtype: np.dtype[Any]) -> None:
         return  # the library counts what is there of the files already
     sizes = ((_matrix_output(args), n * n * dtype.itemsize), (args.predecessors, n * n * 4))
     for name, size in sizes:
-        if name and size > (free := shutil.disk_usage(Path(name).parent).free):
-            raise Refusal(
-                f"{name}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB, and "
-                f"{free / 2**30:,.1f} GiB are free there"
-            )
+        if name:
+            check_disk(name, f"{n:,} × {n:,} entries take", size)
 
 
 def _few(

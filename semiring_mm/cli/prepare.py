@@ -19,7 +19,8 @@ from .options import (
     check_names,
     given_files,
     graph_options,
-    noise_options,
+    output_file,
+    output_manner,
     semiring_option,
     settings,
     threads_option,
@@ -35,13 +36,8 @@ def add_options(command: Parser) -> None:
     work = command.add_argument_group("the computation")
     preparing_options(work)
     threads_option(work)
-    out = command.add_argument_group("the output")
-    out.add_argument(
-        "-o", "--output", required=True, metavar="NET.npz", help="the prepared graph: sm.load(path)"
-    )
-    out.add_argument("--json", action="store_true", help="print JSON")
-    out.add_argument("--force", action="store_true", help="overwrite an existing file")
-    noise_options(out)
+    out = output_file(command, "the prepared graph: sm.load(path)", file="NET.npz", required=True)
+    output_manner(out)
 
 
 def preparing_options(work: argparse._ArgumentGroup) -> None:

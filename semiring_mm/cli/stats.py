@@ -40,10 +40,12 @@ from .options import (
     devices_option,
     given_files,
     graph_options,
-    noise_options,
     numbers,
+    output_file,
+    output_manner,
     positive,
     settings,
+    some_of,
     threads_option,
 )
 from .report import about, graph_name, print_lines, reach_as_text, remark, remark_notes, warn
@@ -62,7 +64,7 @@ def add_options(command: Parser) -> None:
     what = command.add_argument_group("the statistics")
     what.add_argument(
         "--what",
-        type=_what,
+        type=some_of(_WHAT),
         metavar="LIST",
         help=f"some of {','.join(_WHAT)}; default all",
     )
@@ -107,30 +109,18 @@ def add_options(command: Parser) -> None:
         help="go on from the state of the same work; begin where there is none, and do nothing "
         "where all is done",
     )
-    out = command.add_argument_group("the output")
-    out.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="S.csv, S.csv.gz or S.parquet: a row for each node; S.npz: the same as arrays, and "
-        "the histogram",
+    out = output_file(
+        command,
+        "S.csv, S.csv.gz or S.parquet: a row for each node; S.npz: the same as arrays, and the "
+        "histogram",
     )
-    out.add_argument("--json", action="store_true", help="print JSON")
     out.add_argument(
         "--plot",
         metavar="FILE",
         help="draw the network coloured by closeness, if nodes have coordinates or are few, and "
         "the histogram",
     )
-    out.add_argument("--force", action="store_true", help="overwrite existing output")
-    noise_options(out)
-
-
-def _what(word: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in word.split(","))
-    if not {*names} <= {*_WHAT}:
-        raise argparse.ArgumentTypeError(f"expected some of {','.join(_WHAT)}, got {word!r}")
-    return names
+    output_manner(out)
 
 
 def _bins(word: str) -> int | list[float]:
@@ -314,7 +304,7 @@ def _write(done: _Found) -> list[str]:
         if args.output.lower().endswith(".npz"):
             _write_arrays(args.output, columns, done)
         else:
-            write_columns(args.output, columns)
+            write_columns(args.output, [columns])
     if args.plot:
         words = "distances" if found.histogram is not None else ""
         if found.closeness is not None and can_be_drawn(graph):
