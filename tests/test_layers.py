@@ -33,10 +33,11 @@ ROOMS = """
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
     closures.solve closures.memory closures.spanning
-    tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
+    tiled.sizes tiled.timeline tiled.devices tiled.options tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
     tiled.solve
-    products bits gf2 sparse blas strassen einsum neighbours chains sequences eigen alignment
+    products bits gf2 sparse blas strassen summation neighbours chains sequences eigenvalues
+    alignment
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
     gpu.customize gpu.hierarchy gpu.collector

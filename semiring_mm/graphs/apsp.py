@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_memory, where
+from ..arrays import Call, check_memory, masked, where
 from ..bits import BitMatrix, closure_bits
 from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
@@ -19,7 +19,7 @@ from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..naming import integer
 from ..semirings import Semiring, as_semiring, semirings
-from ..tiled.solve import TileOptions, close
+from ..tiled.options import TileOptions
 from .choice import Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
@@ -31,7 +31,6 @@ from .inputs import (
     warn_of_edges,
     warn_of_entries,
 )  # fmt: skip
-from .out_of_core import solve_rows
 from .rounds import solve_rounds
 from .spanning import as_undirected, solve_forest
 
@@ -300,7 +299,7 @@ def _solve(
         raise ValueError(
             f"overwrite=True needs a NumPy array to overwrite, got {type(graph).__name__}"
         )
-    if isinstance(graph, np.ma.MaskedArray):
+    if masked(graph):
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
     if weight == "weight" and sources is max_hops is None and not options:
         solved = _small(s, graph, asked, directed, options.device, progress)
@@ -333,6 +332,9 @@ def _solve(
                 f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
                 f"memory_limit and resume"
             )
+        from ..tiled.solve import close
+        from .out_of_core import solve_rows
+
         warn_of_entries(s, graph)
         host: Any = _on_host(graph) if edges is None else edges
         options = replace(options, device=choice.device)

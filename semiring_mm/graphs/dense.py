@@ -23,7 +23,6 @@ from ..closures.trees import Edges, cyclic_rows, repair_trees
 from ..closures.weights import edges_of, improved
 from ..cpu import threads
 from ..engine import JOIN
-from ..gpu.bfs import DeviceHops
 from ..hierarchy import costs
 from ..products import multiply
 from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
@@ -311,6 +310,8 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     lists = lists_of_rows(xp, there)
     back = lists if source.symmetric() else lists_of_rows(xp, there.T)
     del there
+    from ..gpu.bfs import DeviceHops
+
     device = DeviceHops(n, lists, back)
     probes = device.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
     if (int(probes["far"].max()) + 1) * len(back[1]) > _LEVELS * n * n:
