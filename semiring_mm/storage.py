@@ -1,13 +1,16 @@
-"""Durable files: a file that is replaced as a whole or not at all."""
+"""Durable files: replaced as a whole or not at all, and texts that show whether they are whole."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["atomic_write", "sync_folder"]
+__all__ = ["atomic_write", "seal", "sync_folder", "unseal"]
 
 
 @contextlib.contextmanager
@@ -59,3 +62,22 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def seal(fields: dict[str, Any]) -> str:
+    """JSON of some fields and of a hash of them."""
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**fields, "sha256": digest}, indent=1) + "\n"
+
+
+def unseal(text: str) -> dict[str, Any]:
+    """The fields of a text that :func:`seal` made; ValueError if any byte of it has changed."""
+    try:
+        fields = json.loads(text)
+        del fields["sha256"]
+        intact = seal(fields) == text
+    except (ValueError, KeyError, TypeError, RecursionError):
+        intact = False
+    if not intact:
+        raise ValueError("the text is not what was written")
+    return dict(fields)

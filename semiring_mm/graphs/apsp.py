@@ -21,7 +21,6 @@ from ..naming import integer
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.options import TileOptions
 from .choice import Request, choose, machine_for
-from .contraction import solve_edges
 from .dense import Dense
 from .inputs import (
     adjacency,
@@ -31,8 +30,6 @@ from .inputs import (
     warn_of_edges,
     warn_of_entries,
 )  # fmt: skip
-from .rounds import solve_rounds
-from .spanning import as_undirected, solve_forest
 
 __all__ = ["apsp", "closure"]
 
@@ -313,10 +310,14 @@ def _solve(
         if size >= _LARGE:
             check_memory(size, f"the result of {count} x {edges.n} entries")
     if edges is not None and directed is None and spans(s, edge_dtype(s, edges.weight)):
+        from .spanning import as_undirected
+
         graph = edges = as_undirected(edges, s.add_kind == "min")
     request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
     if edges is not None and choice.sparse and choice.device not in (None, "cpu"):
+        from .contraction import solve_edges
+
         rows = positions(sources, edges.n, _labels(nodes))
         found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
         if found is not None:
@@ -368,17 +369,23 @@ def _solve(
         if edges is not None:
             rows = positions(sources, edges.n, _labels(nodes))
             if choice.forest and not edges.directed and call.engine.SPARSE:
+                from .spanning import solve_forest
+
                 warn_of_edges(s, edges)
                 found = solve_forest(s, edges, rows, asked.predecessors, progress)
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
             if choice.sparse:
+                from .contraction import solve_edges
+
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
                 choice = replace(choice, dense=0.0)  # refused
             few = rows is not None and 4 * len(rows) <= edges.n and call.engine.SPARSE
             if few and rows is not None and max_hops is not None:
+                from .rounds import solve_rounds
+
                 return _named(s, solve_rounds(s, edges, rows, max_hops, progress), nodes, rows)
             d = adjacency(edges, s)[0]
             if call.moved:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import device_index, gpu_engine, gpu_has
 from ..cpu import threads
 from ..hierarchy import costs
-from ..hierarchy.structure import Structure
+
+if TYPE_CHECKING:
+    from ..hierarchy.structure import Structure
 
 __all__ = [
     "DENSE",

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cpu import bfs, threads
-from ..hierarchy.statistics import Wanted
 
 if TYPE_CHECKING:
     from ..gpu.bfs import DeviceHops
+    from ..hierarchy.statistics import Wanted
 
 __all__ = ["HopCollector", "Hops", "lists_of_rows"]
 

@@ -30,8 +30,7 @@ from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_met
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import semirings
-from ..storage import atomic_write
-from ..tiled.checkpoint import seal, unseal
+from ..storage import atomic_write, seal, unseal
 from ..tiled.options import TileOptions
 from .choice import hop_device, sweep_device
 from .dijkstra import search, searchable
