@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import semiring_mm as sm
 
 from ..closures.progress import ProgressBar, Watched
+from ..cpu.memory import free_memory
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
 from .graph import GivenGraph
@@ -265,7 +266,7 @@ def _check_memory(
     if args.force or in_files(args):
         return
     unasked = (not file) * size + (trees and not args.predecessors) * 4 * entries
-    free = sm.cpu.engine.free_memory()
+    free = free_memory()
     room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
     if unasked > _UNASKED:
         raise Refusal(
