@@ -6,8 +6,7 @@
 //     k steps    BK / DEPTH times: load a fragment from the stage, fold it into the accumulators
 //     remainder  the last k % BK steps of k, one by one
 //
-// `Stage` has the phases; product.cuh puts them together to the library's loop. The loops here are
-// the textbook's way to it, for rungs.cuh: `NoStage`, `OneStage`, `Prefetch`, `MultiStage`.
+// `Stage` has the phases; product.cuh puts them together, and so do the loops at the end.
 #pragma once
 #include "loader.cuh"
 #include "multiplier.cuh"
@@ -87,7 +86,7 @@ struct Stage {
   }
 };
 
-// --- the textbook's loops ----------------------------------------------------------------------
+// --- loops over tiles ----------------------------------------------------------------------------
 
 // One tile of a stage, by at most MAX_UNROLL k steps in the body of the loop. AHEAD: the fragment
 // of the next k step is loaded before the arithmetic of this one.
@@ -115,51 +114,6 @@ struct TileLoop {
         if (AHEAD && s + 1 == UNROLL && k == Tile::BK) k = 0;  // the last: any valid address
         Stage::load_fragment(fragment[(s + AHEAD) % SETS], as, bs, k);
         block.take(fragment[s % SETS], unit);
-      }
-    }
-  }
-};
-
-// One stage: load, wait, multiply, wait. Two barriers a tile, and nothing overlaps within a block.
-template <class Stage, class Loop>
-struct OneStage {
-  static constexpr int STAGES = 1;
-
-  SR_FN static void run(typename Stage::Left& left, typename Stage::Right& right,
-                        typename Stage::Block& block, typename Stage::Word* shared, int tiles,
-                        int unit) {
-#pragma unroll 1
-    for (int t = 0; t < tiles; ++t) {
-      Stage::load(left, right, shared);
-      Stage::store(left, right, shared);
-      __syncthreads();  // between storing tile t and reading it
-      Loop::multiply(block, shared, unit);
-      __syncthreads();  // between reading tile t and storing tile t + 1
-    }
-  }
-};
-
-// One stage, while the next tile waits in registers: global loads overlap with the arithmetic.
-template <class Stage, class Loop>
-struct Prefetch {
-  static constexpr int STAGES = 1;
-
-  SR_FN static void run(typename Stage::Left& left, typename Stage::Right& right,
-                        typename Stage::Block& block, typename Stage::Word* shared, int tiles,
-                        int unit) {
-    if (tiles == 0) return;
-    Stage::load(left, right, shared);
-    Stage::store(left, right, shared);
-    __syncthreads();  // between storing tile 0 and reading it
-#pragma unroll 1
-    for (int t = 0; t < tiles; ++t) {
-      const bool more = t + 1 < tiles;
-      if (more) Stage::load(left, right, shared);
-      Loop::multiply(block, shared, unit);
-      __syncthreads();  // between reading tile t and storing tile t + 1
-      if (more) {
-        Stage::store(left, right, shared);
-        __syncthreads();  // between storing tile t + 1 and reading it
       }
     }
   }
@@ -200,43 +154,6 @@ struct MultiStage {
       now = now + WORDS < STAGES * WORDS ? now + WORDS : 0;
     }
     copy_wait<0>();
-  }
-};
-
-// No stage: each thread loads its fragments from global memory, wherever the caches have them.
-template <class Step, class Tile, bool A_K_MAJOR, bool B_K_MAJOR, int MAX_UNROLL>
-struct NoStage {
-  static_assert(Step::COLUMNS == 1, "an element of B is a word");
-  using A = Side<Step, true>;
-  using B = Side<Step, false>;
-  const typename A::Element* a[Tile::TM];  // [TM]: rows beyond the last are clamped to it, ...
-  const typename B::Element* b[Tile::TN];  // [TN]: ... and columns; the epilogue drops them
-
-  SR_FN void start(const ProductParams& p, const TileCoord<Step, Tile>& at) {
-#pragma unroll
-    for (int i = 0; i < Tile::TM; ++i) {
-      const i64 row = at.row + Tile::row(i);
-      a[i] = static_cast<const typename A::Element*>(p.a) + at.batch * p.a_batch +
-             (row < p.m ? row : p.m - 1) * p.a_m;
-    }
-#pragma unroll
-    for (int j = 0; j < Tile::TN; ++j) {
-      const i64 column = at.column + Tile::column(j);
-      b[j] = static_cast<const typename B::Element*>(p.b) + at.batch * p.b_batch +
-             (column < p.n ? column : p.n - 1) * p.b_n;
-    }
-  }
-  SR_FN void run(const ProductParams& p, Multiplier<Step, Tile>& block) const {
-    const i64 a_k = A_K_MAJOR ? 1 : p.a_k, b_k = B_K_MAJOR ? 1 : p.b_k;
-#pragma unroll MAX_UNROLL
-    for (int k = 0; k < p.k; ++k) {
-      Fragment<Step, Tile, 1> fragment;
-#pragma unroll
-      for (int i = 0; i < Tile::TM; ++i) fragment.a[i][0] = A::word(a[i] + k * a_k);
-#pragma unroll
-      for (int j = 0; j < Tile::TN; ++j) fragment.b[j][0] = B::word(b[j] + k * b_k);
-      block.take(fragment, p.unit);
-    }
   }
 };
 

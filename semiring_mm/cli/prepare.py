@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from typing import Any
 
 import semiring_mm as sm
 
-from .compute import refused
+from .compute import refused, watched
 from .graph import GivenGraph, read
 from .options import (
     Parser,
@@ -101,8 +102,8 @@ def prepared(
     """The graph prepared as the options ask, its nodes being numbers or `labelled`."""
     if args.semiring == "lor_land" and args.dtype:
         raise Refusal("lor_land has results of dtype bool; leave out --dtype")
-    with refused(given):
+    with refused(given), contextlib.ExitStack() as stack:
         return sm.prepare(
             given.graph if labelled else given.numbered, semiring=args.semiring,
-            order=args.order or "auto", dtype=args.dtype,
+            order=args.order or "auto", dtype=args.dtype, progress=watched(args, stack),
         )  # fmt: skip

@@ -14,7 +14,18 @@ from .closure import BASE, closure_batch, closure_block, doubtful
 from .combine import apply, combine, unit_rows
 from .facts import facts, facts_beside
 from .gf2 import PANEL, ROWS, reduce_bits
-from .memory import capturing, copy, free_memory, from_host, mirror, on, symmetric, to_host, wait
+from .memory import (
+    capturing,
+    copy,
+    fill,
+    free_memory,
+    from_host,
+    mirror,
+    on,
+    symmetric,
+    to_host,
+    wait,
+)
 from .product import pack_bits, product, product_bits
 from .vector import gemv
 
@@ -28,16 +39,17 @@ if TYPE_CHECKING:
     from .wavefront import align
 
 __all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "Sieve",
-    "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
-    "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "eliminate",
-    "facts", "facts_beside", "free_memory", "from_host", "gemv", "log_shares", "mirror", "on",
-    "pack_bits", "product", "product_bits", "reduce_bits", "select", "symmetric", "to_host",
-    "towards", "trees", "unit_rows", "wait", "xp",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
+    "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
+    "closure_batch", "closure_block", "combine", "copy", "csr_product", "dia_product",
+    "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
+    "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
+    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "xp",
 ]  # fmt: skip
 
 Sieve = None
 xp = np
+scratch = np.empty
 WHERE = ""
 TILE = 256
 LEAF = BASE

@@ -105,4 +105,4 @@ def _launch(source_of: Callable[[bool], str], arrays: Sequence[Array], scalar: f
     bits = struct.unpack("<q", struct.pack("<d", scalar))[0]
     params = pack((*map(address, arrays), *rows, *columns, m, n, segments, bits), (lanes,))
     blocks = segments * -(-m // (_THREADS // lanes))
-    here.kernel(source_of(wide)).launch(blocks, _THREADS, 0, params)
+    here.kernel(source_of(wide)).launch(blocks, _THREADS, 0, params, len(arrays))
