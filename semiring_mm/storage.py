@@ -7,14 +7,16 @@ import hashlib
 import json
 import os
 import textwrap
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import zipfile
 
 __all__ = [
     "atomic_write", "one_line", "read_array", "read_arrays", "read_header", "seal", "sync_folder",
@@ -110,6 +112,8 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     >>> read_arrays(path)
     {'x': array([1, 2])}
     """
+    import zipfile
+
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         try:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..arrays import check_all_pairs
 from ..closures.progress import ProgressBar, Watched
 from ..cpu.memory import free_memory
 from ..storage import atomic_write, sync_folder
@@ -274,6 +273,8 @@ def _check_memory(
         f"{', --from A --to B needs one row of it' if args.start is None else ''}"
         f"{', semiring-mm stats none' if args.semiring == 'min_plus' else ''}"
     )
+    from ..arrays import check_all_pairs
+
     try:
         check_all_pairs(n, unasked, instead)
     except MemoryError as error:
