@@ -10,7 +10,6 @@ from typing import Any
 
 import semiring_mm as sm
 
-from ..graphs.prepared import PreparedGraph
 from .compute import refused, watched
 from .graph import GivenGraph, read
 from .options import (
@@ -95,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 def prepared(
     args: argparse.Namespace, given: GivenGraph, *, labelled: bool = False
-) -> PreparedGraph:
+) -> sm.PreparedGraph:
     """The graph prepared as the options ask, its nodes being numbers or `labelled`."""
     if args.semiring == "lor_land" and args.dtype:
         raise Refusal("lor_land has results of dtype bool; leave out --dtype")

@@ -19,16 +19,12 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..closures.sources import source_of
 from ..files.file import File
 from ..files.nodes import read_numbers
-from ..graphs.prepared import PreparedGraph
-from ..graphs.statistics import Statistics
 from ..plot import draw_statistics
 from ..plot.draw import can_be_drawn
 from ..storage import atomic_write
 from ..text import NumberFormat
-from ..tiled.checkpoint import is_finished, keep_record
 from .compute import refused, watched
 from .graph import Finder, GivenGraph, chosen_nodes, read_network
 from .options import (
@@ -133,7 +129,7 @@ class _Found:
 
     args: argparse.Namespace
     given: GivenGraph
-    statistics: Statistics  # nodes by their positions
+    statistics: sm.Statistics  # nodes by their positions
     seconds: float
     method: str
 
@@ -233,10 +229,10 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
 
 
 def _call(
-    args: argparse.Namespace, given: GivenGraph, net: PreparedGraph | None,
+    args: argparse.Namespace, given: GivenGraph, net: sm.PreparedGraph | None,
     asked: dict[str, Any], nodes: list[int] | None,
     mass: NDArray[Any] | None, state: Path | None, work: Any,
-) -> Statistics:  # fmt: skip
+) -> sm.Statistics:  # fmt: skip
     """What the library's function returns."""
     graph: Any = net or given.numbered
     sources = nodes if net is None or nodes is None else [net.nodes[k] for k in nodes]
@@ -275,14 +271,20 @@ class _State:
             self.file.unlink()
         drawn = not args.plot or os.path.exists(args.plot)
         if args.resume and not (args.force or self.file.exists()) and drawn:
+            from ..tiled.checkpoint import is_finished
+
             self.is_done = is_finished([self._output], task, self._fingerprint)
 
     def finished(self) -> None:
         """Keep the record."""
         if self.file is not None:
+            from ..tiled.checkpoint import keep_record
+
             keep_record([self._output], self._task, self._fingerprint())
 
     def _fingerprint(self) -> str:
+        from ..closures.sources import source_of
+
         return source_of(sm.semirings["min_plus"], self._given.numbered, None).fingerprint()
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import semiring_mm as sm
+
 from ..closures.progress import Watched, reporter
-from ..graphs.prepared import PreparedGraph
 from ..signs import exact
 from .compute import watched
 from .graph import Finder, GivenGraph, read_network, read_nodes_of
@@ -131,7 +132,7 @@ def _chosen(
 
 
 def _parts(
-    net: PreparedGraph, start: NDArray[np.int64], end: NDArray[np.int64], device: str | None,
+    net: sm.PreparedGraph, start: NDArray[np.int64], end: NDArray[np.int64], device: str | None,
     work: Watched,
 ) -> Iterator[NDArray[Any]]:  # fmt: skip
     """The table, some rows at a time."""
