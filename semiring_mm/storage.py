@@ -95,7 +95,7 @@ def unseal(text: str) -> dict[str, Any]:
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Arrays of a file of :func:`numpy.savez`, which take no more memory than the file has bytes.
+    """Arrays of a file of ``np.savez``, which take no more memory than the file has bytes.
 
     Raises
     ------

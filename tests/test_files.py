@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import real_file, scipy
 
+from semiring_mm import arrays
 from semiring_mm.files import (
     GraphFileError,
     columns,
     file,
     great_circle,
-    npy,
     npz,
     read_graph,
     read_matrix,
@@ -1042,6 +1042,8 @@ def test_npz_with_a_header_that_lies(tmp_path, lean):
 
 def test_matrix_of_another_type_is_refused_before_it_is_converted(tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", np.ones((1000, 1000), np.float32))
-    monkeypatch.setattr(npy, "check_memory", lambda needed, what: pytest.fail(f"{needed} {what}"))
+    monkeypatch.setattr(
+        arrays, "check_memory", lambda needed, what: pytest.fail(f"{needed} {what}")
+    )
     with pytest.raises(pytest.fail.Exception, match="8000000 the 1000 x 1000 matrix of "):
         read_matrix(tmp_path / "a.npy")
