@@ -34,7 +34,6 @@ from .laws import SemiringLawError
 from .metrics import Metric
 from .neighbours import argbest, cdist, knn, radius_count
 from .semirings import Semiring, semirings
-from .strassen import strassen
 from .version import __version__
 
 __all__ = [
@@ -78,7 +77,6 @@ __all__ = [
     "sgemv",
     "show_config",
     "statistics",
-    "strassen",
 ]
 
 #: Modules that are imported when they are first used, and the packages they are for.
@@ -91,6 +89,11 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return importlib.import_module(f".{name}", __name__)
+    if name == "strassen":
+        raise AttributeError(
+            "semiring_mm.strassen is a program to read and copy now: apps/strassen.py in the "
+            "project's repository has the function"
+        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

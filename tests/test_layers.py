@@ -36,7 +36,7 @@ ROOMS = """
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
     tiled.solve
-    products bits gf2 sparse blas strassen einsum neighbours chains sequences eigen alignment
+    products bits gf2 sparse blas einsum neighbours chains sequences eigen alignment
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
     gpu.customize gpu.hierarchy gpu.collector
