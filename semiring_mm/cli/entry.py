@@ -18,7 +18,6 @@ import semiring_mm as sm
 
 from ..config import configuration
 from ..ladder import command as ladder
-from ..signs import fitting_streams
 from . import apsp, nearest, prepare, stats, table
 from .options import Parser, Refusal, add_options
 
@@ -45,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["apsp", "absent.gr"])
     2
     """
-    with fitting_streams(), _ended_by_signals(process=argv is None):
+    with _output_of_any_encoding(), _ended_by_signals(process=argv is None):
         return _main(list(sys.argv[1:] if argv is None else argv))
 
 
@@ -78,6 +77,22 @@ def _main(arguments: list[str]) -> int:
         ValueError, TypeError, MemoryError, ImportError, AssertionError, RuntimeError,
     ) as error:  # fmt: skip
         return _say(f"error: {str(error) or type(error).__name__}", 2)
+
+
+@contextlib.contextmanager
+def _output_of_any_encoding() -> Iterator[None]:
+    """Print "?" for a character that standard output cannot encode; data are checked before."""
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper):
+        yield
+        return
+    errors = stream.errors
+    stream.reconfigure(errors="replace")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # closed
+            stream.reconfigure(errors=errors)
 
 
 class _Ended(KeyboardInterrupt):

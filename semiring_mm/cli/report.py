@@ -19,13 +19,12 @@ import numpy as np
 
 from ..closures.progress import format_rate
 from ..plot import draw
-from ..signs import exact
 from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import Result
 from .graph import GivenGraph
 from .options import is_table
-from .tables import number, some_pairs, write_csv
+from .tables import number, print_data, some_pairs, write_csv
 
 __all__ = [
     "Report", "about", "graph_name", "print_lines", "reach_as_text", "remark", "remark_notes",
@@ -165,7 +164,7 @@ class Report:
             text = io.StringIO()
             routes = ["route"] if self.args.routes else []
             write_csv(text, self.result, some_pairs(self.result, pairs, *routes), *routes)
-            print(exact(text.getvalue()), end="")
+            print_data(text.getvalue())
 
     def remarks(self, asked: bool, there_is: bool) -> None:
         """Tell on standard error what goes with a result, if there is one that does not tell it."""

@@ -7,6 +7,7 @@ import functools
 import gzip
 import io
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ from ..storage import atomic_write
 from .compute import Result
 
 __all__ = [
-    "Columns", "Rows", "Wide", "all_pairs", "csv_lines", "labels_file", "number", "some_pairs",
-    "write_columns", "write_csv", "write_labels", "write_table", "write_wide",
+    "Columns", "Rows", "Wide", "all_pairs", "csv_lines", "labels_file", "number", "print_data",
+    "some_pairs", "write_columns", "write_csv", "write_labels", "write_table", "write_wide",
 ]  # fmt: skip
 
 _ROWS = 1 << 18  # of a table that are made at a time
@@ -278,6 +279,19 @@ def csv_lines(columns: Columns) -> Iterator[str]:
         some = (x[i : i + _ROWS] for x in columns.values())
         words = (_numbers(x) if isinstance(x, np.ndarray) else map(_quoted, x) for x in some)
         yield "".join(f"{','.join(row)}\n" for row in zip(*words, strict=True))
+
+
+def print_data(text: str) -> None:
+    """Print data, exactly; ValueError where standard output cannot encode them."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"standard output is in {encoding}, which cannot hold {text[error.start]!a}: write to "
+            f"a file with -o, or set PYTHONIOENCODING=utf-8"
+        ) from None
+    print(text, end="")
 
 
 def labels_file(target: str | None, labels: Sequence[str], taken: Sequence[Path]) -> Path | None:
