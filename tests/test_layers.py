@@ -20,9 +20,9 @@ ROOMS = """
     cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
     cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
-    cpu.closure cpu.combine cpu.gf2 cpu.quick
-    cpu.product cpu.kleene cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.forward_backward
-    cpu.chain
+    cpu.closure cpu.combine cpu.gf2
+    cpu.product cpu.calls cpu.kleene cpu.vector cpu.sparse cpu.chain_code cpu.viterbi
+    cpu.forward_backward cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.memory gpu.facts gpu.packing
     gpu.tensor gpu.bulk gpu.vector gpu.trees

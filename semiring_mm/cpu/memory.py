@@ -21,7 +21,6 @@ __all__ = [
     "cut",
     "free_memory",
     "from_host",
-    "local",
     "mirror",
     "new_workspace",
     "on",
