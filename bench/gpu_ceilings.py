@@ -1,6 +1,6 @@
 """Peak rates of a CUDA device: loops in registers and shared memory, and copying memory.
 
-Each form of an inner step is written into the loop of ``kernels/ceiling.cuh`` and compiled and
+Each form of an inner step is written into the loop of ``ceiling.cuh`` and compiled and
 launched as the library's own kernels are. The entries are random and every accumulator is fed back,
 so that nothing can be hoisted or left out; a ceiling is the best sample of its best form.
 """
@@ -8,9 +8,19 @@ so that nothing can be hoisted or left out; a ceiling is the best sample of its 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from semiring_mm.gpu import ceiling
-from semiring_mm.gpu.ceiling import PAIRS, TILES
+from semiring_mm.gpu import device, source
+from semiring_mm.plan import Plan
+
+from .gpu_clock import elapsed
+
+#: Accumulators of a thread, and the steps of k in the body of the loop.
+TILES = ((8, 8, 4), (8, 8, 16), (8, 16, 4), (8, 16, 16))
+#: Steps of k in the body where two lie side by side in shared memory, for 8 × 16 accumulators.
+PAIRS = (4, 16)
+_THREADS, _BK, _WAVES = 256, 16, 24  # sr::Ceiling's; blocks for each multiprocessor
+_KERNELS = Path(__file__).with_name("ceiling.cuh").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ COPY = "copy"
 _COPY_BYTES = 1 << 30
 
 
-def source(step: Step, tile: tuple[int, int, int], *, pairs: bool = False) -> str:
+def of_form(step: Step, tile: tuple[int, int, int], *, pairs: bool = False) -> str:
     """The text of one loop's kernel; `pairs`: two steps of k side by side in shared memory."""
     word, entry, start = ENTRIES[step.kind]
     names = "\n".join(
@@ -97,7 +107,55 @@ def source(step: Step, tile: tuple[int, int, int], *, pairs: bool = False) -> st
   }}
 }};
 """
-    return ceiling.source(form, tile, pairs=pairs)
+    return _text(form, tile, pairs=pairs)
+
+
+def of_step(plan: Plan, step: source.Step, tile: tuple[int, int, int]) -> str:
+    """The text of the loop of one of the library's inner steps, on 32-bit words."""
+    form = f"{source.algebra(plan)}\nusing Form = sr::Formed<sr::{step.name}<Algebra>>;"
+    return _text(form, tile)
+
+
+def _text(form: str, tile: tuple[int, int, int], *, pairs: bool = False) -> str:
+    """The text of one loop's kernel; `form` defines ``Form``, see ``ceiling.cuh``."""
+    return f"""{_KERNELS}
+{form}
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::CeilingParams p) {{
+  sr::Ceiling<Form, {tile[0]}, {tile[1]}, {tile[2]}{", true" if pairs else ""}>::run(p);
+}}
+"""
+
+
+def rates(
+    text: str, tile: tuple[int, int, int], columns: int = 1, *, seconds: float = 0.005,
+    repeat: int = 5,
+) -> list[float]:  # fmt: skip
+    """Samples of a loop's rate, in pairs a second; a word holds so many `columns`."""
+    import cupy
+
+    here = device.current()
+    blocks = _WAVES * here.sms
+    out = cupy.empty(blocks * _THREADS, cupy.uint32)
+    kernel = here.kernel(text)
+    work = float(blocks * _THREADS * tile[0] * tile[1] * _BK * columns)  # pairs
+
+    def rate(passes: int) -> float:
+        params = source.pack((out.data.ptr,), (passes, 12345, 1))
+        return passes * work / elapsed(lambda: kernel.launch(blocks, _THREADS, 0, params))
+
+    rate(2)
+    passes = max(2, int(rate(10) * seconds / work))
+    return [rate(passes) for _ in range(repeat)]
+
+
+def copies(size: int, repeat: int = 5) -> list[float]:
+    """Samples of copying so many bytes on the device, in bytes read and written a second."""
+    import cupy
+
+    x = cupy.random.default_rng(1).random(size // 4, dtype=cupy.float32)
+    y = cupy.empty_like(x)
+    return [2 * size / elapsed(lambda: cupy.copyto(y, x)) for _ in range(repeat + 1)][1:]
 
 
 def measure(
@@ -106,13 +164,13 @@ def measure(
     """Every form's samples: pairs a second, or for "copy" bytes read and written."""
     if name == COPY:
         size = _COPY_BYTES if seconds >= 0.005 else 1 << 24
-        return {"device to device": ceiling.copies(size, repeat)}
+        return {"device to device": copies(size, repeat)}
     found = {}
     for form, step in STEPS[name].items():
         loops = [(tile, False) for tile in TILES]
         loops += [((8, 16, steps), True) for steps in PAIRS if step.depth == 2]
         for tile, pairs in loops:
             label = f"{form}; {tile[0]} × {tile[1]} × {tile[2]}{', pairs of k' * pairs}"
-            text = source(step, tile, pairs=pairs)
-            found[label] = ceiling.rates(text, tile, step.pairs, seconds=seconds, repeat=repeat)
+            text = of_form(step, tile, pairs=pairs)
+            found[label] = rates(text, tile, step.pairs, seconds=seconds, repeat=repeat)
     return found

@@ -316,6 +316,24 @@ def warping(size: tuple[int, int], options: Options) -> Line:
     return _line(f"{pairs:,} pairs of {length:,}", lambda: sm.alignment.dtw(*own), calls)
 
 
+def warping_of_features(size: tuple[int, int], options: Options) -> Line:
+    """Dynamic time warping of two long series of many features."""
+    torch = _torch()
+    length, features = size
+    x, y = (gpu.random((length, features), "f4", "normal", seed) for seed in (1, 2))
+    given = torch.from_dlpack(x), torch.from_dlpack(y)
+    point = torch.arange(length, device=DEVICE)[None]
+
+    def loop() -> Any:
+        costs = torch.cdist(*given, p=1)
+        return wave_loop(torch, point, point, lambda i, j: costs[i, j])
+
+    _close(torch.tensor(float(sm.alignment.dtw(x, y))), loop()[0].cpu())
+    calls: dict[str, tuple[str, Call]] = {"PyTorch, cdist and a loop": ("torch", loop)}
+    words = f"{length:,} steps of {features} features"
+    return _line(words, lambda: sm.alignment.dtw(x, y), calls)
+
+
 def edits(size: tuple[int, int], options: Options) -> Line:
     """Edit distances of pairs of sequences over four letters."""
     torch = _torch()
@@ -336,7 +354,13 @@ def edits(size: tuple[int, int], options: Options) -> Line:
 
 
 CASES = [
-    Case("Viterbi with path", viterbi, (LARGE, FITTING, (32, 500, 128), APP), _SMALL, table=TABLE),
+    Case(
+        "Viterbi with path",
+        viterbi,
+        (LARGE, FITTING, (32, 500, 128), (16, 100, 512), APP),
+        _SMALL,
+        table=TABLE,
+    ),
     Case(
         "log-partition with gradients",
         log_partition,
@@ -351,5 +375,6 @@ CASES = [
     Case("chain, max_plus", chain("max_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),
     Case("chain, log_plus", chain("log_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),
     Case("DTW", warping, ((1000, 1000), (64, 1000)), ((3, 9),), table=TABLE),
+    Case("DTW of features", warping_of_features, ((4096, 512),), ((9, 5),), table=TABLE),
     Case("edit distance", edits, ((2000, 200),), ((3, 9),), table=TABLE),
 ]

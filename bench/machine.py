@@ -11,11 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from semiring_mm.gpu import about
-
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = "numpy llvmlite scipy networkx igraph networkit tropical-gemm numba matplotlib".split()
-#: On a CUDA device, beside what stands above it there.
+#: On a CUDA device.
+STACK = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "torch", "jax")
 RIVALS = ("pytorch-crf", "torch-struct", "pykeops")
 
 
@@ -31,20 +30,63 @@ def describe() -> dict[str, Any]:
         "cores": cores(),
         "caches": _caches(),
         "memory_gib": _memory(),
-        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "os": _system(),
         "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else [],
     }
 
 
 def describe_device() -> dict[str, Any]:
-    """The current CUDA device, and the machine around it."""
-    return about.describe() | {"host": f"{_cpu()}, {cores()} cores"}
+    """The current CUDA device: what a reader needs to judge a rate; and the machine around it."""
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
+    return {
+        "gpu": properties["name"].decode(),
+        "arch": f"sm_{properties['major']}{properties['minor']}",
+        "multiprocessors": properties["multiProcessorCount"],
+        "memory_gib": round(properties["totalGlobalMem"] / 2**30, 1),
+        "l2_mib": round(properties["l2CacheSize"] / 2**20, 1),
+        **_driver_says(),
+        "os": _system(),
+        "host": f"{_cpu()}, {cores()} cores",
+    }
 
 
-def device_versions() -> dict[str, str]:
+def _driver_says() -> dict[str, str]:
+    """What nvidia-smi knows of the first device."""
+    names = {"driver_version": "driver", "clocks.max.sm": "clock", "power.limit": "power"}
+    command = ["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader", "--id=0"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return dict(zip(names.values(), done.stdout.strip().split(", "), strict=False))
+
+
+def device_versions(rivals: Iterable[str] = RIVALS) -> dict[str, str]:
     """Versions of the CUDA stack, and of rivals that are installed."""
-    rivals = {name: x for name, x in _installed(RIVALS).items() if x != "absent"}
-    return about.versions() | rivals
+    import cupy
+    from cupy.cuda import nvrtc
+
+    def dotted(number: int) -> str:
+        return f"{number // 1000}.{number % 1000 // 10}"
+
+    def present(packages: Iterable[str]) -> dict[str, str]:
+        return {name: x for name, x in _installed(packages).items() if x != "absent"}
+
+    return {
+        "python": platform.python_version(),
+        **present(STACK),
+        "CUDA runtime": dotted(cupy.cuda.runtime.runtimeGetVersion()),
+        "CUDA of the driver": dotted(cupy.cuda.runtime.driverGetVersion()),
+        "NVRTC": ".".join(map(str, nvrtc.getVersion())),
+        "cuBLAS": str(cupy.cuda.cublas.getVersion(cupy.cuda.device.get_cublas_handle())),
+        **present(rivals),
+    }
+
+
+def _system() -> str:
+    return f"{platform.system()} {platform.release()} {platform.machine()}"
 
 
 def _cpu() -> str:

@@ -1,5 +1,5 @@
-// Kernel: a function of the entries of a matrix and of another one, or of a number, in place and in
-// one pass over memory (gpu/combine.py).
+// Kernel: a function of the entries of a matrix and of another one, or of a number, in one pass over
+// memory (gpu/combine.py).
 #pragma once
 #include "base.cuh"
 
@@ -17,13 +17,13 @@ struct CombineParams {
   int lanes;
 };
 
-// x[0] ← Function::of(x[0], x[1]), with the scalar in place of x[1] where N is 1. VECTOR: 16 bytes are
-// contiguous and aligned, wherever the kernel reads.
+// x[0] ← Function::of(x[1], x[2]), with the scalar in place of x[2] where N is 2. x[0] may be an
+// operand. VECTOR: 16 bytes are contiguous and aligned, wherever the kernel reads and writes.
 template <class T, class Function, int N, bool VECTOR>
 struct Combine {
   static constexpr int THREADS = 256, V = VECTOR ? 16 / int(sizeof(T)) : 1;
   using Piece = Pack<T, V>;
-  static_assert(N == 1 || N == 2, "one matrix and a number, or two");
+  static_assert(N == 2 || N == 3, "a result, and one matrix and a number, or two");
 
   SR_FN static void run(const CombineParams<N>& p) {
     const int thread = int(threadIdx.x), lines = THREADS / p.lanes;
@@ -34,10 +34,10 @@ struct Combine {
       return reinterpret_cast<Piece*>(static_cast<T*>(p.x[i]) + row * p.row[i] +
                                       column * p.column[i]);
     };
-    Piece x = *at(0), other = {};
-    if constexpr (N == 2) other = *at(1);
+    Piece x = *at(1), other = {};
+    if constexpr (N == 3) other = *at(2);
 #pragma unroll
-    for (int v = 0; v < V; ++v) x.x[v] = Function::of(x.x[v], N == 2 ? other.x[v] : T(p.scalar));
+    for (int v = 0; v < V; ++v) x.x[v] = Function::of(x.x[v], N == 3 ? other.x[v] : T(p.scalar));
     *at(0) = x;
   }
 };

@@ -208,6 +208,18 @@ SR_FN u64 load_current(const u64* word) {
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(word) : "memory");
   return x;
 }
+SR_FN void store_current(u32* word, u32 x) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(x) : "memory");
+}
+SR_FN void store_current(u64* word, u64 x) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(x) : "memory");
+}
+// A word whose upper half is a tag, and that was `seen`: when another thread has stored it with this
+// tag. What comes with its tag needs no barrier.
+SR_FN u64 wait_for_tag(const u64* word, u64 seen, u32 tag) {
+  while (u32(seen >> 32) != tag) seen = load_current(word);
+  return seen;
+}
 template <class Word>
 SR_FN Word compare_exchange(Word* word, Word seen, Word x) { return atomicCAS(word, seen, x); }
 
@@ -218,9 +230,6 @@ SR_FN u32 fetch_add(u32* word, u32 x) { return atomicAdd(word, x); }
 // memory_fence, store_current. Another block's thread waits for the word; after a barrier its
 // threads read what was stored.
 SR_FN void memory_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-SR_FN void store_current(u32* word, u32 x) {
-  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(x) : "memory");
-}
 // Until *word >= least.
 SR_FN void wait_for(const u32* word, u32 least) {
   for (;;) {

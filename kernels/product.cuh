@@ -110,8 +110,8 @@ struct Product {
       __syncthreads();  // between stores of the rest and reads of it
       best.before_tile(block.acc);
 #pragma unroll 1
-      for (int k = 0; k < rest; ++k) {
-        Fragment<Step, Tile, 1> fragment;
+      for (int k = 0; k < rest; k += Rest<Step>::STEPS) {
+        Fragment<Step, Tile, Rest<Step>::STEPS> fragment;
         Loads::load_fragment(fragment, as + now, bs + now, k);
         block.take(fragment, p.unit);
       }

@@ -133,6 +133,24 @@ struct Twice : General<A> {
   }
 };
 
+// ⊗ with a weight w: of each two steps of k, the second has no a, and its b is the weight of the first.
+// The remainder has none of them by itself, so `one` is not called.
+template <class A>
+struct Weighted : General<A> {
+  using Word = typename A::Compute;
+  static constexpr int DEPTH = 2;
+
+  SR_FN static void take(Word& acc, const Word* a, const Word* b) {
+    acc = A::fold(acc, a[0], b[0], b[1]);
+  }
+};
+
+// Steps of k that the remainder takes at once.
+template <class S>
+struct Rest { enum { STEPS = 1 }; };
+template <class A>
+struct Rest<Weighted<A>> { enum { STEPS = 2 }; };
+
 // Two columns at once, for packed instructions on two floats (FFMA2, FADD2): the sum of products,
 // or the minimum or maximum of sums or products, of which three are joined by one instruction.
 template <class A>

@@ -14,13 +14,15 @@ namespace sr {
 
 // The parameters of a launch; the same fields in the same order in semiring_mm/gpu/wavefront.py.
 struct AlignParams {
-  const void* x;           // entries of all first sequences: [all][features]
+  const void* x;           // entries of all first sequences
   const void* y;           // of all second ones
   const i64* x_starts;     // [pairs]: the first entry of each, and how many it has
   const i64* y_starts;
   const i64* x_lengths;
   const i64* y_lengths;
   const void* table;       // [letters][letters]: costs of codes
+  const void* costs;       // of each pair [columns][pitch], for the rows from `first` on: of cells
+  const i64* cost_starts;  // [pairs]: the first of its costs
   void* lines;             // [lines][2][width]: costs and, with AFFINE, costs that end in a gap
   void* out;               // [pairs]
   u16* moves;              // [ceil(rows / ROWS)][width]: two bits a row, of the only pair
@@ -30,36 +32,45 @@ struct AlignParams {
                            // are done in each part; not used where a pair has one part
   i64 opening, gap, equal, other;  // costs, as doubles: of a gap and of its entries, of codes
   i64 pairs, width;        // pairs of sequences, columns of a line
-  int features, letters, band, parts;  // parts of a pair: the blocks that share it
+  int letters, band, parts;  // parts of a pair: the blocks that share it
+  int first, last;           // rows of this launch; those before `first` are done
 };
 
-enum { COST_ABSOLUTE, COST_SQUARED, COST_EQUAL, COST_TABLE };
+enum { COST_ABSOLUTE, COST_SQUARED, COST_EQUAL, COST_TABLE, COST_GIVEN };
+// Words of a column of given costs: whole groups of the most rows of a lane.
+SR_FN i64 cost_pitch(int rows) { return i64(rows + 7) / 8 * 8; }
 
-// T: the type of costs. ROWS: rows of a lane, at most 8. MANY: more than one feature. WARP: a step
-// along one sequence costs what one along both does, else a gap; AFFINE: opening one costs, too.
+// T: the type of costs. ROWS: rows of a lane, at most 8. GIVEN: each cell's cost is. WARP: a step along one sequence costs what one along both does, else a gap; AFFINE: opening one costs, too.
 // LOCAL: an alignment may begin and end anywhere. BANDED: only cells with |i - j| <= band. KEEP: the
 // moves are kept, and the path is walked at the end.
-template <class T, int COST, int ROWS, bool MANY, bool WARP, bool AFFINE, bool LOCAL, bool BANDED,
+template <class T, int COST, int ROWS, bool WARP, bool AFFINE, bool LOCAL, bool BANDED,
           bool KEEP>
 struct Alignment {
   static constexpr bool NUMBERS = COST == COST_ABSOLUTE || COST == COST_SQUARED;
+  static constexpr bool GIVEN = COST == COST_GIVEN;
   static constexpr int STRIP = 32 * ROWS, CHUNK = 32, LAG = 2;
   static constexpr u32 DONE = 0x7fffffff;  // chunks: all
   static constexpr int GROUPS = 32, SPAN = 256;  // of a tile of moves: groups of ROWS, columns
+  static constexpr int V = ROWS * sizeof(T) > 16 ? 16 / sizeof(T) : ROWS;  // of a vector
   using Entry = typename Choose<NUMBERS, T, i32>::Type;
 
   const AlignParams& p;
   const Entry* x;
   const Entry* y;
+  const T* costs;  // [columns][pitch]
   T* line;  // [2][width]
-  int rows, columns;
+  int rows, columns, stop;  // stop: the end of the rows of this launch
+  i64 pitch;
   T open, gap, equal, other;
 
   SR_FN Alignment(const AlignParams& p, i64 pair, i64 place) : p(p) {
-    x = static_cast<const Entry*>(p.x) + p.x_starts[pair] * p.features;
-    y = static_cast<const Entry*>(p.y) + p.y_starts[pair] * p.features;
+    x = static_cast<const Entry*>(p.x) + p.x_starts[pair];
+    y = static_cast<const Entry*>(p.y) + p.y_starts[pair];
     rows = int(p.x_lengths[pair]);
     columns = int(p.y_lengths[pair]);
+    stop = min(rows, p.last);
+    costs = GIVEN ? static_cast<const T*>(p.costs) + p.cost_starts[pair] : nullptr;
+    pitch = cost_pitch(stop - p.first);
     line = static_cast<T*>(p.lines) + place * (AFFINE ? 2 : 1) * p.width;
     open = T(bits_as<double>(p.opening));
     gap = T(bits_as<double>(p.gap));
@@ -88,14 +99,6 @@ struct Alignment {
     else if constexpr (COST == COST_EQUAL) return a == b ? equal : other;
     else return static_cast<const T*>(p.table)[i64(a) * p.letters + b];
   }
-  // Of entries by their numbers, over all features in order.
-  SR_FN T cost_of(int i, int j) const {
-    T total = 0;
-    for (int k = 0; k < p.features; ++k)
-      total += cost(x[i64(i) * p.features + k], y[i64(j) * p.features + k]);
-    return total;
-  }
-
   // What a lane carries along a strip. Rows and columns are counted from 1.
   struct Lane {
     int top;             // the row above the lane's own
@@ -105,7 +108,23 @@ struct Alignment {
     T last, last_gap;    // of the lowest row: the cost, and that of what ends in a gap along rows
     T best;              // of all cells, with LOCAL
     Entry own[ROWS];
+    const T* costs;      // of the first column
   };
+  struct Column { T x[ROWS]; };  // [ROWS]
+  // The costs of a lane's cells in a column.
+  SR_FN Column given(const Lane& lane, int j) const {
+    Column found{};
+    if constexpr (GIVEN) {
+      const T* from = lane.costs + (max(1, min(j, columns)) - 1) * pitch;
+#pragma unroll
+      for (int r = 0; r < ROWS; r += V) {
+        const auto some = *reinterpret_cast<const Pack<T, V>*>(from + r);  // [V]
+#pragma unroll
+        for (int q = 0; q < V; ++q) found.x[r + q] = some.x[q];
+      }
+    }
+    return found;
+  }
 
   SR_FN void begin(Lane& lane, int strip, int first, int number) const {
     lane.top = strip + number * ROWS;
@@ -117,12 +136,13 @@ struct Alignment {
       const int i = lane.top + 1 + r;
       lane.left[r] = before == 0 ? border(i) : far();
       lane.left_gap[r] = far();
-      if constexpr (!MANY) lane.own[r] = i <= rows ? x[i - 1] : Entry(0);
+      if constexpr (!GIVEN) lane.own[r] = i <= rows ? x[i - 1] : Entry(0);
     }
+    lane.costs = costs + min(lane.top - p.first, max(0, int(pitch) - ROWS));  // behind the last any
   }
 
   // The cells of a lane in a column, with what is above them.
-  SR_FN void column(Lane& lane, int j, Entry entry, T up, T up_gap) const {
+  SR_FN void column(Lane& lane, int j, Entry entry, const Column& steps, T up, T up_gap) const {
     T corner = lane.corner;
     lane.corner = up;
     u32 moves = 0;
@@ -130,7 +150,7 @@ struct Alignment {
     for (int r = 0; r < ROWS; ++r) {
       const int i = lane.top + 1 + r;
       T step;
-      if constexpr (MANY) step = i <= rows ? cost_of(i - 1, j - 1) : T(0);
+      if constexpr (GIVEN) step = steps.x[r];
       else step = cost(lane.own[r], entry);
       const T left = lane.left[r];
       T value, left_gap = far();
@@ -178,28 +198,36 @@ struct Alignment {
     T* below = line + start;
     const auto entry_at = [&](int step) {
       const int j = start + step;
-      return MANY || (!WHOLE && (j < 1 || j > columns)) ? Entry(0) : entries[step];
+      return GIVEN || (!WHOLE && (j < 1 || j > columns)) ? Entry(0) : entries[step];
     };
+    constexpr int AHEAD = WHOLE ? 4 : 1;
     Entry next = entry_at(0);
-#pragma unroll (WHOLE ? 4 : 1)
-    for (int step = 0; step < CHUNK; ++step) {
-      const int j = start + step;
-      const Entry entry = next;
-      next = entry_at(step + 1);  // on its way meanwhile
-      T up = shuffle(lane.last, before), up_gap = far();
-      const T own = shuffle(above, step);
-      if constexpr (AFFINE) {
-        const T theirs = shuffle(lane.last_gap, before), mine = shuffle(above_gap, step);
-        up_gap = number ? theirs : mine;
+    Column coming[AHEAD];  // [AHEAD]
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) coming[i] = given(lane, start + i);
+#pragma unroll 1
+    for (int group = 0; group < CHUNK; group += AHEAD)
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) {
+        const int step = group + i, j = start + step;
+        const Entry entry = next;
+        const Column steps = coming[i];
+        next = entry_at(step + 1);  // on its way meanwhile
+        coming[i] = given(lane, j + AHEAD);
+        T up = shuffle(lane.last, before), up_gap = far();
+        const T own = shuffle(above, step);
+        if constexpr (AFFINE) {
+          const T theirs = shuffle(lane.last_gap, before), mine = shuffle(above_gap, step);
+          up_gap = number ? theirs : mine;
+        }
+        up = number ? up : own;
+        if (!WHOLE && (j < first || j > end)) continue;
+        column(lane, j, entry, steps, up, up_gap);
+        if (number == 31) {
+          below[step] = lane.last;
+          if constexpr (AFFINE) below[p.width + step] = lane.last_gap;
+        }
       }
-      up = number ? up : own;
-      if (!WHOLE && (j < first || j > end)) continue;
-      column(lane, j, entry, up, up_gap);
-      if (number == 31) {
-        below[step] = lane.last;
-        if constexpr (AFFINE) below[p.width + step] = lane.last_gap;
-      }
-    }
   }
 
   // A part of the pair: the strips of one block, or all of them where there is one part. The cost
@@ -208,13 +236,13 @@ struct Alignment {
     const int number = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     const int warps = int(blockDim.x) / 32;
     const bool shared = p.parts > 1;
-    const int begin_row = part * warps * STRIP;
-    const int end_row = shared ? min(rows, begin_row + warps * STRIP) : rows;
-    if (part && begin_row >= rows) return;
+    const int begin_row = p.first + part * warps * STRIP;
+    const int end_row = shared ? min(stop, begin_row + warps * STRIP) : stop;
+    if (part && begin_row >= stop) return;
     T* found = shared_memory<T>();  // [warps]
     if (threadIdx.x == 0)
       *found = rows == 0 || columns == 0 ? (LOCAL ? T(0) : border(rows + columns)) : far();
-    for (int j = int(threadIdx.x); part == 0 && j <= columns; j += int(blockDim.x)) {
+    for (int j = int(threadIdx.x); begin_row == 0 && j <= columns; j += int(blockDim.x)) {
       line[j] = border(j);
       if constexpr (AFFINE) line[p.width + j] = far();
     }
@@ -225,7 +253,7 @@ struct Alignment {
       const int strip = base + warp * STRIP;
       const int first = BANDED ? max(int(1), strip + 1 - p.band) : int(1);
       const int end = BANDED ? min(columns, strip + STRIP + p.band) : columns;
-      const bool any = strip < rows && first <= end;
+      const bool any = strip < stop && first <= end;
       // of the first and the last warp
       const int lowest = BANDED ? max(int(1), base + 1 - p.band) : int(1);
       const int highest = BANDED ? min(columns, base + warps * STRIP + p.band) : columns;
@@ -325,10 +353,9 @@ struct Alignment {
       step = p.pairs;
       __syncthreads();  // between reading the turn and overwriting it
     }
-    for (; pair < p.pairs; pair += step) {
+    for (; pair < p.pairs; pair += step) {  // all have read the line at the barrier before the result
       T* result = static_cast<T*>(p.out) + pair;
       Alignment(p, pair, place).align(result, part, p.progress + 1 + pair * p.parts);
-      __syncthreads();  // before the line and shared memory are the next pair's
     }
   }
 };

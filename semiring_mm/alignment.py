@@ -76,8 +76,9 @@ def dtw(
     Notes
     -----
     O(n m), with a band O(n band), in antidiagonals: O(n) memory, with a path O(n m). Pairs are
-    spread over the threads; on a device all are one launch, and arrays there give arrays there.
-    float32 is computed with as such, all else in float64.
+    spread over the threads; on a device all are one launch, and arrays there give arrays there. The
+    costs of points with several features take up to a gigabyte there. float32 is
+    computed with as such, all else in float64.
 
     Examples
     --------
@@ -171,8 +172,8 @@ def needleman_wunsch(
     gap, gap_open : float, default -1 and 0
         What each entry that is left out scores, and the first of several in a row besides.
     matrix : array_like, shape (letters, letters), optional
-        The score of entries i and j, of sequences of whole numbers, in place of `match` and
-        `mismatch`.
+        The score of entries i and j, of sequences of whole numbers from 0 on, in place of `match`
+        and `mismatch`. Number letters: ``["ACGT".index(c) for c in x]``.
     band : int, optional
         Only alignments within ``|i - j| <= band``.
     lengths, device
@@ -268,11 +269,12 @@ def _scores(
     rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local)
     with _pairs(verb, x, y, _code, device, lengths) as pairs:
         if table is not None:
-            for s, _, _ in pairs.both:
-                if bool(((s < 0) | (s >= len(table))).any()):
+            for name, (s, _, _) in zip("xy", pairs.both, strict=True):
+                if len(beyond := s[(s < 0) | (s >= len(table))]):
                     raise ValueError(
-                        f"{verb}: entries are from 0 to {len(table) - 1}, where the matrix has "
-                        f"scores"
+                        f"{verb}: with matrix= entries are whole numbers from 0 to "
+                        f"{len(table) - 1}, got {int(beyond[0])} in {name}; letters are their code "
+                        f"points: number them, for example ['ACGT'.index(c) for c in {name}]"
                     )
         found, _ = pairs.align(rule, band, [-gap_open, -gap, -match, -mismatch], table)
         return pairs.give(0.0 - found)

@@ -24,13 +24,20 @@ from .gpu.calls import learn
 from .gpu.device import recorded
 from .naming import named
 
-__all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "joined", "where"]
+__all__ = [
+    "Call", "check_all_pairs", "check_memory", "device_index", "gpu_engine", "gpu_has", "joined",
+    "where",
+]  # fmt: skip
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # types that need no conversion
 _ANYWHERE = (list, tuple)  # types of operands that go where the arrays are
 #: Bytes that are there: to ask what is free takes as long as a search of a small graph.
 _UNASKED = 1 << 20
+#: Memory for all pairs of a graph's nodes that is taken only where the user speaks of it.
+_ALL_PAIRS = 4 << 30
+#: What `semiring_mm.torch` and `semiring_mm.jax` have.
+_DIFFERENTIABLE = "apsp, chain, closure, matmul, scan and sequences"
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
 
 
@@ -241,8 +248,8 @@ def where(x: Any, name: str) -> int | None:
         return None
     if "jax" in sys.modules and isinstance(x, sys.modules["jax"].core.Tracer):
         raise TypeError(
-            f"{name} is traced by JAX (inside jit, vmap or grad) and has no numbers yet: use "
-            f"the functions of semiring_mm.jax there"
+            f"{name} is traced by JAX (inside jit, vmap or grad) and has no numbers yet: "
+            f"semiring_mm.jax has {_DIFFERENTIABLE} for that; call others outside"
         )
     if hasattr(x, "__dlpack_device__"):
         try:
@@ -374,8 +381,8 @@ def _of_torch(x: Any, name: str) -> Array:
 def _refuse_grad(x: Any, name: str) -> None:
     if getattr(x, "requires_grad", False):
         raise TypeError(
-            f"{name} is a tensor that requires a gradient, and none is computed here: use the "
-            f"functions of semiring_mm.torch, or {name}.detach()"
+            f"{name} is a tensor that requires a gradient, and none is computed here: "
+            f"semiring_mm.torch has {_DIFFERENTIABLE} with gradients; give others {name}.detach()"
         )
 
 
@@ -464,6 +471,19 @@ _BACK = {
     "torch": _to_torch,
     "jax": _to_jax,
 }
+
+
+def check_all_pairs(n: int, needed: int, instead: str) -> None:
+    """Raise MemoryError before all pairs of n nodes take `needed` bytes without the user's word.
+
+    `instead` is what to write.
+    """
+    if needed > _ALL_PAIRS:
+        free = cpu.free_memory()
+        room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
+        raise MemoryError(
+            f"all pairs of {n:,} nodes take {needed / 2**30:,.1f} GiB of memory{room}: {instead}"
+        )
 
 
 def check_memory(

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from .closures.edges import EdgeList
 from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
-from .graphs.apsp import apsp
+from .graphs.apsp import distances
 from .graphs.choice import DENSE, Request, choose, machine_for
 from .graphs.contraction import solve_edges
 from .hierarchy import costs
@@ -509,10 +509,10 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
             solved = solve_edges(semirings["min_plus"], edges, choice, rows, predecessors, None)
             if solved is not None:
                 return solved if predecessors else solved[0]
-        return apsp(
+        return distances(
             graph.edges, method="floyd_warshall", sources=rows, overwrite=graph.own,
             directed=None if directed else False,  # None: symmetric ones take half the time
-            return_predecessors=predecessors,
+            predecessors=predecessors,
         )  # fmt: skip
     except _NamedCycleError as error:
         raise _NegativeCycle(error.cycle, error.weight) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,8 @@ def eigen(
     Parameters
     ----------
     a : array_like or sparse matrix, shape (n, n)
-        The semiring's zero (-inf over max_plus, inf over min_plus) means no edge. Of sparse
-        matrices of SciPy what is stored is an edge.
+        The semiring's zero (-inf over max_plus, inf over min_plus, of integers the end of their
+        range) means no edge. Of sparse matrices of SciPy what is stored is an edge.
     semiring : {"max_plus", "min_plus"}
     device : {None, "cpu"}
         It runs on the host.
@@ -67,6 +68,8 @@ def eigen(
     ------
     ValueError
         For other semirings, matrices that are not square, NaN, and the infinity that is no zero.
+    OverflowError
+        If an entry of the vector is beyond the range of float64.
     NotImplementedError
         For arrays on a CUDA device.
 
@@ -74,8 +77,9 @@ def eigen(
     -----
     Howard's policy iteration (Cochet-Terrasson, Cohen, Gaubert, McGettrick and Quadrat, 1998): one
     edge is chosen for each node, the cycles of these edges are evaluated, and better edges are
-    chosen until there are none. Each round takes O(n + edges); there are few in practice. The value
-    is the sum of the critical cycle's weights over their number, rounded once.
+    chosen until there are none. Each round takes O(n + edges); there are few in practice. All
+    comparisons are exact, in whole numbers, so that no choice of edges comes twice. The value and
+    the entries of the vector are rounded once.
 
     Examples
     --------
@@ -91,39 +95,49 @@ def eigen(
     s = as_semiring(semiring)
     if s.mul_kind != "+" or s.add_kind not in ("min", "max"):
         raise ValueError(f"eigen is over max_plus or min_plus, got {s.name}")
-    sign = 1.0 if s.add_kind == "max" else -1.0
+    sign = 1 if s.add_kind == "max" else -1
     n, source, target, weight = _edges(a, sign, device)
-    value, vector, cycle = _howard(n, source, target, weight)
-    return Eigen(sign * value + 0.0, sign * vector + 0.0, cycle)  # no negative zeros
+    vector = np.full(n, -math.inf)
+    lasting = _before_cycles(n, source, target)
+    keep = lasting[target]
+    if not keep.any():  # every column that has an edge ends somewhere
+        vector[np.bincount(target, minlength=n) == 0] = 0.0
+        return Eigen(sign * -math.inf, sign * vector + 0.0, [])
+    alive, place = np.flatnonzero(lasting), np.cumsum(lasting) - 1
+    graph = _Graph(place[source[keep]], place[target[keep]], weight[keep], sign)
+    value, vector[alive], cycle = graph.howard()
+    return Eigen(sign * value + 0.0, sign * vector + 0.0, alive[cycle].tolist())  # no -0.0
 
 
-def _edges(a: Any, sign: float, device: str | None) -> tuple[int, Array, Array, Array]:
-    """Edges by their source, with weights of which the largest mean is sought."""
+def _edges(a: Any, sign: int, device: str | None) -> tuple[int, Array, Array, Array]:
+    """Edges by their source, with weights in float64 or integers."""
     if hasattr(a, "tocoo"):
         if device not in (None, "cpu"):
             raise ValueError(f"eigen: a sparse matrix is on the host, and device is {device!r}")
-        shape, stored = a.shape, a.tocsr().tocoo()
-        source, target = (np.asarray(x, np.int64) for x in (stored.row, stored.col))
-        weight = sign * np.asarray(stored.data, np.float64)
+        stored = a.tocsr().tocoo()
+        shape, weight = a.shape, np.asarray(stored.data)
+        places = tuple(np.asarray(x, np.int64) for x in (stored.row, stored.col))
     else:
         with Call(device, a=a) as call:
-            x = call["a"]
+            weight = call["a"]
             if call.engine.WHERE:
                 raise NotImplementedError(
                     'eigen runs on the host: copy the matrix, or pass device="cpu"'
                 )
-            shape = x.shape
-            if len(shape) == 2 and x.dtype.kind in "iu":
-                x = x.astype(np.float64)
-            if len(shape) != 2 or x.dtype.kind not in "fb":
-                raise ValueError(f"eigen takes a matrix of numbers, got {x.dtype} of shape {shape}")
-            x = sign * x.astype(np.float64)
-        source, target = np.nonzero(x != -math.inf)
-        weight = x[source, target]
+        shape, places = weight.shape, ()
+    kind = weight.dtype.kind
+    if len(shape) != 2 or (kind not in "fbiu" and weight.dtype.name != "bfloat16"):
+        raise ValueError(f"eigen takes a matrix of numbers, got {weight.dtype} of shape {shape}")
     if shape[0] != shape[1]:
         raise ValueError(f"eigen takes a square matrix, got shape {tuple(shape)}")
-    keep = weight != -math.inf
-    source, target, weight = source[keep], target[keep], weight[keep]
+    zero: float = -sign * math.inf
+    if kind not in "iu":
+        weight = weight.astype(np.float64)
+    elif kind == "i" or sign < 0:  # no unsigned integer stands for -inf
+        zero = getattr(np.iinfo(weight.dtype), "min" if sign > 0 else "max")
+    keep = weight != zero
+    source, target = (x[keep] for x in places) if places else np.nonzero(keep)
+    weight = weight[keep]
     if not np.isfinite(weight).all():
         what = "NaN" if np.isnan(weight).any() else f"{sign * math.inf:g}"
         raise ValueError(f"eigen: the matrix holds {what}, which no cycle can have")
@@ -131,43 +145,131 @@ def _edges(a: Any, sign: float, device: str | None) -> tuple[int, Array, Array, 
     return shape[0], source[order], target[order], weight[order]
 
 
-def _howard(n: int, source: Array, target: Array, weight: Array) -> tuple[float, Array, list[int]]:
-    """The largest mean of a cycle, an eigenvector, and such a cycle."""
-    entered = np.bincount(target, minlength=n) > 0
-    dead = np.zeros(n, bool)  # from which no cycle is reached
-    while True:
-        known = dead.copy()
-        dead[:] = np.bincount(source, minlength=n) == 0
-        if (dead == known).all():
-            break
-        keep = ~dead[target]
-        source, target, weight = source[keep], target[keep], weight[keep]
-    if dead.all():  # every column that has an edge ends somewhere
-        return -math.inf, np.where(entered, -math.inf, 0.0), []
-    alive, first = np.unique(source, return_index=True)
-    place = np.zeros(n, np.int64)
-    place[alive] = np.arange(len(alive))
-    row, to = place[source], place[target]
-    slack = 1e-13 * max(1.0, float(np.abs(weight).max())) * len(alive)
-    edge = _best(weight, row, first)[1]  # the policy
-    while True:
-        mean, potential, cycles = _evaluated(to[edge], weight[edge])
-        best, other = _best(mean[to], row, first)
-        better = best > mean + slack
-        if not better.any():
-            level = mean[to] >= mean[row] - slack  # edges that lead to cycles as good
-            gain = np.where(level, weight - mean[row] + potential[to], -math.inf)
-            best, other = _best(gain, row, first)
-            better = best > potential + slack
-            if not better.any():
+def _before_cycles(n: int, source: Array, target: Array) -> Array:
+    """Whether a cycle is reached from each node."""
+    into = source[np.argsort(target, kind="stable")]
+    ends = np.cumsum(np.bincount(target, minlength=n))
+    left = np.bincount(source, minlength=n)  # edges to nodes that are not in the list
+    dead = np.flatnonzero(left == 0).tolist()
+    for node in dead:  # the list grows
+        for before in into[ends[node - 1] if node else 0 : ends[node]].tolist():
+            left[before] -= 1
+            if not left[before]:
+                dead.append(before)
+    found: Array = left > 0
+    return found
+
+
+_MARGIN = 2.0**-50  # above the relative error of four roundings
+_TINY = 2.0**-1070  # above the absolute error of those below the normal numbers
+
+
+class _Graph:
+    """A graph in which a cycle is reached from each node.
+
+    Parameters
+    ----------
+    row, to : array of int64
+        The ends of its edges; `row` ascends, and has all nodes.
+    weight : array of float64 or integers
+    sign : {1, -1}
+        What weights are multiplied by, so that the largest mean is sought.
+
+    Notes
+    -----
+    What is compared is whole: weights in units of ``2 ** self.low``, a mean p / q by p and q, and
+    the potential of a node, which runs into a cycle of that mean, in units of 1 / q. Floats, in
+    units of ``2 ** self.top``, above all weights, exclude the edges that are worse beyond rounding.
+    """
+
+    def __init__(self, row: Array, to: Array, weight: Array, sign: int) -> None:
+        self.row, self.to, self.sign = row, to, sign
+        n, self.first = int(row[-1]) + 1, np.flatnonzero(np.diff(row, prepend=-1))
+        self.odd, shift = weight, np.zeros(len(weight), np.int64)
+        floats = weight.astype(np.float64)
+        if weight.dtype.kind == "f":
+            fraction, exponent = np.frexp(floats)
+            whole = (fraction * 2.0**53).astype(np.int64)
+            zeros = np.frexp((whole & -whole).astype(np.float64))[1] - (whole != 0)
+            self.odd = whole >> zeros
+            shift = np.where(whole == 0, exponent.max(), exponent - 53 + zeros)
+        self.low = int(shift.min())
+        self.shift = shift - self.low
+        self.top = int(np.frexp(np.abs(floats).max())[1])
+        self.near = np.ldexp(sign * floats, -self.top)
+        # a potential is a sum of n terms of at most 2 q times the largest weight
+        bits = self.top - self.low + 2 * n.bit_length() + 2
+        self.kind: Any = np.int64 if bits <= 62 else object
+
+    def weights(self, edges: Array) -> Array:
+        """The exact weights of some edges."""
+        odd, shift = (x[edges].astype(self.kind) for x in (self.odd, self.shift))
+        found: Array = (odd << shift) * self.sign
+        return found
+
+    def rounded(self, x: int, q: int, unit: int = 0) -> float:
+        """The number x / q, rounded once, in units of ``2 ** unit``."""
+        shift = self.low - unit
+        return (x << shift) / q if shift > 0 else x / (q << -shift)
+
+    def howard(self) -> tuple[float, Array, list[int]]:
+        """The largest mean of a cycle, an eigenvector, and such a cycle.
+
+        No policy, a choice of an edge for each node, comes twice. Where edges to cycles of larger
+        means are taken, no cycle is new, and no node's mean falls. Where edges to cycles as good
+        are taken, a new cycle has a larger mean; and without one potentials only rise, since a
+        cycle keeps its potentials: that of its lowest node is 0.
+        """
+        policy = _best(self.near, self.row, self.first)[1]
+        while True:
+            after, cost = self.to[policy].tolist(), self.weights(policy).tolist()
+            cycles, run, potential = _evaluated(after, cost)
+            means = [Fraction(p, q) for p, q, _ in cycles]
+            places = {mean: i for i, mean in enumerate(sorted(set(means)))}
+            rank = np.array([places[mean] for mean in means])[run]
+            best, other = _best(rank[self.to], self.row, self.first)
+            improved = np.where(best > rank, other, policy)
+            if (improved == policy).all():
+                improved = self._improved(policy, rank, cycles, run, potential)
+            if (improved == policy).all():
                 break
-        edge = np.where(better, other, edge)
-    value, cycle = max(cycles, key=lambda found: found[0])
-    vector = np.full(n, -math.inf)
-    vector[alive] = np.where(mean >= value - slack, potential, -math.inf)
-    nodes = [int(alive[i]) for i in cycle]
-    start = nodes.index(min(nodes))
-    return value, vector, nodes[start:] + nodes[:start]
+            policy = improved
+        top = means.index(max(means))
+        p, q, cycle = cycles[top]
+        try:
+            vector = [
+                self.rounded(x, q) if place == rank[cycle[0]] else -math.inf
+                for x, place in zip(potential, rank, strict=True)
+            ]
+        except OverflowError:
+            raise OverflowError(
+                "eigen: an entry of the vector is beyond the range of float64: divide the weights "
+                "by a power of two"
+            ) from None
+        return self.rounded(p, q), np.array(vector), cycle
+
+    def _improved(
+        self, policy: Array, rank: Array, cycles: list[_Cycle], run: Array, potential: list[int]
+    ) -> Array:
+        """The best edges to cycles as good, those of the policy where they are among them."""
+        row, to = self.row, self.to
+        p, q = (np.array([cycle[i] for cycle in cycles], self.kind)[run] for i in range(2))
+        mean = np.array([self.rounded(x, y, self.top) for x, y, _ in cycles])[run]
+        height = np.array([
+            self.rounded(x, y, self.top) for x, y in zip(potential, q.tolist(), strict=True)
+        ])  # fmt: skip
+        gain = self.near - mean[row] + height[to]
+        error = (abs(self.near) + abs(mean[row]) + abs(height[to])) * _MARGIN + _TINY
+        level = rank[to] == rank[row]
+        least = _best(np.where(level, gain - error, -math.inf), row, self.first)[0]
+        edges = np.flatnonzero(level & (gain + error >= least[row]))
+        nodes, first, group = np.unique(row[edges], return_index=True, return_inverse=True)
+        if len(nodes) == len(edges):  # nothing is left to compare
+            return edges
+        exact = np.array(potential, self.kind)
+        gain = q[row[edges]] * self.weights(edges) - p[row[edges]] + exact[to[edges]]
+        best, other = _best(gain, group, first)
+        return np.where(best > exact, edges[other], policy)
 
 
 def _best(x: Array, row: Array, first: Array) -> tuple[Array, Array]:
@@ -177,14 +279,14 @@ def _best(x: Array, row: Array, first: Array) -> tuple[Array, Array]:
     return best, np.minimum.reduceat(places, first)
 
 
-def _evaluated(
-    following: Array, weight: Array
-) -> tuple[Array, Array, list[tuple[float, list[int]]]]:
-    """The mean of the cycle that each node runs into, its potential, and all cycles."""
-    after, cost = following.tolist(), weight.tolist()
+_Cycle = tuple[int, int, list[int]]  # p and q of its mean, and its nodes from the lowest on
+
+
+def _evaluated(after: list[int], cost: list[int]) -> tuple[list[_Cycle], Array, list[int]]:
+    """All cycles of a policy, and of each node the one it runs into and its potential."""
     n = len(after)
-    mean, potential, seen = [0.0] * n, [0.0] * n, [-1] * n
-    cycles = []
+    run, potential, seen = [-1] * n, [0] * n, [-1] * n
+    cycles: list[_Cycle] = []
     for start in range(n):
         walk, i = [], start
         while seen[i] < 0:
@@ -193,14 +295,14 @@ def _evaluated(
             i = after[i]
         if walk and seen[i] == start:  # a new cycle, from i on
             own = walk[walk.index(i) :]
-            average = math.fsum(cost[j] for j in own) / len(own)
-            cycles.append((average, own))
-            mean[i], potential[i] = average, 0.0
-            for j in reversed(own[1:]):
-                mean[j] = average
-                potential[j] = cost[j] - average + potential[after[j]]
-            walk = walk[: len(walk) - len(own)]
+            lowest = own.index(min(own))
+            own = own[lowest:] + own[:lowest]
+            mean = Fraction(sum(cost[j] for j in own), len(own))
+            cycles.append((mean.numerator, mean.denominator, own))
+            run[own[0]] = len(cycles) - 1
+            walk = walk[: len(walk) - len(own)] + own[1:]
         for j in reversed(walk):
-            mean[j] = mean[after[j]]
-            potential[j] = cost[j] - mean[j] + potential[after[j]]
-    return np.array(mean), np.array(potential), cycles
+            run[j] = run[after[j]]
+            p, q, _ = cycles[run[j]]
+            potential[j] = q * cost[j] - p + potential[after[j]]
+    return cycles, np.array(run), potential

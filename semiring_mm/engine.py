@@ -201,8 +201,9 @@ class Chains(Protocol):
     """What an engine may offer for chains: many small products, one after the other, in one call.
 
     Of all arrays but the matrices the last axis is contiguous. Chain b has ``lengths[b]`` steps,
-    at most as many as there are matrices; `lengths` are int64 of NumPy. A stride of 0 repeats
-    matrices for all steps, or chains.
+    at most as many as there are matrices; `lengths` are int64 of NumPy, those of best paths and
+    probabilities also in the engine's memory. A stride of 0 repeats matrices for all steps, or
+    chains.
     """
 
     def carry(
@@ -227,6 +228,9 @@ class Chains(Protocol):
             One step less, and what is before each step instead: the first (reversed: the last) one
             is left to the caller.
         """
+
+    def first(self, start: Array, e: Array) -> Array:
+        """The first row of a model, start + e, (batch, n) each, for the call alone."""
 
     def best_path(
         self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, path: Array,
@@ -664,6 +668,12 @@ class Engine(Protocol):
 
     def free_memory(self) -> int | None:
         """Bytes of memory that can be had, or None if that is not known."""
+
+    def scratch(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        """A new array for the call alone, which holds anything."""
+
+    def fill(self, x: Array, byte: int) -> Array:
+        """A contiguous array, of which all bytes are set."""
 
     def copy(self, x: Array, to: Array) -> None:
         """Copy an array to another one of its shape and dtype."""

@@ -57,6 +57,8 @@ class Expr:
 
 
 A, B = Expr("a"), Expr("b")
+#: The weight of a coordinate, at least 0 and finite: only in what pairs of coordinates add.
+W = Expr("w")
 
 ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
@@ -488,6 +490,8 @@ def may_be_nan(expr: Expr, a: Kinds, b: Kinds) -> bool:
         nonlocal seen_nan
         if node.op in "ab":
             kinds = a if node.op == "a" else b
+        elif node == W:
+            kinds = frozenset({"0", "+"})
         elif node.op == "const":
             kinds = kinds_between(node.value, node.value, math.isnan(node.value))
         else:
@@ -522,7 +526,7 @@ def to_cuda(expr: Expr, scalar: str) -> str:
     >>> to_cuda(parse("min(a, b + 1)"), "float")
     'sr::min(a, (b + float(1)))'
     """
-    if expr.op in ("a", "b"):
+    if expr.op in ("a", "b", "w"):
         return expr.op
     if expr.op == "const":
         if math.isinf(expr.value):

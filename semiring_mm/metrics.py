@@ -20,7 +20,7 @@ from .semirings import Semiring
 
 Array = Any
 
-__all__ = ["Metric", "Origin", "as_metric"]
+__all__ = ["Metric", "Origin", "as_metric", "weighted"]
 
 #: The ⊕ of a metric, and what a product's accumulators start from.
 _STARTS = {"+": 0.0, "min": math.inf, "max": -math.inf}
@@ -117,6 +117,11 @@ class Metric:
         return Semiring(self.name, self.join, self.pair, _STARTS[ex.joins(ex.parse(self.join))], 0)
 
     @functools.cached_property
+    def weighted_algebra(self) -> Semiring:
+        """The same of :func:`weighted` rows."""
+        return _Weighted(self.name, self.join, self.pair, self.algebra.zero, 0)
+
+    @functools.cached_property
     def final_expr(self) -> ex.Expr:
         return ex.parse(self.final)
 
@@ -127,42 +132,41 @@ class BuiltIn(Metric):
 
     Parameters
     ----------
-    degree : float, optional
-        Of `pair` as a homogeneous function: weights w may then scale the coordinates, by
-        w ** (1 / degree). inf: weights only say which coordinates count.
+    chooses : bool
+        Whether weights only say which coordinates count.
     over : str
         A second `pair`; `final` has what is joined of it as ``b``.
     unit : bool
-        Whether rows are divided by their Euclidean norms first.
+        Whether rows are divided by their Euclidean norms first; the roots of weights scale them.
     rising : bool
         Whether distances compare as what was joined, so that `final` can wait.
     counts : bool
         Whether `pair` is 0 or 1, for integers too.
     """
 
-    degree: float | None = None
+    chooses: bool = False
     over: str = ""
     unit: bool = False
     rising: bool = True
     counts: bool = False
 
     @functools.cached_property
-    def over_algebra(self) -> Semiring:
-        """`over` as a product takes it."""
-        return Metric(self.name, self.over).algebra
+    def over_metric(self) -> Metric:
+        """`over` as a metric."""
+        return Metric(self.name, self.over)
 
 
 _TABLE = (
-    BuiltIn("cityblock", "abs(a - b)", degree=1),
-    BuiltIn("euclidean", "(a - b) * (a - b)", final="sqrt(a)", degree=2),
-    BuiltIn("sqeuclidean", "(a - b) * (a - b)", degree=2),
-    BuiltIn("chebyshev", "abs(a - b)", "max(a, b)", degree=math.inf),
+    BuiltIn("cityblock", "abs(a - b)"),
+    BuiltIn("euclidean", "(a - b) * (a - b)", final="sqrt(a)"),
+    BuiltIn("sqeuclidean", "(a - b) * (a - b)"),
+    BuiltIn("chebyshev", "abs(a - b)", "max(a, b)", chooses=True),
     BuiltIn("hamming", "a != b", final="a / b", counts=True),
     BuiltIn("canberra", "abs(a - b) / (abs(a) + abs(b) + ((a == 0) & (b == 0)))"),
-    BuiltIn("braycurtis", "abs(a - b)", final="a / b", degree=1, over="abs(a + b)", rising=False),
+    BuiltIn("braycurtis", "abs(a - b)", final="a / b", over="abs(a + b)", rising=False),
     # not "a * b", which a BLAS may add up in another order at the edges: equal rows tie exactly
     BuiltIn(
-        "cosine", "b * a", final="min(max(1 - a, 0), 2)", degree=2, unit=True, rising=False
+        "cosine", "b * a", final="min(max(1 - a, 0), 2)", unit=True, rising=False
     ),
 )  # fmt: skip
 _NAMES = {metric.name: metric for metric in _TABLE}
@@ -208,7 +212,7 @@ def _power_mean(p: float) -> Metric:
         pair = _power(gap, int(p)) + (f" * sqrt({gap})" if p % 1 else "")
     else:
         pair = f"exp({p!r} * log({gap}))"
-    return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})", degree=p)
+    return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})")
 
 
 _SPECIAL: dict[float, str] = {1: "cityblock", 2: "euclidean", math.inf: "chebyshev"}
@@ -220,6 +224,21 @@ def _power(x: str, n: int) -> str:
         return x
     half = _power(x, n // 2)
     return f"({half}) * ({half})" + (f" * {x}" if n % 2 else "")
+
+
+class _Weighted(Semiring):
+    """A product of :func:`weighted` rows: each second k of the right ones is a weight."""
+
+    @functools.cached_property
+    def mul_expr(self) -> ex.Expr:
+        return ex.Expr("*", (ex.W, ex.parse(self.mul)))
+
+
+def weighted(xp: Any, x: Array, y: Array, w: Array) -> tuple[Array, Array]:
+    """Rows of X and of Y as a product with weights of the coordinates takes them."""
+    left, right = (xp.zeros((len(v), 2 * v.shape[1]), v.dtype) for v in (x, y))
+    left[:, ::2], right[:, ::2], right[:, 1::2] = x, y, w
+    return left, right
 
 
 class Origin:

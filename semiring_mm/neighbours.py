@@ -22,7 +22,7 @@ from .cpu import calls
 from .cpu import engine as cpu
 from .cpu.threads import get_num_threads
 from .engine import Known, Screen, Sieve
-from .metrics import BuiltIn, Metric, as_metric
+from .metrics import BuiltIn, Metric, as_metric, weighted
 from .naming import integer
 from .plan import Facts, needs_facts
 from .products import check_out, overlaps
@@ -39,7 +39,7 @@ _ORDER = semirings["min_max"]
 _WITHIN = ex.parse("a <= b")
 _ROOT = ex.parse("sqrt(a)")
 # 1 - x·y of unit vectors is |x - y|² / 2, by which neighbours are screened on a device
-_CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", degree=2, unit=True)
+_CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", unit=True)
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
@@ -104,9 +104,9 @@ def cdist(
     coordinate is 0 in both points, it adds 0 to ``"canberra"``; ``"cosine"`` of a zero vector and
     ``"braycurtis"`` of two are NaN.
 
-    Weights scale the coordinates where the metric lets them. For ``"hamming"``, ``"canberra"`` and
-    metrics of your own, coordinates of equal weight are a product of their own, so that many
-    different weights take longer. ``"chebyshev"`` leaves out coordinates of weight 0.
+    Weights multiply what pairs of coordinates add, after their difference is taken: weighted sums
+    of small integers are exact. That takes copies of twice the size of X and Y. Of ``"cosine"``
+    their roots multiply the coordinates; ``"chebyshev"`` leaves out coordinates of weight 0.
 
     Examples
     --------
@@ -194,12 +194,13 @@ def knn(
     distances is never in memory: a tile of it is compared with the k-th best of each row, which is
     the root of a heap. Besides the results it takes a megabyte or two for each thread.
 
-    Euclidean neighbours among many points of eight columns or more are found in two steps: a
-    product in float32 excludes the points that it puts beyond the k-th best by more than its error
-    bound, and the squared distances of the rest are summed up directly. That takes two copies of
-    the operands in float32, and changes no bit of the result on the CPU; on a device the product
-    is one of tensor cores in float16 or TF32, with its own bound, and sums may differ in the
-    last bit. There ``"cosine"`` is half of the squared distance of unit vectors, and screened, too.
+    Euclidean neighbours without weights, among many points of eight columns or more, are found in
+    two steps: a product in float32 excludes the points that it puts beyond the k-th best by more
+    than its error bound, and the squared distances of the rest are summed up directly. That takes
+    two copies of the operands in float32, and changes no bit of the result on the CPU; on a device
+    the product is one of tensor cores in float16 or TF32, with its own bound, and sums may differ
+    in the last bit. There ``"cosine"`` is half of the squared distance of unit vectors, and
+    screened, too.
 
     Examples
     --------
@@ -404,7 +405,7 @@ def _again(
         return d
     total: Any = float(x.shape[1])
     if known is not None and known.over:
-        total = _product(known.over_algebra, x, y)
+        total = _product(known.over_metric.algebra, x, y)
         if total is None:
             return None
     cpu.apply(metric.final_expr, d, total)
@@ -465,8 +466,7 @@ class _Pairs:
                 f"shapes {x.shape} and {y.shape}"
             )
         known = metric if isinstance(metric, BuiltIn) else BuiltIn("own", "a", rising=False)
-        self.engine, self.algebra, self.final = engine, metric.algebra, metric.final_expr
-        self.over = known.over_algebra if known.over else None
+        self.engine, self.final = engine, metric.final_expr
         self.rising = known.rising or self.final == ex.A
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
         counted = columns if known.counts else None
@@ -476,36 +476,45 @@ class _Pairs:
         # of rows of length 1, whose products lose no digits: on tensor cores where there are any
         fast = known.unit and engine is not cpu and self.dtype == np.float32
         self.precision = "float32_emulated" if fast else None
-        self.empty = math.nan if known.unit else _EMPTY[self.algebra.add_kind]
+        self.empty = math.nan if known.unit else _EMPTY[metric.algebra.add_kind]
         if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
             x, y = _ranks(engine.xp, x, y)
         exact = (x.size + y.size if self.joined.itemsize > 2 else columns) < _EXACT
-        if self.joined.kind == "i" and engine is not cpu and exact:
+        inside = w is not None and not (known.unit or known.chooses)  # the sums
+        if inside:
+            self.joined = self.dtype
+        elif self.joined.kind == "i" and engine is not cpu and exact:
             self.joined = np.dtype(np.float32)  # of which devices compare more in a time
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
-        self.parts: list[_Part] = [(None, x, y)]
         if w is not None:
             weights = _weights(verb, engine.to_host(w), columns)
             self.total = float(weights.sum())
-            self.parts = _weighted(engine.xp, known.degree, x, y, weights)
-            if known.degree is None:
-                self.joined = self.dtype
+            with np.errstate(over="ignore"):
+                own = engine.xp.asarray(weights.astype(self.joined))
+            if inside:
+                x, y = weighted(engine.xp, x, y, own)
+            elif known.chooses:
+                chosen = engine.xp.asarray(np.flatnonzero(weights > 0))
+                x, y = x[:, chosen], y[:, chosen]
+            else:
+                with np.errstate(invalid="ignore"):  # 0 times infinity
+                    x, y = x * engine.xp.sqrt(own), y * engine.xp.sqrt(own)
+        self.algebra = metric.weighted_algebra if inside else metric.algebra
+        self.over: Semiring | None = None
+        if known.over:
+            over = known.over_metric
+            self.over = over.weighted_algebra if inside else over.algebra
         if known.unit and columns:
-            self.parts = [(None, *(engine.unit_rows(v) for v in self.parts[0][1:]))]
+            x, y = engine.unit_rows(x), engine.unit_rows(y)
+        self.x, self.y = x, y
         self.few = engine is cpu and self.shape[0] <= cpu.select.FEW
         self.small = _small(*self.shape, columns)
-        self.ranges: list[Known | None] = [None] * len(self.parts)
+        self.known: Known | None = None
         if engine is cpu and not self.small:  # once, not for each tile
-            self.ranges = [
-                (cpu.facts(self.algebra, left), cpu.facts(self.algebra, right), _NO_RANGE)
-                if needs_facts(self.algebra, x.dtype)
-                else (_NO_RANGE,) * 3
-                for _, left, right in self.parts
-            ]
-        self.passes = (
-            self.over is not None or self.final != ex.A or self.joined != self.dtype
-            or len(self.parts) > 1
-        )  # fmt: skip
+            self.known = (_NO_RANGE,) * 3
+            if needs_facts(self.algebra, x.dtype):
+                self.known = cpu.facts(self.algebra, x), cpu.facts(self.algebra, y), _NO_RANGE
+        self.passes = self.over is not None or self.final != ex.A or self.joined != self.dtype
 
     def tiles(self, k: int) -> tuple[int, int]:
         """Rows and columns of the tiles, of which the k best of each row are wanted."""
@@ -523,19 +532,23 @@ class _Pairs:
     def lay_by_coordinates(self) -> None:
         """Let points be adjacent, not their coordinates, where a device then adds up faster."""
         if self.algebra.add_kind == "+" and self.precision is None and min(self.shape) >= _MANY:
-            self.parts = [
-                (weight, *(_by_coordinates(self.engine.xp, v) for v in (x, y)))
-                for weight, x, y in self.parts
-            ]
+            self.x, self.y = (_by_coordinates(self.engine.xp, v) for v in (self.x, self.y))
 
     def join(
-        self, rows: slice, columns: slice, out: Array, final: tuple[ex.Expr, float] | None = None
-    ) -> None:
+        self, rows: slice, columns: slice, out: Array, final: tuple[ex.Expr, float] | None = None,
+        algebra: Semiring | None = None,
+    ) -> None:  # fmt: skip
         """What is joined over the coordinates, of dtype `joined`, or a function of floats of it."""
-        simple = final is None or (len(self.parts) == 1 and self.parts[0][0] is None)
-        self._join(self.algebra, rows, columns, out, final if simple else None)
-        if final is not None and not simple:
-            self.engine.apply(final[0], out, final[1])
+        if not self.x.shape[1]:
+            out[...] = self.empty
+            if final is not None:
+                self.engine.apply(final[0], out, final[1])
+            return
+        # not as matmul, which takes a single row another way: equal rows are to tie exactly
+        self.engine.product(
+            algebra or self.algebra, self.x[rows], self.y[columns].T, out, known=self.known,
+            precision=self.precision, final=final,
+        )  # fmt: skip
 
     def distances(self, rows: slice, columns: slice, out: Array) -> None:
         """Distances, of dtype `dtype`."""
@@ -545,11 +558,11 @@ class _Pairs:
             final = None if self.final == ex.A else (self.final, self.total)
             self.join(rows, columns, out, final)
             return
-        self._join(self.algebra, rows, columns, joined)
+        self.join(rows, columns, joined)
         total: Any = self.total
         if self.over is not None:  # of floats, then
             total = xp.empty(out.shape, self.joined)
-            self._join(self.over, rows, columns, total)
+            self.join(rows, columns, total, algebra=self.over)
         if joined is not out:
             out[...] = joined
         if self.final != ex.A:
@@ -562,31 +575,8 @@ class _Pairs:
             self.engine.apply(self.final, joined, self.total)
         return joined
 
-    def _join(
-        self, algebra: Semiring, rows: slice, columns: slice, out: Array,
-        final: tuple[ex.Expr, float] | None = None,
-    ) -> None:  # fmt: skip
-        if not self.parts or not self.parts[0][1].shape[1]:
-            out[...] = self.empty
-            if final is not None:
-                self.engine.apply(final[0], out, final[1])
-            return
-        for number, ((weight, x, y), known) in enumerate(zip(self.parts, self.ranges, strict=True)):
-            part = out if weight is None else self.engine.xp.empty(out.shape, x.dtype)
-            # not as matmul, which takes a single row another way: equal rows are to tie exactly
-            self.engine.product(
-                algebra, x[rows], y[columns].T, part, known=known, precision=self.precision,
-                final=final,
-            )  # fmt: skip
-            if weight is not None:
-                with np.errstate(all="ignore"):
-                    part = part * out.dtype.type(weight)
-                    out[...] = _FOLDS[algebra.add_kind](out, part) if number else part
 
-
-_Part = tuple[float | None, Array, Array]  # a weight of the result, rows of X, rows of Y
 _NO_RANGE = Facts(math.inf, -math.inf, False)
-_FOLDS = {"+": np.add, "min": np.minimum, "max": np.maximum}
 _EMPTY = {"+": 0.0, "min": math.inf, "max": 0.0}  # of points without coordinates
 
 
@@ -633,23 +623,6 @@ def _weights(verb: str, w: Array, columns: int) -> NDArray[np.float64]:
         raise ValueError(f"{verb}: w has weights that are infinite or NaN; they must be finite")
     weights: NDArray[np.float64] = w.astype(np.float64)
     return weights
-
-
-def _weighted(
-    xp: Any, degree: float | None, x: Array, y: Array, w: NDArray[np.float64]
-) -> list[_Part]:
-    """Operands whose products, times the weights that stand before them, have weights `w`."""
-    if degree is None:
-        groups = [
-            (float(weight), xp.asarray(np.flatnonzero(w == weight))) for weight in np.unique(w)
-        ]
-        return [(weight, x[:, columns], y[:, columns]) for weight, columns in groups]
-    if degree == math.inf:
-        columns = xp.asarray(np.flatnonzero(w > 0))
-        return [(None, x[:, columns], y[:, columns])]
-    scale = xp.asarray((w ** (1 / degree)).astype(x.dtype))
-    with np.errstate(all="ignore"):
-        return [(None, x * scale, y * scale)]
 
 
 def _by_coordinates(xp: Any, points: Array) -> Array:
@@ -747,11 +720,9 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
 
 def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     """A screen for Euclidean distances in which it pays."""
-    if len(pairs.parts) != 1 or pairs.few:
-        return None
-    (weight, x, y), own, n = pairs.parts[0], as_metric("sqeuclidean").algebra, pairs.shape[1]
+    x, y, own, n = pairs.x, pairs.y, as_metric("sqeuclidean").algebra, pairs.shape[1]
     same = (pairs.algebra.add_expr, pairs.algebra.mul_expr) == (own.add_expr, own.mul_expr)
-    if not same or weight is not None or x.shape[1] < _WIDE or k > width or n < _TILES * width:
+    if not same or pairs.few or x.shape[1] < _WIDE or k > width or n < _TILES * width:
         return None
     seen = pairs.engine.facts(_ORDER, x).join(pairs.engine.facts(_ORDER, y))
     if seen.special or not 1 / _FAR <= seen.hi - seen.lo <= _FAR:
@@ -761,14 +732,14 @@ def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
 
 def _sieve(pairs: _Pairs, k: int) -> Sieve | None:
     """What keeps the best of any metric, on an engine that has such, of one product of floats."""
-    (m, n), make, parts = pairs.shape, pairs.engine.Sieve, pairs.parts
-    plain = len(parts) == 1 and parts[0][0] is None and pairs.over is None
-    if make is None or not plain or pairs.joined.kind != "f" or not parts[0][1].shape[1]:
+    (m, n), make = pairs.shape, pairs.engine.Sieve
+    plain = pairs.over is None and pairs.joined.kind == "f" and pairs.x.shape[1]
+    if make is None or not plain:
         return None
     if m * n < _SIEVED or n < 16 * k:
         return None
     final = None if pairs.rising or pairs.final == ex.A else (pairs.final, pairs.total)
-    return make(pairs.algebra, *parts[0][1:], final)
+    return make(pairs.algebra, pairs.x, pairs.y, final)
 
 
 def _run(pairs: _Pairs, task: Callable[[int, int, int, int], None], size: int) -> None:

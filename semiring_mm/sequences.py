@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike
 from .arrays import Call, check_memory
 from .chains import as_lengths, chains_of, check_lengths, flat, on_host, refuse_ragged
 from .engine import Chains
+from .gpu.calls import repeat
 from .naming import integer
 from .products import join_leading
 from .semirings import Semiring, semirings
@@ -148,17 +149,11 @@ def viterbi(
     """
     if k is not None and (k := integer(k, "viterbi: k", " or None")) < 1:
         raise ValueError(f"viterbi: k is how many sequences are wanted, at least 1, got {k}")
+    if k is None:
+        return best_path(emissions, transitions, start, end, lengths, observations, device)
     with _model("viterbi", device, emissions, transitions, start, end, lengths, observations) as m:
-        if k is not None:
-            path, value = _best(m, k)
-            return m.give(path, k, m.steps), m.give(value, k)
-        path = m.xp.full((m.chains, m.steps), -1, np.int32)
-        value = m.xp.zeros(m.chains, m.dtype)
-        if path.size:
-            m.verbs.best_path(
-                _MAX, m.a, m.given, m.x, m.end, path, value, m.counts, symbols=m.symbols
-            )
-        return m.give(path, m.steps), m.give(value)
+        path, value = _best(m, k)
+        return m.give(path, k, m.steps), m.give(value, k)
 
 
 def log_partition(
@@ -199,10 +194,8 @@ def log_partition(
     >>> np.exp(sequences.log_partition(seen, rain, start=np.log([0.5, 0.5]))).round(4)
     np.float64(0.1114)
     """
-    with _model(
-        "log_partition", device, emissions, transitions, start, end, lengths, observations
-    ) as m:
-        return m.give(_total(m))
+    model = emissions, transitions, start, end, lengths
+    return posterior("log_partition", *model, 0, observations, device)[0]
 
 
 def forward(
@@ -321,15 +314,9 @@ def marginals(
     (array([0.965, 0.954, 0.965]), array([[1.885, 0.035],
            [0.035, 0.046]]))
     """
-    with _model(
-        "marginals", device, emissions, transitions, start, end, lengths, observations
-    ) as m:
-        states, found, _ = _posterior(m, pairs)
-        result = m.give(states, m.steps, m.states)
-        if found is None:
-            return result
-        found = found[:, 0] if m.plain else found
-        return result, m.give(found, *found.shape[1:])
+    model = emissions, transitions, start, end, lengths
+    _, *found = posterior("marginals", *model, 1 + bool(pairs), observations, device)
+    return tuple(found) if pairs else found[0]
 
 
 def sample(
@@ -481,8 +468,7 @@ def crf_loss(
     """
     with _model("crf_loss", device, emissions, transitions, start, end, lengths) as m:
         at = _tags(m, "crf_loss", tags)
-        states, pairs, total = _posterior(m, True)
-        assert pairs is not None
+        total, states, pairs = _posterior(m, 2)
         gone = total == -np.inf
         states[gone], pairs[gone] = 0, 0
         with np.errstate(invalid="ignore"):  # NaN where it is gone
@@ -491,7 +477,8 @@ def crf_loss(
         b, t = m.xp.nonzero(m.inside)
         gradient[b, t, at[b, t]] -= 1
         b, t = m.xp.nonzero(m.inside[:, 1:])
-        m.xp.add.at(pairs, (b, 0 * t if m.shared else t, at[b, t], at[b, t + 1]), -1)
+        step = () if m.plain else (0 * t if m.shared else t,)
+        m.xp.add.at(pairs, (b, *step, at[b, t], at[b, t + 1]), -1)
         ends = m.xp.zeros((2, m.chains, m.states), m.dtype)
         if m.steps:
             full, last = m.full
@@ -502,24 +489,46 @@ def crf_loss(
             shape = np.shape(like) if like is not None else found.shape[-1:]
             return m.call.give(_sum_to(found.reshape(*m.batch, *found.shape[1:]), shape))
 
-        pairs = pairs[:, 0] if m.plain else pairs
         found = (own(gradient, emissions), own(pairs, transitions), own(ends[0], start))
         return CRFLoss(m.give(loss), *found, own(ends[1], end))
 
 
+def best_path(
+    emissions: Any, transitions: Any, start: Any, end: Any, lengths: Any,
+    observations: Any = None, device: str | None = None, *, known: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The result of :func:`viterbi`; for `known` see :func:`posterior`."""
+    model = device, emissions, transitions, start, end, lengths, observations
+    head, found = _again("best_path", *model, known=known)
+    if found is not None:
+        return found[0], found[1]
+    with _model("viterbi", *model, head) as m:
+        path = m.filled((m.chains, m.steps), np.int32, 0xFF)
+        value = m.filled((m.chains,), m.dtype)
+        if path.size:
+            m.verbs.best_path(
+                _MAX, m.a, m.given, m.x, m.end, path, value, m.lengths, symbols=m.symbols
+            )
+        path, value = m.give_all((path, m.steps), (value,))
+        return path, value
+
+
 def posterior(
-    verb: str, emissions: Any, transitions: Any, start: Any, end: Any, lengths: Any, what: int
-) -> tuple[Any, Any, Any]:
+    verb: str, emissions: Any, transitions: Any, start: Any, end: Any, lengths: Any, what: int,
+    observations: Any = None, device: str | None = None, *, known: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
     """The result of :func:`log_partition`, and with `what` from 1 on those of :func:`marginals`.
 
-    With 2 also of pairs. For a function of this name, as has :func:`path_score`.
+    With 2 also of pairs. For a function of this name, as has :func:`path_score`. `known` says that
+    lengths are an array of int64 on the operands' device, none of them out of range.
     """
-    with _model(verb, None, emissions, transitions, start, end, lengths) as m:
-        if not what:
-            return m.give(_total(m)), None, None
-        states, found, total = _posterior(m, what > 1)
-        both = None if found is None else m.give(found, *found.shape[1:])
-        return m.give(total), m.give(states, m.steps, m.states), both
+    model = device, emissions, transitions, start, end, lengths, observations
+    head, found = _again(f"posterior {what}", *model, known=known)
+    if found is None:
+        with _model(verb, *model, head) as m:
+            results = _posterior(m, what)
+            found = m.give_all(*((x, *x.shape[1:]) for x in results))
+    return (*found, None, None)[:3]
 
 
 def path_score(
@@ -543,6 +552,19 @@ def tags_of_shape(
         ) from None
 
 
+def _again(
+    name: str, device: str | None, emissions: Any, transitions: Any, start: Any, end: Any,
+    lengths: Any, observations: Any, *, known: bool,
+) -> tuple[tuple[Any, ...] | None, Any]:  # fmt: skip
+    """What a call is kept by on a device, and its results if it was made before, or None."""
+    if device is not None or observations is not None or (lengths is not None and not known):
+        return None, None
+    operands = [emissions, transitions, start, end, lengths]
+    head = (name, *(x is None for x in operands[2:]))
+    found = repeat(head, tuple(x for x in operands if x is not None))
+    return head, found if found is None or isinstance(found, tuple) else (found,)
+
+
 # --- the checked model ----------------------------------------------------------------------------
 
 
@@ -556,10 +578,11 @@ class _Model:
     a: Array  # (chains, steps - 1, S, S)
     given: Array  # (chains, steps, S): the emissions; (V, S) with symbols
     symbols: Array | None  # (chains, steps)
-    x: Array  # (chains, S): the first row, with its emissions
+    x: Array  # (chains, S): the first row, with its emissions, for the call alone
     start: Array
     end: Array
-    counts: Array
+    counts: Array  # lengths
+    lengths: Array  # the same, on the device if they are known there
     batch: tuple[int, ...]
     plain: bool  # whether the transitions were given as one matrix
     shared: bool  # whether all steps of a sequence have one
@@ -596,19 +619,29 @@ class _Model:
         full = np.flatnonzero(self.counts)
         return self.xp.asarray(full), self.xp.asarray(self.counts[full] - 1)
 
+    def filled(self, shape: Shape, dtype: Any, byte: int = 0) -> Array:
+        """A result whose bytes are all the same at first."""
+        return self.call.engine.fill(self.xp.empty(shape, dtype), byte)
+
     def give(self, x: Array, *shape: int) -> Any:
-        found = x.reshape((*self.batch, *shape))
-        return self.call.give(found if found.ndim else found[()])
+        return self.give_all((x, *shape))[0]
+
+    def give_all(self, *results: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arrays, with the axes behind the batch, as the caller gets them."""
+        found = [x.reshape((*self.batch, *shape)) for x, *shape in results]
+        given = tuple(x if x.ndim else x[()] for x in found)
+        return tuple(self.call.give(given))
 
 
 @contextlib.contextmanager
 def _model(
     verb: str, device: str | None, emissions: Any, transitions: Any, start: Any, end: Any,
-    lengths: Any, observations: Any = None,
+    lengths: Any, observations: Any = None, head: tuple[Any, ...] | None = None,
 ) -> Iterator[_Model]:  # fmt: skip
     given = {"emissions": emissions, "transitions": transitions, "start": start, "end": end}
     refuse_ragged(verb, emissions=emissions, observations=observations)
-    with Call(device, **given) as call:
+    there = {"lengths": None if head is None else lengths}
+    with Call(device, None, head, **given, **there) as call:
         verbs, xp = chains_of(call.engine, verb), call.engine.xp
         e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
                        given.items())  # fmt: skip
@@ -641,7 +674,7 @@ def _model(
                 xp, xp.ascontiguousarray(flat(xp, seen, batch, (steps,))), symbols,
                 None if lengths is None else counts, f"{verb}: observations",
             )  # fmt: skip
-        one = xp.zeros(n, dtype)
+        one = call.engine.fill(call.engine.scratch(n, dtype), 0)
         start, end = (flat(xp, one if v is None else v, batch, (n,)) for v in (start, end))
         plain = a.ndim == 2
         shared = plain or (matrix.shape[-3] == 1 and steps != 2)
@@ -650,9 +683,10 @@ def _model(
             matrix = xp.broadcast_to(matrix, (len(counts), max(0, steps - 1), n, n))
         x = start
         if steps:
-            x = start + (e[:, 0] if seen is None else e[seen[:, 0]])
+            x = verbs.first(start, e[:, 0] if seen is None else e[seen[:, 0]])
+        own = counts if there["lengths"] is None else call["lengths"]
         yield _Model(
-            call, xp, verbs, matrix, e, seen, x, start, end, counts, batch, plain, shared
+            call, xp, verbs, matrix, e, seen, x, start, end, counts, own, batch, plain, shared
         )  # fmt: skip
 
 
@@ -743,18 +777,9 @@ def _scored(m: _Model, at: Array) -> Array:
     return total
 
 
-def _total(m: _Model) -> Array:
-    total = m.xp.zeros(m.chains, m.dtype)
-    if total.size and m.steps:
-        m.verbs.posterior(
-            m.a, m.given, m.x, m.end, total, None, None, m.counts, symbols=m.symbols
-        )  # fmt: skip
-    return total
-
-
 def _check_possible(m: _Model) -> None:
     """Refuse models whose sequences have no probabilities to draw by."""
-    total = m.call.engine.to_host(_total(m))
+    total = m.call.engine.to_host(_posterior(m, 0)[0])
     for i in np.flatnonzero(~np.isfinite(total))[:1]:
         known = {-np.inf: "no sequence of states is possible", np.inf: "there are scores of +inf"}
         place = tuple(map(int, np.unravel_index(i, m.batch)))
@@ -804,20 +829,19 @@ def _rows(m: _Model, semiring: Semiring = _LOG, *, reverse: bool = False) -> Arr
     return out
 
 
-def _posterior(m: _Model, pairs: bool) -> tuple[Array, Array | None, Array]:
-    """Of states, of pairs, and the log-partition."""
-    xp = m.xp
-    states = xp.zeros((m.chains, m.steps, m.states), m.dtype)
-    total = xp.zeros(m.chains, m.dtype)
-    found = None
-    if pairs:
-        kept = 1 if m.shared else max(0, m.steps - 1)
-        found = xp.zeros((m.chains, kept, m.states, m.states), m.dtype)
-    if states.size:
+def _posterior(m: _Model, what: int) -> list[Array]:
+    """The log-partition, and with `what` from 1 on probabilities of states, then of pairs."""
+    steps = 1 if m.shared else max(0, m.steps - 1)
+    shapes: list[Shape] = [(), (m.steps, m.states), (steps, m.states, m.states)]
+    found = [m.filled((m.chains, *shape), m.dtype) for shape in shapes[: 1 + what]]
+    if m.chains and m.steps:
+        total, states, pairs = [*found, None, None][:3]
         m.verbs.posterior(
-            m.a, m.given, m.x, m.end, total, states, found, m.counts, symbols=m.symbols
+            m.a, m.given, m.x, m.end, total, states, pairs, m.lengths, symbols=m.symbols
         )  # fmt: skip
-    return states, found, total
+    if what > 1 and m.plain:
+        found[2] = found[2][:, 0]
+    return found
 
 
 def _sum_to(x: Array, shape: tuple[int, ...]) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .cpu import threads
-from .metrics import Metric
+from .metrics import BuiltIn, Metric
 from .naming import integer
 from .neighbours import cdist, check_radius, knn, limit_of, radius_count
 
@@ -34,6 +34,17 @@ __all__ = ["NearestNeighbors"]
 Array = NDArray[Any]
 
 _ENTRIES = 1 << 22  # distances that radius_neighbors looks at together
+#: The metrics of which scikit-learn's definition is not SciPy's, which :func:`cdist` has.
+_THEIRS = {
+    "braycurtis": BuiltIn(
+        "braycurtis", "abs(a - b)", final="a / (b + (b == 0))", over="abs(a) + abs(b)",
+        rising=False,
+    ),
+    "cosine": BuiltIn(
+        "cosine", "b * a", final="min(max(1 - (a if a == a else 0), 0), 2)", unit=True,
+        rising=False,
+    ),
+}  # fmt: skip
 
 
 class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
@@ -44,11 +55,13 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
     n_neighbors : int, default 5
         How many :meth:`kneighbors` finds.
     radius : float, default 1.0
-        The largest distance of :meth:`radius_neighbors` and :meth:`radius_counts`.
+        The largest distance of :meth:`radius_neighbors` and :meth:`radius_counts`, at least 0.
     algorithm : {"brute", "auto"}, default "brute"
         Both are brute force.
     metric : str or Metric, default "minkowski"
-        As for :func:`semiring_mm.cdist`.
+        As for :func:`semiring_mm.cdist`, but for two that are scikit-learn's: ``"braycurtis"`` is
+        ``sum(abs(x - y)) / sum(abs(x) + abs(y))``, and 0 of two zero vectors (scikit-learn itself
+        takes SciPy's for integers); ``"cosine"`` of a zero vector is 1.
     p : float, default 2
         Of Minkowski's metric.
     metric_params : dict, optional
@@ -115,6 +128,8 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
                 f"algorithm is 'brute' or 'auto', which is the same here, got {self.algorithm!r}"
             )
         self._threads()
+        if self.radius is not None:
+            _check_radius("radius", self.radius)
         points = validate_data(self, X, dtype="numeric")
         cdist(points[:1], points[:1], **self._options())  # refuses what cannot be computed with
         self._points, self.n_samples_fit_ = points, len(points)
@@ -206,7 +221,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         indices : ndarray of ndarray, shape (m,)
         """
         queries, own = self._queries(X)
-        r = check_radius("radius_neighbors", self.radius if radius is None else radius)
+        r = _check_radius("radius_neighbors", self.radius if radius is None else radius)
         if sort_results and not return_distance:
             raise ValueError("return_distance must be True if sort_results is True.")
         distances, indices = (np.empty(len(queries), object) for _ in range(2))
@@ -266,7 +281,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         if own:  # a point need not be at 0 from itself, by a rounding or by the metric
             found = self.radius_neighbors(None, radius, return_distance=False)
             return np.array([len(row) for row in found], np.int64)
-        r = self.radius if radius is None else radius
+        r = _check_radius("radius_counts", self.radius if radius is None else radius)
         with self._threads():
             counts: Array = radius_count(queries, self._points, r, **self._options())
         return counts
@@ -282,7 +297,8 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         given = dict(self.metric_params or {})
         if unknown := given.keys() - {"w"}:
             raise ValueError(f"metric_params has {min(unknown)!r}; only 'w', weights, is accepted")
-        return {"metric": self.metric, "p": self.p, **given}
+        name = self.metric.lower() if isinstance(self.metric, str) else ""
+        return {"metric": _THEIRS.get(name, self.metric), "p": self.p, **given}
 
     def _threads(self) -> Any:
         jobs = -1 if self.n_jobs is None else integer(self.n_jobs, "n_jobs", " or None")
@@ -290,6 +306,13 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         if jobs == 0:
             raise ValueError(f"n_jobs must be an integer other than 0, or None, got {jobs!r}")
         return threads.limited(max(1, jobs if jobs > 0 else most + 1 + jobs))
+
+
+def _check_radius(verb: str, r: Any) -> float:
+    """A radius, if it is a number of at least 0."""
+    if (radius := check_radius(verb, r)) < 0:
+        raise ValueError(f"{verb}: the radius is a distance, at least 0, got {r!r}")
+    return radius
 
 
 def _check_mode(mode: str) -> None:

@@ -7,10 +7,12 @@ an error here: a misaligned or wild access, threads that wait for others in vain
 shared memory, parameters of the wrong size.
 """
 
+import collections
 import contextlib
 import ctypes
 import functools
 import hashlib
+import math
 import mmap
 import os
 import re
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -42,12 +45,16 @@ RUNNER = ("-x", "c++", "-O2", "-U_FORTIFY_SOURCE", "-fno-sanitize=alignment")
 #: Headers whose kernels run for longer than it takes to optimize them.
 LONG = ("tensor.cuh", "trees.cuh")
 BITS = {"bfloat16": "uint16", "tfloat32": "float32"}  # dtypes that NumPy has not
+#: Headers whose blocks wait for each other: so many run at the same time, and take turns.
+WAITS, TURNS = ("elimination.cuh", "wavefront.cuh"), 8
 #: Threads that compile at once wait for what all of them need.
 FIRST = threading.Lock()
 LAUNCH = """
 extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared,
-                              const void* params, unsigned size, unsigned cluster) {
-  return host::launch(kernel, blocks, threads, shared, params, size, cluster);
+                              const void* params, unsigned size, unsigned cluster,
+                              unsigned together, unsigned upwards) {
+  return host::launch(kernel, blocks, threads, shared, params, size,
+                      {cluster, together, upwards});
 }
 """
 
@@ -74,31 +81,37 @@ class Kernel:
         self.source, self.on = source, on
         found = re.search(r"__cluster_dims__\((\d+)", source)
         self.cluster = int(found[1]) if found else 1
+        self.together = TURNS if includes(source, WAITS) else 1
+        self.launches = 0
         self._launch = ctypes.PyDLL(str(compiled(source))).launch  # keeps other threads waiting
         self._launch.restype = ctypes.c_char_p
 
-    def prepared(self, blocks: int, threads: int, shared: int, size: int = 0) -> device.Start:
+    def prepared(
+        self, blocks: int, threads: int, shared: int, size: int = 0, *, together: bool = False
+    ) -> device.Start:
         """A launch with parameters of so many bytes, if that is known."""
 
         def start(stream: int, at: int, extra: int) -> None:
             assert (stream, extra) == (0, 0)
             self.on.launched.append(self.source)
             params = ctypes.c_void_p.from_address(at)
-            if trouble := self._launch(blocks, threads, shared, params, size, self.cluster):
+            self.launches += 1  # threads go upwards first, then downwards, and so on
+            order = self.cluster, blocks if together else self.together, self.launches % 2
+            if trouble := self._launch(blocks, threads, shared, params, size, *order):
                 raise RuntimeError(trouble.decode())
 
         return start
 
     def launch(
         self, blocks: int, threads: int, shared: int, params: bytes, pointers=None, maps=(),
-        early=False,
+        early=False, together=False,
     ) -> None:  # fmt: skip
         assert not early or "sr::TensorProduct<" in self.source, "a kernel that does not wait"
         assert 0 < blocks < 2**31
         assert 0 < threads <= 1024
         assert 0 <= shared <= self.on.shared_limit
         block = device.parameters(params, maps)
-        start = self.prepared(blocks, threads, shared, len(block))
+        start = self.prepared(blocks, threads, shared, len(block), together=together)
         buffer = ctypes.create_string_buffer(block, len(block))
         place = ctypes.c_void_p(ctypes.addressof(buffer))
         start(0, ctypes.addressof(place), 0)
@@ -106,10 +119,55 @@ class Kernel:
         device.note(device.Launched(start, block, pointers, places))
 
 
+class Memory:
+    """NumPy's functions, but arrays have memory of their own, as on a device: it is not clean at
+    first, and not any more when nothing holds the array. What is read before it is written, or
+    after a kernel got the address of an array that was let go, shows."""
+
+    def __init__(self) -> None:
+        self._gone: collections.deque[np.ndarray] = collections.deque(maxlen=64)
+
+    def empty(self, shape, dtype=float):
+        dtype = np.dtype(dtype)
+        count = math.prod(shape if isinstance(shape, tuple) else (shape,))
+        room = np.empty(max(1, count * dtype.itemsize), np.uint8)
+        soil(room)
+        whole = np.frombuffer(memoryview(room), np.uint8)  # what all views of it hold
+        weakref.finalize(whole, self._let_go, room).atexit = False
+        return whole[: count * dtype.itemsize].view(dtype).reshape(shape)
+
+    def _let_go(self, room) -> None:
+        soil(room)
+        self._gone.append(room)  # so that nothing else lies there soon
+
+    def zeros(self, shape, dtype=float):
+        return self._filled(self.empty(shape, dtype), 0)
+
+    def full(self, shape, value, dtype=None):
+        return self._filled(self.empty(shape, dtype or np.asarray(value).dtype), value)
+
+    def asarray(self, x, dtype=None):
+        x = np.asarray(x, dtype)
+        return self._filled(self.empty(x.shape, x.dtype), x)
+
+    @staticmethod
+    def _filled(array, value):
+        array[...] = value
+        return array
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+def soil(room) -> None:
+    """Fill bytes with NaN in every floating type, or large integers."""
+    room[::2], room[1::2] = 0xFE, 0x7F
+
+
 class HostDevice:
     """What :func:`semiring_mm.gpu.device.current` is replaced by."""
 
-    xp = np
+    xp = Memory()
     name = "host"
     index = -1  # what is remembered for it serves no device
     arch = 90
@@ -152,7 +210,7 @@ class HostDevice:
 
 def compiled(source: str) -> Path:
     """The library of a kernel, from the cache of the test-suite where it is there."""
-    level = "-O1" if any(f'"{x}"' in source for x in LONG) else "-O0"
+    level = "-O1" if includes(source, LONG) else "-O0"
     with FIRST:
         headers, threads = parsed_headers(level), runner()
     path = headers.with_name(f"{digest(headers.name, source, LAUNCH, *LINK)}.so")
@@ -160,6 +218,10 @@ def compiled(source: str) -> Path:
         include = ("-include", str(headers), "-x", "c++", "-", "-x", "none", str(threads))
         make(path, source + LAUNCH, level, *include, *LINK)
     return path
+
+
+def includes(source: str, headers: tuple[str, ...]) -> bool:
+    return any(f'"{x}"' in source for x in headers)
 
 
 @functools.cache
@@ -205,7 +267,7 @@ def fields_of(header: str, struct: str) -> tuple[str, ...]:
     text = (KERNELS / header).read_text(encoding="utf-8")
     found = re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.DOTALL)
     assert found
-    kinds = re.compile(r"^\s*(const )?(void|double|int|i32|i64|u16|u32)\*? ")
+    kinds = re.compile(r"^\s*(const )?(void|double|int|i32|i64|u16|u32|u64)\*? ")
     lines = [kinds.sub("", line.strip()) for line in re.sub(r"//.*", "", found[1]).split(";")]
     return tuple(name.strip() for line in lines if line for name in line.split(","))
 

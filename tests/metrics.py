@@ -17,6 +17,14 @@ def structure_of(n, row, col):
     return elimination._structure(n, first, near, order, n - n // 4)
 
 
+def leave_core(monkeypatch):
+    """Let graphs be prepared with a quarter of their nodes in a dense core."""
+    monkeypatch.setattr(
+        "semiring_mm.graphs.prepared.prepare_structure",
+        lambda n, row, col, *_: structure_of(n, row, col),
+    )
+
+
 def metric_of(name, n, row, col, weight, *, directed=True, sources=None):
     """The metric of a graph; `sources`, if given, decide how large the core is."""
     edges = EdgeList(range(n), row, col, weight, directed)

@@ -17,6 +17,7 @@ WHERE = " in the plain engine"
 TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 0, False, 8, 11
 align = chains = eliminate = trees = select = Screen = Sieve = apply = None
 unit_rows = log_shares = None
+scratch = np.empty
 
 
 # --- the algebra on whole arrays ----------------------------------------------------------------
@@ -229,6 +230,11 @@ def free_memory():
 
 def copy(x, to):
     to[...] = x
+
+
+def fill(x, byte):
+    x.view(np.uint8)[...] = byte
+    return x
 
 
 def on(index, stream=None, allocate=None):

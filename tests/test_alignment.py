@@ -141,6 +141,23 @@ def test_rules_of_dtw():
     assert_array_equal(alignment.dtw(many, many[::-1]), alone)
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (3, 3), (9, 4), (4, 20), (1, 5)])
+def test_nan_anywhere_is_passed_on(shape):
+    for side, n in enumerate(shape):
+        for place in range(n):
+            pair = [np.ones(k) for k in shape]
+            pair[side][place] = np.nan
+            assert np.isnan(alignment.dtw(*pair)), (side, place)
+            assert np.isnan(alignment.dtw(*(s.astype("f4") for s in pair), cost="squared"))
+
+
+def test_a_path_goes_along_both_where_ways_are_equal():
+    _, path = alignment.dtw(np.zeros(4), np.zeros(4), return_path=True)
+    assert path.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    _, path = alignment.dtw(np.zeros(2), np.zeros(4), return_path=True)
+    assert path.tolist() == [[0, 0], [0, 1], [0, 2], [1, 3]]
+
+
 def test_dtaidistance():
     x, y = RNG.normal(size=150), RNG.normal(size=170)
     assert_allclose(np.sqrt(alignment.dtw(x, y, cost="squared")), theirs.distance(x, y))
@@ -168,6 +185,19 @@ def test_scores(band):
     expected = [-aligned(x, y, lambda p, q: 0.0 if p == q else -1.0, -1.0, band=band)
                 for x, y in pairs]  # fmt: skip
     assert_array_equal(distances, np.where(np.isinf(expected), -1, expected))
+
+
+@pytest.mark.parametrize("band", [1, 2, 3])
+def test_gaps_stay_within_the_band(band):
+    """Where two gaps are better than a mismatch, and one begins at the border of the table."""
+    score = lambda p, q: 3.0 if p == q else -30.0  # noqa: E731
+    options = {"match": 3, "mismatch": -30, "gap": -1, "gap_open": -4, "band": band}
+    assert alignment.needleman_wunsch("bbcd", "aacd", **options | {"band": 1}) == 6 - 16
+    lengths = RNG.integers(2, 8, (60, 1)) + RNG.integers(0, 3, (60, 2))
+    xs, ys = ([RNG.integers(0, 5, n) for n in some] for some in lengths.T)
+    expected = [aligned(x, y, score, -1.0, -4.0, band=band) for x, y in zip(xs, ys, strict=True)]
+    assert_array_equal(alignment.needleman_wunsch(xs, ys, **options), expected)
+    assert_array_equal(alignment.needleman_wunsch(ys, xs, **options), expected)
 
 
 def test_edit_distances_by_bits(monkeypatch):
@@ -245,6 +275,12 @@ def test_strings():
         (lambda: alignment.smith_waterman("a", "b", gap=None), ValueError, "gap is a finite"),
         (lambda: alignment.smith_waterman([3], [0], matrix=np.eye(3)), ValueError, "0 to 2"),
         (lambda: alignment.smith_waterman([0], [0], matrix=[[1, 2]]), ValueError, "square"),
+        (
+            lambda: alignment.smith_waterman([0, 1], "AC", matrix=np.eye(4)),
+            ValueError,
+            "from 0 to 3, got 65 in y; letters are .* number them, for example ",
+        ),
+        (lambda: alignment.needleman_wunsch("a", "b", gap_open=1), ValueError, "gap_open=1"),
     ],
 )
 def test_what_is_refused(call, error, words):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from optional import nx, sp
+from optional import csgraph, nx, sp
 from walks import brute, check_cycle, potentials, scipy_distances, sparse, weights
 
 import semiring_mm as sm
@@ -381,8 +381,10 @@ def test_too_large_is_said_before_the_work(monkeypatch):
         return empty_array(shape, *rest, **more)
 
     monkeypatch.setattr(np, "empty", small)
-    with pytest.raises(MemoryError, match=r"1000000 x 1000000 .* needs 8e\+03 GB, and 1 GB are"):
+    with pytest.raises(MemoryError, match=r"take 7,450\.6 GiB of memory \(0\.9 GiB .*out='D\.npy'"):
         sm.apsp(empty)
+    with pytest.raises(MemoryError, match=r"1000000 x 1000000 .* needs 8e\+03 GB, and 1 GB are"):
+        sm.apsp(empty, sources=range(10**6))
     monkeypatch.undo()
     monkeypatch.setattr(arrays, "_UNASKED", 0)
     monkeypatch.setattr(engine, "free_memory", lambda: 250_000)
@@ -391,6 +393,32 @@ def test_too_large_is_said_before_the_work(monkeypatch):
     monkeypatch.setattr(engine, "free_memory", lambda: 400_000)
     with pytest.raises(MemoryError, match="the work beside the 200 x 200 matrix"):
         sm.apsp(np.ones((200, 200)), method="squaring")
+
+
+def test_all_pairs_are_asked_for(monkeypatch):
+    """More than 4 GiB of them are not taken without a word, in Python as on the command line."""
+    path, inf = nx.path_graph(200), np.inf
+    monkeypatch.setattr(arrays, "_ALL_PAIRS", 8 * 200**2 - 1)
+    net = sm.prepare(path)
+    for call in (
+        lambda: sm.apsp(path), lambda: sm.closure(path, "max_min"), lambda: net.distances(),
+        lambda: sm.apsp(path, return_predecessors=True), lambda: sm.apsp(path, method="sparse"),
+        lambda: sm.apsp(path, sources=range(100), max_hops=5),
+    ):  # fmt: skip
+        with pytest.raises(MemoryError, match=r"^all pairs of 200 nodes take 0.0 GiB .*sources"):
+            call()
+    expected = abs(np.subtract.outer(np.arange(200.0), np.arange(200)))
+    for found in (
+        sm.apsp(path, memory_limit="1GB"), sm.apsp(path, sources=range(200)),
+        sm.apsp(np.where(expected == 1, 1, inf)), net.distances(range(200)),
+        net.distances(targets=range(200)), nx.floyd_warshall_numpy(path, backend="semiring_mm"),
+        csgraph.shortest_path(nx.to_scipy_sparse_array(path)),
+    ):  # fmt: skip
+        assert_array_equal(found, expected)
+    monkeypatch.setattr(arrays, "_ALL_PAIRS", 8 * 200**2)
+    assert_array_equal(sm.apsp(path), expected)
+    with pytest.raises(MemoryError, match="all pairs"):
+        sm.apsp(path, return_predecessors=True)
 
 
 def test_memory_that_the_system_does_not_tell(monkeypatch):
@@ -456,7 +484,7 @@ def test_progress_is_a_flag_or_a_function(capsys):
     sm.apsp(np.ones((9, 9)), progress=True)
     assert capsys.readouterr() == ("", "")  # nothing for less than a second
     with pytest.raises(TypeError, match="progress is True, False or a callable"):
-        sm.apsp(np.ones((2, 2)), progress=3)
+        sm.apsp("nowhere.csv", progress=3)  # before the graph is looked at
 
 
 # --- negative cycles ----------------------------------------------------------------------------

@@ -12,11 +12,7 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
-
-from bench import (  # noqa: E402
+from bench import (
     aims,
     cases,
     ceilings,
@@ -29,8 +25,9 @@ from bench import (  # noqa: E402
     roofline,
     sparse_products,
 )
-from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
+from bench.measure import UNITS, Contender, Line, sample
 
+ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = report.markers("cpu")
 DEVICE_CASES = [
     *gpu.CASES, *gpu_sequences.CASES, *sparse_products.cases(True), *gpu_neighbours.CASES,
@@ -491,10 +488,10 @@ def test_device_ceilings_are_loops_of_one_step():
     for forms in gpu_ceilings.STEPS.values():
         for step in forms.values():
             assert ("a1" in step.take) == (step.depth == 2)
-            text = gpu_ceilings.source(step, (8, 16, 4))
+            text = gpu_ceilings.of_form(step, (8, 16, 4))
             assert f"return {step.take};" in text
             assert "sr::Ceiling<Form, 8, 16, 4>::run(p);" in text
-            text = gpu_ceilings.source(step, (8, 16, 4), pairs=True)
+            text = gpu_ceilings.of_form(step, (8, 16, 4), pairs=True)
             assert "sr::Ceiling<Form, 8, 16, 4, true>::run(p);" in text
 
 
@@ -505,7 +502,7 @@ def test_device_ceilings_compile():
     for name in ("min-plus f32 ≥ 0", "min-plus i32", "or-and bits"):
         for step in gpu_ceilings.STEPS[name].values():
             pairs = name == "min-plus f32 ≥ 0"
-            _, said = device.compile_source(gpu_ceilings.source(step, (8, 8, 4), pairs=pairs), 90)
+            _, said = device.compile_source(gpu_ceilings.of_form(step, (8, 8, 4), pairs=pairs), 90)
             assert "0 bytes spill stores" in said
 
 

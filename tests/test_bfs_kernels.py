@@ -8,7 +8,6 @@ import pytest
 from host_device import KERNELS, HostDevice
 from numpy.testing import assert_array_equal
 from test_hops import EVERYTHING, FAMILIES, family
-from test_sweep_kernels import Soiled
 
 import semiring_mm as sm
 from semiring_mm.closures.sources import ArraySource
@@ -21,7 +20,6 @@ from semiring_mm.graphs.hops import HopCollector, Hops
 from semiring_mm.hierarchy.statistics import Wanted
 
 HOST = HostDevice()
-HOST.xp = Soiled()
 SMALL = Shape(each=1, threads=64, blocks=1, limit=20)
 
 
@@ -87,12 +85,21 @@ def test_more_levels_than_are_counted_at_once(host, monkeypatch):
 
 
 def test_counters_of_many_nodes(host, monkeypatch):
-    """A block counts more nodes than a warp's planes hold."""
+    """A block counts more nodes than a warp's planes hold; its warps share one of many edges."""
     monkeypatch.setattr(HOST, "sms", 1)
     n = 450
     graph = Hops(n, *family("star", n), directed=False)
     device = there(graph)
     assert device.blocks == 2
+    check(graph, device, np.array([5, 0]))
+    few, ends = 300, np.arange(300, n)  # which lie at ends of the star
+    star = np.concatenate([family("star", few), [ends - few + 1, ends]], axis=1)
+    graph = Hops(n, *star, directed=False)
+    check(graph, there(graph), ends)
+    n = 400
+    graph = Hops(n, *family("dense", n), directed=False)  # all have many
+    device = there(graph, threads=128)
+    assert device.blocks == 4
     check(graph, device, np.array([5, 0]))
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+from host_device import guarded
 from numpy.testing import assert_array_equal
 from test_device import HOST, Cuda, on_host
 
@@ -123,7 +124,36 @@ def test_what_lies_beyond_the_last_column_does_not_count(there):
     assert_array_equal(there.get(found), reference.product("xor_land", a, b))
     expected, pivots = reduced(a)
     assert sm.gf2.rank(x) == len(pivots)
-    assert_array_equal(there.get(sm.gf2.row_reduce(x).unpack()), expected)
+    found = sm.gf2.row_reduce(x)
+    assert_array_equal(there.get(found.unpack()), expected)
+    assert_array_equal(there.get(found.bits), np.packbits(expected, axis=-1))
+    assert sm.gf2.rank(sm.BitMatrix(there.put(np.full((9, 1), 255, "u1")), 3)) == 1
+
+
+def test_a_refused_operand_leaves_the_device(monkeypatch):
+    entered = []
+    enter, leave = arrays.Call.__enter__, arrays.Call.__exit__
+    monkeypatch.setattr(arrays.Call, "__enter__", lambda c: entered.append(c) or enter(c))
+    monkeypatch.setattr(arrays.Call, "__exit__", lambda c, *e: entered.remove(c) or leave(c, *e))
+    with pytest.raises(TypeError, match="takes truth values"):
+        sm.gf2.rank(np.zeros((2, 2)))
+    assert sm.gf2.rank(np.eye(2, dtype=bool)) == 2
+    assert not entered
+
+
+def test_a_kernel_reads_no_word_beyond_the_columns(monkeypatch):
+    """Of rows that end at a page that nobody may touch."""
+    on_host(monkeypatch)
+    rows = guarded((40, 4), np.dtype("u1"), 0)
+    rows[:] = np.random.default_rng(0).integers(0, 256, rows.shape)
+    rows[:, 0] &= 15  # four columns have no pivot
+    whole = np.unpackbits(rows, axis=1)
+    sums, pivots = gpu.reduce_bits(rows, 32)
+    expected, columns = reduced(whole)
+    assert_array_equal(np.flatnonzero(pivots >= 0), columns)
+    combined = np.unpackbits(sums, axis=1) @ whole.astype(int) % 2
+    assert_array_equal(combined[pivots >= 0], expected[: len(columns)])
+    assert not sums[pivots < 0].any()
 
 
 def test_views_of_packed_bits(anywhere):

@@ -339,12 +339,26 @@ def test_where_there_is_no_matrix(held):
     assert_allclose(out.sum(-1), 1, rtol=1e-6)
 
 
-@pytest.fixture
-def many(monkeypatch):
+#: Groups of blocks, blocks of each, whether these hold their columns, rows that a thread multiplies
+#: at once, and rows of a block.
+SHAPES = [(1, 4, True, 8, 64), (2, 2, False, 2, 2), (4, 1, True, 4, 4)]
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def many(request, monkeypatch):
     """States are too many to be held, and chains too many for the memory at once."""
+    groups, members, held, tile, most = request.param
     monkeypatch.setattr(wide, "_HELD", 3)
-    monkeypatch.setattr(wide, "_READ", 3)
     monkeypatch.setattr(wide, "_MOST", 1 << 14)
+    monkeypatch.setattr(wide, "_ROWS", tile)
+    monkeypatch.setattr(wide, "_PASS", most)
+
+    def shape(n, rows, word, sms, limit, path):
+        each = -(-rows // min(groups, rows))
+        found = wide._shaped(n, each, members, word, limit, path, held)[1]
+        return found._replace(groups=-(-rows // each))
+
+    monkeypatch.setattr(wide, "_shape", shape)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])

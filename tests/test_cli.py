@@ -120,6 +120,15 @@ def test_example_is_as_described():
     assert 100 < graph.weight.min() < graph.weight.max() < 15_500
 
 
+def test_large_results_are_asked_for(run, edges, monkeypatch):
+    monkeypatch.setattr("semiring_mm.arrays._ALL_PAIRS", 1)
+    code, out, err = run("apsp", edges)
+    assert (code, out) == (2, "")
+    assert "all pairs of 5 nodes take 0.0 GiB of memory (" in err
+    assert "--force takes it, -o D.npy --memory-limit 4GB works in a file" in err
+    assert run("apsp", edges, "--force")[0] == 0
+
+
 @pytest.mark.parametrize("block", [1, compute._BLOCK])
 def test_summary_is_the_default(run, edges, monkeypatch, block):
     monkeypatch.setattr(compute, "_BLOCK", block)
@@ -1025,23 +1034,16 @@ def test_info(run):
     assert found["gpu"]["devices"] or found["gpu"]["reason"] in out
 
 
-def test_bench_outside_the_repository_says_where_it_is(run, monkeypatch):
-    monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p, "bench").is_dir()])
-    sys.modules.pop("bench", None)
-    code, _, err = run("bench")
-    assert code == 2
-    assert "run this in a checkout of the repository" in err
-
-
-def test_bench_passes_its_arguments_on(run, tmp_path, monkeypatch):
-    (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "__main__.py").write_text("def main(argv):\n    print(argv)\n")
-    monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p, "bench").is_dir()])
-    for name in [name for name in sys.modules if name.split(".")[0] == "bench"]:
-        monkeypatch.delitem(sys.modules, name)
-    assert run("bench", "--quick", "apsp") == (0, "['--quick', 'apsp']\n", "")
-    sys.modules.pop("bench", None)
-    sys.modules.pop("bench.__main__", None)
+@pytest.mark.parametrize(
+    ("name", "program"), [("bench", "python -m bench"), ("ladder", "python -m apps.ladder")]
+)
+def test_programs_of_a_checkout_are_named(run, name, program, capsys):
+    code, out, err = run(name, "--help")
+    assert (code, out) == (2, "")
+    assert f"{name} is not part of the installed program: run {program} in a checkout" in err
+    with pytest.raises(SystemExit):
+        run("--help")
+    assert name not in capsys.readouterr().out
 
 
 def test_who_asks_is_told_what_each_device_did():

@@ -652,7 +652,7 @@ def test_what_is_drawn(run, monkeypatch, n, words, axes, title):
         (["stats", "big.csv", "--plot", "s.png", "--what", "mean"], "there is nothing to draw"),
         (["stats", "loop.csv"], "negative cycle of weight -1: "),
         (["table", "loop.csv", "--from", "A"], "negative cycle of weight -1: B → A → B"),
-        (["table", "damaged.npz", "--from", "A"], "is damaged: its contents are not what was"),
+        (["table", "damaged.npz", "--from", "A"], "or damaged: its contents are not what was"),
     ],
 )
 def test_refused(run, arguments, words):
@@ -681,3 +681,16 @@ def test_refused(run, arguments, words):
     assert err.count("\n") == 1
     assert words in err
     assert sorted(os.listdir()) == before
+
+
+def test_a_large_core_is_told(run, monkeypatch):
+    monkeypatch.setattr("semiring_mm.graphs.prepared._LONG", 1e6)
+    monkeypatch.setattr("semiring_mm.hierarchy.structure._CORE", 10)
+    rng = np.random.default_rng(4)
+    lines = (f"{u},{v},1" for u, v in rng.integers(0, 300, (3000, 2)))
+    Path("g.csv").write_text("\n".join(["from,to,weight", *lines]) + "\n")
+    code, _, err = run("prepare", "g.csv", "-o", "net.npz")
+    assert code == 0
+    told = [x for x in err.splitlines() if "become a dense core" in x]
+    assert len(told) == 1
+    assert told[0].startswith("semiring-mm: warning: ")

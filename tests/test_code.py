@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
 import pytest
 
 import semiring_mm as sm
-from semiring_mm.cpu import calls, product, vector
+from semiring_mm.cpu import calls, compiler, product, vector
 from semiring_mm.cpu.compiler import assembly, host_target
 from semiring_mm.cpu.product_code import micro_function, product_code, tile_shape
 from semiring_mm.engine import PLAIN
@@ -44,6 +45,44 @@ def test_code_that_is_not_used_any_more_is_unloaded(monkeypatch):
     assert sm.matmul(ONES, ONES, own(0)).tolist() == [[2.0] * 3] * 3  # compiled once more
 
 
+def random(*shape):
+    return np.random.default_rng().random(shape)
+
+
+def edges():
+    ends = np.random.default_rng().integers(0, 300, (2, 900))
+    return sm.files.Graph(range(300), *ends, 1 + 8 * random(900), True)
+
+
+CALLS = {
+    "product": lambda: sm.matmul(random(70, 80), random(80, 90), "min_plus"),
+    "argument": lambda: sm.matmul(random(70, 80), random(80, 90), "max_plus", return_arg=True),
+    "sgemm": lambda: sm.sgemm(2.0, *(random(2, 70, 70).astype("f4"))),
+    "vector": lambda: sm.gemv(None, random(700, 800), random(800), semiring="min_plus"),
+    "einsum": lambda: sm.einsum("ij,kj->ik", random(70, 80), random(90, 80), semiring="max_min"),
+    "paths": lambda: sm.apsp(random(90, 90), return_predecessors=True),
+    "some paths": lambda: sm.apsp(edges(), sources=[3, 5]),
+    "sparse paths": lambda: sm.apsp(edges()),
+    "statistics": lambda: sm.statistics(edges()),
+    "closure": lambda: sm.closure(random(90, 90), "max_min"),
+    "neighbours": lambda: sm.knn(random(90, 5), random(80, 5), 3),
+    "distances": lambda: sm.cdist(random(90, 5), random(80, 5)),
+    "dtw": lambda: sm.alignment.dtw(random(90), random(80)),
+    "edits": lambda: sm.alignment.edit_distance(*(random(2, 90) < 0.5).astype("i4")),
+    "viterbi": lambda: sm.sequences.viterbi(random(20, 9), random(9, 9)),
+    "marginals": lambda: sm.sequences.marginals(random(20, 9), random(9, 9)),
+    "scan": lambda: sm.scan(random(30, 9, 9), semiring="min_plus"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_comes_again_compiles_nothing(name, monkeypatch):
+    for _ in range(3):  # small calls are learnt
+        CALLS[name]()
+    monkeypatch.setattr(compiler, "_compiled", None)
+    CALLS[name]()
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="counts the maps in /proc")
 def test_unloading_gives_the_memory_maps_back():
     """After some 20,000 semirings there would be no map left, and every compilation would fail."""
@@ -67,6 +106,28 @@ def test_unloading_gives_the_memory_maps_back():
     gc.collect()
     compile_some(200, 20)
     assert maps() - before <= grown // 2
+
+
+def test_dropping_code_does_not_wait_for_a_compilation():
+    """Ctrl-C in a `__del__` that waits would be lost."""
+    plan = make_plan(own(999), ONES.dtype, Facts(1, 1, False), Facts(1, 1, False), 1)
+    code = product_code.__wrapped__(plan, False)
+    locked, dropped = threading.Event(), threading.Event()
+
+    def compile_long():
+        with compiler._lock:
+            locked.set()
+            dropped.wait(10)
+
+    thread = threading.Thread(target=compile_long)
+    thread.start()
+    assert locked.wait(10)
+    begin = time.monotonic()
+    del code
+    gc.collect()
+    assert time.monotonic() - begin < 5
+    dropped.set()
+    thread.join()
 
 
 def test_a_function_keeps_its_library_while_it_is_called(monkeypatch):

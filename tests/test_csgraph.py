@@ -390,13 +390,13 @@ def test_the_way_is_chosen_by_cost(monkeypatch):
 
         return call
 
-    for name in ("apsp", "solve_edges", "_search_each"):
+    for name in ("distances", "solve_edges", "_search_each"):
         monkeypatch.setattr(ours, name, noted(name))
     rng = np.random.default_rng(10)
     ours.shortest_path(1 + rng.random((300, 300)))
     ours.shortest_path(random_graph(rng, 2000, 0.01), indices=0)
     ours.shortest_path(np.eye(5))
-    assert taken == ["apsp", "solve_edges", "_search_each"]
+    assert taken == ["distances", "solve_edges", "_search_each"]
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -407,7 +407,7 @@ def test_sparse_graphs_are_eliminated_where_that_is_faster(monkeypatch):
     grid = scipy.sparse.kronsum(short, long).tocsr()
     rng = np.random.default_rng(11)
     grid.data = rng.integers(1, 9, grid.nnz).astype(float)
-    monkeypatch.setattr(ours, "apsp", None)
+    monkeypatch.setattr(ours, "distances", None)
     monkeypatch.setattr(contraction, "search", None)
     d = ours.shortest_path(grid, directed=False)
     assert_array_equal(d, theirs.dijkstra(grid, directed=False))

@@ -317,9 +317,17 @@ def test_a_checkpoint_ends_the_history(client, tmp_path):
     d = sd.apsp(client, w, tile=25)
     assert updates(client) - before  # from which lost tiles would be computed again
     del d
-    d = sd.apsp(client, w, tile=25, checkpoint=tmp_path / "run")
+    lags = []
+
+    def note(done, total):
+        if (tmp_path / "run" / "run.json").exists():
+            step = json.loads((tmp_path / "run" / "run.json").read_text())["step"]
+            lags.append(step / 4 - done / total)
+
+    d = sd.apsp(client, w, tile=25, checkpoint=(tmp_path / "run", 1), progress=note)
     soon(lambda: not updates(client) - before)
     same(d, sm.apsp(w))
+    assert max(lags) < 1e-9  # what a checkpoint has is known to be done
 
 
 class Stop(Exception):

@@ -62,6 +62,15 @@ def on_host(monkeypatch):
     monkeypatch.setattr(engine, "free_memory", cpu.free_memory)
 
 
+def for_a_device(monkeypatch):
+    """NumPy's arrays are taken for a device's."""
+    on_host(monkeypatch)
+    monkeypatch.setattr(arrays, "where", lambda x, name: 0)
+    monkeypatch.setattr(arrays, "_PLAIN", set())
+    monkeypatch.setattr(cpu, "product", None)
+    monkeypatch.setattr(cpu, "gemv", None)
+
+
 @pytest.fixture(params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
 def there(request, monkeypatch):
     """A device: `put` takes an array to it and `get` back."""
@@ -69,11 +78,7 @@ def there(request, monkeypatch):
         if reason := device.why_not():
             pytest.skip(reason)
         return Cuda()
-    on_host(monkeypatch)
-    monkeypatch.setattr(arrays, "where", lambda x, name: 0)
-    monkeypatch.setattr(arrays, "_PLAIN", set())
-    monkeypatch.setattr(cpu, "product", None)
-    monkeypatch.setattr(cpu, "gemv", None)
+    for_a_device(monkeypatch)
     return Host()
 
 
@@ -342,6 +347,37 @@ def test_weights_refused(there):
         sm.closure(there.put(np.full((3, 3), 2.0)), "max_times")
 
 
+# --- launches -----------------------------------------------------------------------------------
+
+LAUNCHES = {
+    "product": (1, lambda x: sm.matmul(x(70, 80), x(80, 90), "min_plus")),
+    "argument": (2, lambda x: sm.matmul(x(70, 80), x(80, 90), "min_plus", return_arg=True)),
+    "products": (1, lambda x: sm.matmul(x(20, 9, 9), x(20, 9, 9), "min_plus")),
+    "vector": (1, lambda x: sm.gemv(None, x(70, 80), x(80), semiring="min_plus")),
+    "paths": (2, lambda x: sm.apsp(x(60, 60))),
+    "predecessors": (2, lambda x: sm.apsp(x(60, 60), return_predecessors=True)),
+    "many graphs": (2, lambda x: sm.apsp(x(20, 30, 30))),
+    "alignments": (1, lambda x: sm.alignment.dtw([x(9), x(7)], [x(8), x(8)])),
+    "viterbi": (2, lambda x: sm.sequences.viterbi(x(5, 20, 9), x(9, 9))),
+    "marginals": (2, lambda x: sm.sequences.marginals(x(5, 20, 9), x(9, 9))),
+    "chain": (1, lambda x: sm.chain(x(5, 20, 9, 9), semiring="min_plus")),
+    "distances": (1, lambda x: sm.cdist(x(50, 5), x(40, 5))),
+    "neighbours": (3, lambda x: sm.knn(x(50, 5), x(40, 5), 3)),
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_a_call_that_comes_again_compiles_nothing_and_launches_little(name, monkeypatch):
+    for_a_device(monkeypatch)
+    most, call = LAUNCHES[name]
+    draw = lambda *shape: Host.put(rng().random(shape).astype("f4"))  # noqa: E731
+    call(draw)
+    monkeypatch.setattr(host_device, "Kernel", None)
+    HOST.launched.clear()
+    call(draw)
+    assert 0 < len(HOST.launched) <= most
+
+
 # --- from the host and back ---------------------------------------------------------------------
 
 
@@ -495,7 +531,7 @@ def test_torch(where):
     assert sm.apsp(w, overwrite=True) is w
     assert w.tolist() == d.tolist()
     assert torch.equal(sm.sgemm(1.0, a, a.T), a @ a.T)
-    with pytest.raises(TypeError, match=r"semiring_mm\.torch, or a\.detach\(\)"):
+    with pytest.raises(TypeError, match=r"semiring_mm.torch has .* give others a\.detach\(\)"):
         sm.matmul(a.clone().requires_grad_(), a.T)
     if where == "cuda":
         sm.matmul(big := torch.rand(2000, 2000, device=where), big, "max_min")  # compiles

@@ -44,7 +44,7 @@ def test_codes(there):  # noqa: F811
             found = there.get(verb(*both(there, pairs), **options))
             expected = [aligned(x, y, score, -1, opening, local, band) for x, y in pairs]
             assert_array_equal(found, expected)
-    with pytest.raises(ValueError, match="entries are from 0 to 2"):
+    with pytest.raises(ValueError, match="numbers from 0 to 2"):
         alignment.needleman_wunsch(*both(there, pairs), matrix=np.eye(3))
 
 

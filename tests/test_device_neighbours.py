@@ -109,11 +109,65 @@ def test_sieves_are_for_one_product(there, monkeypatch):  # noqa: F811
     for metric in ("l1", "chebyshev", "hamming", "braycurtis"):
         found = sm.knn(*both(there, x, y), 2, metric, w=weights)
         check(there, found, sm.cdist(x, y, metric, w=weights), 2)
-    assert len(rooms) == 2
+    assert len(rooms) == 3
     for dtype in ("?", "i1", "i8"):  # which are compared as float32
         x, y = (v.astype(dtype) for v in (x, y))
         check(there, sm.knn(*both(there, x, y), 2, "hamming"), sm.cdist(x, y, "hamming"), 2)
-    assert len(rooms) == 5
+    assert len(rooms) == 6
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_zeros_of_both_signs_are_equal(dtype, there):  # noqa: F811
+    least = sm.Metric("least", "a * b", "min(a, b)")
+    y = np.array([[0.0], [-0.0]] * 45, dtype)
+    found = sm.knn(*both(there, np.ones((2, 1), dtype), y), 50, least)
+    assert_array_equal(there.get(found[1]), [np.arange(50)] * 2)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "i4"])
+def test_the_worst_of_all_values_fill_a_list(dtype, there):  # noqa: F811
+    """No value is left out while there is room, in tiles as wide as a warp looks at at once."""
+    worst = inf if dtype[0] == "f" else np.iinfo(dtype).max
+    heaps = select.empty(2, 70, np.dtype(dtype))
+    tile = there.put(np.full((2, 2048), worst, dtype))
+    select.put(*heaps, tile[:, :1024], 0)
+    select.put(*heaps, tile[:, 1024:], 1024)
+    assert_array_equal(there.get(heaps[1]), [np.arange(70)] * 2)
+
+
+#: Weighted sums of small integers, in whole numbers.
+WHOLE = {
+    "cityblock": lambda gap, w: (w * gap).sum(2),
+    "sqeuclidean": lambda gap, w: (w * gap**2).sum(2),
+    "euclidean": lambda gap, w: (w * gap**2).sum(2),
+    "hamming": lambda gap, w: (w * (gap > 0)).sum(2),
+}
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("sieved", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("columns", [1, 3, 8, 33])
+def test_ties_of_weighted_integers(columns, dtype, sieved, there, monkeypatch):  # noqa: F811
+    """Equally near rows in the order of their indices, as their whole distances say."""
+    if sieved:
+        sieves(monkeypatch)
+    rng = np.random.default_rng(columns)
+    x, y = (rng.integers(-3, 4, (m, columns)) for m in (9, 131))
+    w = rng.integers(0, 7, columns)
+    w[0] = 3
+    given = both(there, x.astype(dtype), y.astype(dtype))
+    for metric, whole in WHOLE.items():
+        d = whole(abs(x[:, np.newaxis] - y), w)
+        _, order = by_sorting(d, 20)
+        assert_array_equal(there.get(sm.knn(*given, 20, metric, w=w)[1]), order)
+        counts = sm.radius_count(*given, 2, "l1", w=w)
+        assert_array_equal(
+            there.get(counts), (WHOLE["cityblock"](abs(x[:, None] - y), w) <= 2).sum(1)
+        )
+        if metric in ("cityblock", "sqeuclidean"):
+            assert_array_equal(there.get(sm.cdist(*given, metric, w=w)), d)
 
 
 @pytest.mark.usefixtures("small_tiles")

@@ -9,7 +9,7 @@ import functools
 import host_device
 import numpy as np
 import pytest
-from metrics import grid
+from metrics import grid, leave_core
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
@@ -57,11 +57,21 @@ def random_graph(kind="whole", *, directed=True, side=7):
     weight = rng.integers(1, 40, len(row)).astype("float64")
     if kind == "fractions":
         weight = rng.integers(1, 1000, len(row)) / 8
-    if kind == "negative":
+    if kind == "large":
+        weight *= 1 << 30
+    if kind == "one way":  # from the left half to the right one only
+        kept = (row % side < 4) | (col % side >= 4)
+        row, col, weight = row[kept], col[kept], weight[kept]
+    if kind in ("negative", "one way"):
         height = rng.integers(0, 50, n)
         weight += height[col] - height[row]
     row, col = np.append(row, n), np.append(col, n + 1)
-    return EdgeList(range(n + 3), row, col, np.append(weight, 5), directed)
+    weight = np.append(weight, 5)
+    if kind == "heavy":  # no best path has this edge
+        row, col, weight = np.append(row, 0), np.append(col, n - 1), np.append(weight, 2.0**50)
+    if kind in ("heavy", "large", "one way"):
+        weight = weight.astype(np.int64)
+    return EdgeList(range(n + 3), row, col, weight, directed)
 
 
 EDGES = [-30, 0, 10, 11, 40, 100, 1000]
@@ -70,16 +80,20 @@ STATISTICS = [
     ("whole", {}, {"radius": [20, 0, 33.5, 7, np.inf], "sources": range(3, 40)}),
     ("fractions", {}, {"radius": 60.125, "attribute": np.linspace(0, 4, 52), "bins": 9}),
     ("negative", {}, {"bins": EDGES, "radius": -3}),
+    ("one way", {}, {"bins": EDGES, "radius": -3}),
+    ("heavy", {"directed": False}, {"bins": EDGES, "radius": 50}),
+    ("large", {"directed": False}, {"bins": 9}),
 ]
 
 
 @pytest.mark.parametrize(("kind", "graph", "options"), STATISTICS)
 @pytest.mark.parametrize("where", [{"device": "cuda"}, {"devices": [0, 1]}], ids=["one", "two"])
-def test_statistics(kind, graph, options, where):
+def test_statistics(kind, graph, options, where, monkeypatch):
+    leave_core(monkeypatch)
     if where.get("devices") and not device.current().index < 0:
         where = {"devices": "all"}
     edges = random_graph(kind, **graph)
-    net = sm.prepare(edges)  # by sweeps on the CPU, too
+    net = sm.prepare(edges, dtype=edges.weight.dtype)  # by sweeps on the CPU, too
     expected = sm.statistics(net, **options, device="cpu")
     found = sm.statistics(edges if kind == "whole" else net, **options, **where)
     assert found.ends == expected.ends
@@ -136,6 +150,20 @@ def test_distances_of_prepared_graphs(name, dtype):
     if dtype != "bool":
         net.customize(np.arange(len(edges.row)) % 13 + 1.0)
         assert_array_equal(net.distances(device="cuda"), net.distances())
+
+
+def test_new_weights_leave_those_of_before(monkeypatch):
+    """What was placed may still be asked by another thread."""
+    net = sm.prepare(random_graph())
+    first = collector.place(net.metric, [-1])
+    expected = net.distances()
+    net.customize(2 * net.edges.weight)
+    second = collector.place(net.metric, [-1], first)
+    rows = np.arange(len(net.nodes))
+    far = [p.metrics[0][1].metric.steps.identities[0] for p in (first, second)]
+    for placed, factor, none in zip((first, second), (1, 2), far, strict=True):
+        found = engine.to_host(placed.metrics[0][1].rows(rows)).astype(float)
+        assert_array_equal(np.where(found == none, np.inf, found), factor * expected)
 
 
 def test_labels_and_where_a_result_is(monkeypatch):

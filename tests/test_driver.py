@@ -7,6 +7,7 @@ shows.
 import ctypes
 import struct
 import sys
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,8 +30,9 @@ class Array(np.ndarray):
 
 
 class Stream:
-    """Copies in their order, of which none is made before it must be."""
+    """Copies and waits in their order, of which nothing is done before it must be."""
 
+    lock = threading.RLock()  # of all streams
     entered: list  # of the test that runs
 
     def __init__(self, ptr=0, **_):
@@ -48,10 +50,14 @@ class Stream:
     def __exit__(self, *_):
         Stream.entered.pop()
 
+    def push(self, call, *values):
+        self.todo.append((call, *values))
+
     def run(self, until):
-        for copy in self.todo[self.done : until]:
-            ctypes.memmove(*copy)
-        self.done = max(self.done, until)
+        with self.lock:
+            for call, *values in self.todo[self.done : until]:
+                call(*values)
+            self.done = max(self.done, until)
 
     def synchronize(self):
         self.run(len(self.todo))
@@ -59,10 +65,15 @@ class Stream:
 
 class Event:
     def __init__(self, **_):
-        self.stream = None
+        self.ptr, self.stream, self.until = id(self), Stream(), 0
+        Event.known[self.ptr] = self
 
     def record(self, stream):
         self.stream, self.until = stream, len(stream.todo)
+
+    @property
+    def done(self):
+        return self.stream.done >= self.until
 
     def synchronize(self):
         self.stream.run(self.until)
@@ -89,7 +100,7 @@ def calls(monkeypatch):
         place = ctypes.c_void_p.from_address(pointers).value
         found.append(("launch", *shape, stream, ctypes.string_at(place, 5), extra))
 
-    Stream.known, Stream.devices = {}, [0]
+    Stream.known, Event.known, Stream.devices = {}, {}, [0]
     Stream.entered = [Stream()]
     function = SimpleNamespace(ptr=99)
     module = SimpleNamespace(load=lambda cubin: None, get_function=lambda name: function)
@@ -102,8 +113,14 @@ def calls(monkeypatch):
         nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
         runtime=SimpleNamespace(
             memcpyHostToDevice=1, memcpyDeviceToHost=2,
-            memcpyAsync=lambda to, source, size, kind, stream: Stream.known[stream].todo.append(
-                (to, source, size)
+            setDevice=lambda index: None,
+            memGetInfo=lambda: (1000, 9000),
+            memcpyAsync=lambda to, source, size, kind, stream: Stream.known[stream].push(
+                ctypes.memmove, to, source, size
+            ),
+            eventRecord=lambda event, stream: Event.known[event].record(Stream.known[stream]),
+            streamWaitEvent=lambda stream, event: Stream.known[stream].push(
+                Stream.run, Event.known[event].stream, Event.known[event].until
             ),
         ),
         alloc_pinned_memory=bytearray,
@@ -112,15 +129,17 @@ def calls(monkeypatch):
     )  # fmt: skip
     fake = SimpleNamespace(
         cuda=cuda,
+        get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 234),
         array=lambda x: np.array(x).view(Array),
         empty=lambda shape, dtype: np.full(shape, 77).astype(dtype).view(Array),
     )
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
-    monkeypatch.setattr(
-        device, "current", lambda: SimpleNamespace(xp=fake, capturing=lambda: False)
-    )
-    return found
+    here = SimpleNamespace(xp=fake, index=0, capturing=lambda: False)
+    monkeypatch.setattr(device, "current", lambda: here)
+    memory._ring.cache_clear()
+    yield found
+    memory._ring.cache_clear()
 
 
 # --- kernels ------------------------------------------------------------------------------------
@@ -192,7 +211,7 @@ def test_compiled_code_is_kept_for_its_source_headers_compiler_and_architecture(
     ]:  # fmt: skip
         monkeypatch.setattr(device, "headers", lambda headers=headers: headers)
         monkeypatch.setattr(nvrtc, "getVersion", lambda version=version: version)
-        found = [device._compiled(source, arch, own) for _ in range(2)]
+        found = [device.compiled(source, arch, own) for _ in range(2)]
         assert found == [b"%d" % len(compiled)] * 2
     assert compiled == ["a", "b", "a", "a", "a", "a"]
 
@@ -234,14 +253,35 @@ def test_a_tensor_map_describes_boxes_of_lines_of_128_bytes(
 # --- copies -------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("calls")
-@pytest.mark.parametrize("size", [1, 2001, 4000, 9999])
-def test_large_copies_wait_for_their_pieces(size, monkeypatch):
+@pytest.mark.usefixtures("calls", "two_threads")
+@pytest.mark.parametrize(("size", "pieces"), [(199, 0), (201, 3), (4000, 8), (9999, 10)])
+def test_large_copies_wait_for_their_pieces(size, pieces, monkeypatch):
+    """Also for those of the call before, which may be in another stream."""
     monkeypatch.setattr(memory, "_PIECE", 1000)
-    x = np.random.default_rng(size).integers(0, 255, size).astype("u1")
+    monkeypatch.setattr(memory, "_LEAST", 100)
+    x, y = np.random.default_rng(size).integers(0, 255, (2, size)).astype("u1")
     there = memory.from_host(x)
-    assert_array_equal(there, x)
-    assert_array_equal(memory.to_host(there), x)
+    assert sum(call is ctypes.memmove for call, *_ in Stream.entered[0].todo) == pieces
+    with memory.on(0, 1234):
+        assert_array_equal(memory.to_host(y.view(Array)), y)
+        Stream.entered[0].synchronize()
+        assert_array_equal(there, x)
+        assert_array_equal(memory.to_host(there), x)
+
+
+@pytest.mark.usefixtures("calls")
+def test_copies_that_a_graph_captures_are_the_librarys(monkeypatch):
+    """It would repeat what pinned memory holds then."""
+    monkeypatch.setattr(memory, "_LEAST", 100)
+    monkeypatch.setattr(device.current(), "capturing", lambda: True)
+    x = np.arange(1000)
+    assert_array_equal(memory.from_host(x), x)
+    assert not Stream.entered[0].todo
+
+
+@pytest.mark.usefixtures("calls")
+def test_memory_that_cupy_keeps_is_free():
+    assert memory.free_memory() == 1234
 
 
 @pytest.mark.usefixtures("calls")

@@ -192,16 +192,21 @@ def test_new_semirings_from_several_threads_at_once():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_computes():
     code = """
-import os, warnings
+import os, threading, warnings
 import numpy as np, semiring_mm as sm
+from semiring_mm.cpu import threads
 warnings.simplefilter("ignore")
 sm.set_num_threads(3)
+together = threading.Barrier(2)
+both = [lambda: together.wait(30)] * 2
 a = np.random.default_rng(0).integers(0, 9, (700, 700)).astype("f4")
-before = sm.matmul(a, a, "min_plus")          # the pool has its threads
+before = sm.matmul(a, a, "min_plus")
+threads.run(both)                             # the pool has its threads
 child = os.fork()
 if child == 0:
     ok = (sm.matmul(a, a, "min_plus") == before).all()
     ok &= (sm.matmul(a, a) == a.astype("f8") @ a).all()    # new code, too
+    threads.run(both)                                      # and threads of its own
     os._exit(0 if ok else 1)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 after = sm.matmul(a, a, "min_plus")
@@ -225,16 +230,31 @@ def test_the_environment_sets_the_number_of_threads():
         assert script(catch, SEMIRING_MM_NUM_THREADS=bad).strip() == words
 
 
-def test_tasks_stop_at_the_first_error():
+def end_helpers():
+    sm.set_num_threads(1)
+    deadline = time.monotonic() + 10
+    while threads._made and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert threads._made == 0, "threads that are not wanted any more end"
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["of the caller", "of a helper"])
+def test_tasks_stop_at_the_first_error(own):
+    end_helpers()
     sm.set_num_threads(3)
-    done = []
+    caller, done, failed = threading.get_ident(), [], threading.Event()
 
-    def fail():
-        raise RuntimeError("task 1")
+    def task():
+        if (threading.get_ident() == caller) == own:
+            failed.set()
+            raise RuntimeError("a task")
+        assert failed.wait(60)
+        time.sleep(0.001)
+        done.append(1)
 
-    with pytest.raises(RuntimeError, match="task 1"):
-        threads.run([fail] + [lambda: done.append(1)] * 50)
-    assert len(done) < 51
+    with pytest.raises(RuntimeError, match="a task"):
+        threads.run([task] * 1000)
+    assert len(done) < 500
     counts = []
     threads.run([lambda: None] * 20, counts.append)
     assert counts[-1] == 20
@@ -341,7 +361,17 @@ def test_blocks_stay_within_a_thread_s_local_block_and_the_shared_room():
         assert packed <= max(1.6 * product._TEAM, 4 * cut.k_slab * (TILE.mr + TILE.nr)), cut
 
 
-def test_helpers_are_reused_and_need_not_come():
+class Idle(list):
+    """Helpers that have nothing to do: two callers must not get the same one."""
+
+    def pop(self):
+        assert threads._lock.locked()
+        return super().pop()
+
+
+def test_helpers_are_reused_and_need_not_come(monkeypatch):
+    end_helpers()
+    monkeypatch.setattr(threads, "_idle", Idle())
     sm.set_num_threads(4)
     seen = set()
 
@@ -353,11 +383,7 @@ def test_helpers_are_reused_and_need_not_come():
         threads.run([note] * 8)
     assert 2 <= len(seen) <= 4
     threads.run([lambda: None] * 2)  # done before any helper wakes
-    sm.set_num_threads(1)
-    deadline = time.monotonic() + 10
-    while threads._made and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert threads._made == 0, "threads that are not wanted any more end"
+    end_helpers()
 
 
 @pytest.mark.parametrize("futex", [True, False], ids=["compiled", "Python's"])

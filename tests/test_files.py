@@ -601,6 +601,12 @@ def test_npz_of_scipy(tmp_path, layout, kind):
     assert sorted(edges(graph)) == [("0", "1", 3.0), ("1", "0", 4.0), ("1", "2", 0.0)]
 
 
+def test_npz_of_rows_with_room_behind_them(tmp_path):
+    held = {"indices": [1, 0, 9, 9], "indptr": [0, 1, 2], "data": [3.0, 4.0, 0.0, 0.0]}
+    np.savez(tmp_path / "a.npz", format=b"csr", shape=(2, 2), **held)
+    assert edges(read_graph(tmp_path / "a.npz")) == [("0", "1", 3.0), ("1", "0", 4.0)]
+
+
 def test_npz_of_plain_arrays(tmp_path):
     np.savez(tmp_path / "a.npz", row=[0, 0], col=[1, 1], data=[2.0, 3.0], shape=(2, 2))
     assert edges(read_graph(tmp_path / "a.npz")) == [("0", "1", 2.0), ("0", "1", 3.0)]
@@ -868,6 +874,7 @@ def test_dense_npz_refused(tmp_path, arrays, words):
         ({"col": [1, 2]}, "entry (1, 2): out of range for n = 2"),
         ({"row": [0, -1]}, "entry (-1, 0): out of range for n = 2"),
         ({"data": [2.0, np.nan]}, "entry (1, 0): weight nan; expected a finite number"),
+        ({"data": [2.0, -np.inf]}, "entry (1, 0): weight -inf; expected a finite number"),
         ({"data": [2.0]}, "2 row, 2 column and 1 data entries; expected equal"),
         ({"data": [2j, 1j]}, "expected real numbers as data, got complex128"),
         ({"row": [0.0, 1.0]}, "expected integers as row, got float64"),

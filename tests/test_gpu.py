@@ -11,9 +11,10 @@ from numpy.testing import assert_array_equal
 from reference import BFLOAT16
 
 import semiring_mm as sm
+from bench import gpu_clock
 from semiring_mm.engine import PLAIN
-from semiring_mm.gpu import clock, device, engine, memory, product
 from semiring_mm.gpu import closure as closing
+from semiring_mm.gpu import device, engine, memory, product
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu.source import KINDS
 from semiring_mm.plan import Facts
@@ -305,7 +306,7 @@ def test_threads_and_streams_at_once():
         with cupy.cuda.Stream(non_blocking=True) as stream:
             for _ in range(20):
                 x, y = (random.random((90 + seed, 90 + seed), dtype="f4") for _ in range(2))
-                clock.spin(1e-3)  # whose end nobody awaits who is on another stream
+                gpu_clock.spin(1e-3)  # whose end nobody awaits who is on another stream
                 z = sm.matmul(cupy.asarray(x), cupy.asarray(y), "min_plus")
                 stream.synchronize()
                 if not np.array_equal(z.get(), sm.matmul(x, y, "min_plus")):
@@ -327,11 +328,11 @@ def test_large_copies_go_in_pieces(size, monkeypatch):
     monkeypatch.setattr(memory, "_LEAST", 0)
     x = np.random.default_rng(size).integers(0, 255, (size, 3)).astype("u1")
     for host in (x, x[::-1], x.T, x.view("i1"), x.astype("f4")):
-        clock.spin(1e-3)  # until the host has gone on
+        gpu_clock.spin(1e-3)  # until the host has gone on
         there = memory.from_host(host)
         assert isinstance(there, cupy.ndarray)
         for _ in range(2):  # the buffers are used again
-            clock.spin(1e-3)
+            gpu_clock.spin(1e-3)
             assert_array_equal(memory.to_host(there), host)
         there[: size // 2] += 1
         assert_array_equal(memory.to_host(there), there.get())

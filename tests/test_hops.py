@@ -52,7 +52,7 @@ def test_distances_and_their_statistics(name, n, directed):
     there, every = np.isfinite(d), np.arange(n)
     z = np.where(there, d, 0).astype(int)
     np.testing.assert_array_equal(graph.distances(every), np.where(there, z, -1))
-    edges, radii = np.array([0, 1, 2, 7, 9]), np.array([-1, 0, 2.5, 1e9])
+    edges, radii = np.array([0, 1, 2, 7, 9]), np.array([-1, 0, 2.5, 1e9, np.inf])
     for way, table in ((graph, z), (graph.reverse(), z.T)):
         found = (c := HopCollector(way, Wanted(EVERYTHING, edges, radii))).empty(n)
         c.run(every, every, found)
@@ -67,11 +67,12 @@ def test_distances_and_their_statistics(name, n, directed):
             np.testing.assert_array_equal(found["within"][:, i], (known & (table <= r)).sum(axis=1))
 
 
-def test_nodes_farther_than_a_byte_holds():
-    n = 1200
+@pytest.mark.parametrize("n", [254, 255, 256, 257, 1200])
+def test_nodes_farther_than_a_byte_holds(n):
     graph = Hops(n, *family("path", n), directed=True)
-    d = graph.distances(np.array([0, 700, 3]))
-    for row, first in zip(d, (0, 700, 3), strict=True):
+    sources = (0, n // 2, 3)
+    d = graph.distances(np.array(sources))
+    for row, first in zip(d, sources, strict=True):
         np.testing.assert_array_equal(row, np.where(np.arange(n) < first, -1, np.arange(n) - first))
 
 

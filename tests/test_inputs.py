@@ -13,8 +13,9 @@ from numpy.testing import assert_array_equal
 from optional import igraph, nx, pd
 
 import semiring_mm as sm
+from semiring_mm import arrays
 from semiring_mm.files import Graph
-from semiring_mm.graphs import apsp, inputs
+from semiring_mm.graphs import apsp, contraction, inputs
 
 scipy = pytest.importorskip("scipy")
 from semiring_mm import csgraph  # noqa: E402
@@ -105,7 +106,7 @@ def test_memory_is_checked_before_any_scan_or_list(function, graph, monkeypatch)
         monkeypatch.setattr(module, "warn_of_entries", None)
     tracemalloc.start()
     try:
-        with pytest.raises(MemoryError, match="needs"):
+        with pytest.raises(MemoryError, match=r"needs|all pairs of 100,000,000 nodes"):
             function(graph)
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
@@ -125,6 +126,14 @@ def test_memory_of_an_elimination_is_checked(monkeypatch):
     monkeypatch.setattr(cpu, "free_memory", lambda: 10**10)  # enough for one row of the result
     with pytest.raises(MemoryError, match="the elimination of 100000000 nodes needs 3"):
         sm.apsp(graph, method="sparse", sources=[0])
+
+
+def test_an_elimination_is_not_begun_where_its_memory_lacks(monkeypatch):
+    monkeypatch.setattr(arrays, "_UNASKED", 0)
+    monkeypatch.setattr(cpu, "free_memory", lambda: 200 * 350)
+    monkeypatch.setattr(contraction, "eliminate", None)
+    with pytest.raises(MemoryError, match="the elimination of 200 nodes needs"):
+        sm.apsp(nx.path_graph(200), method="sparse", sources=[0])
 
 
 # --- weight= ------------------------------------------------------------------------------------
@@ -311,6 +320,16 @@ def test_a_list_of_edges_is_told_what_to_be(function, edges, error):
         function(edges)
 
 
+def test_labels_of_columns_are_none_of_rows():
+    """A result from some sources, of other nodes, is no matrix with labels."""
+    given = {"a": {"b": 3}, "b": {"c": 1}, "c": {}}
+    every, some = sm.apsp(given), sm.apsp(given, sources=["c", "a", "b"])
+    assert sm.adjacency(every)[1] == [*"abc"]
+    matrix, nodes = sm.adjacency(some)
+    assert_array_equal(matrix, np.asarray(every)[[2, 0, 1]])
+    assert list(nodes) == [0, 1, 2]
+
+
 def test_directed_leaves_an_undirected_graph_as_it_is():
     """Each of its edges leads both ways: there is no direction to keep."""
     graph = network(3)
@@ -392,6 +411,8 @@ def test_zeros_for_no_edge_are_warned_of(call):
         call(ROADS)
     assert len(found) == 1
     assert found[0].filename == __file__
+    with pytest.warns(UserWarning, match=words):
+        call(nx.to_numpy_array(nx.path_graph(4)))  # half of the entries
 
 
 @pytest.mark.parametrize(
@@ -401,7 +422,7 @@ def test_zeros_for_no_edge_are_warned_of(call):
         (np.where(ROADS == 0, 127, ROADS).astype(np.int8), "min_plus"),
         (np.where(np.tri(5, k=-3), np.inf, 0), "min_plus"),  # somebody knows of inf
         (1 - np.eye(5), "min_plus"),
-        (np.array([[0, 0], [1, 0]]), "min_plus"),  # no more than half
+        (np.array([[0, 0], [1, 0]]), "min_plus"),  # a single one
         (ROADS, "max_min"),  # a width of 0 is as good as none
         (ROADS != 0, "lor_land"),
         (np.zeros((1, 1)), "min_plus"),

@@ -8,6 +8,7 @@ import math
 import mmap
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import host_device
 import numpy as np
@@ -815,17 +816,25 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     assert sum(used in text for text in products) == each * len(layouts)
 
 
+@pytest.fixture
+def bulk_products(monkeypatch):
+    """Small products are made of large tiles, by the copy engine."""
+    monkeypatch.setitem(bulk._GAINS, "fma", dict.fromkeys(bulk._GAINS["fma"], 1e9))
+    monkeypatch.setitem(bulk._LEAST, "fma", 1)
+    monkeypatch.setitem(tiles.TILES, "fma", {tiles.Tile(128, 256, 8, 8, 16, 8, stages=4): 1.0})
+    tiles.choose.cache_clear()
+    yield
+    tiles.choose.cache_clear()
+
+
+@pytest.mark.usefixtures("bulk_products")
 def test_bulk_products(monkeypatch):
     """Operands that lie along k are transposed first; k ends within a tile, and is shared."""
-    monkeypatch.setitem(bulk._GAINS, "fma", dict.fromkeys(bulk._GAINS["fma"], 1e9))
-    monkeypatch.setitem(tiles.TILES, "fma", {tiles.Tile(128, 256, 8, 8, 16, 8, stages=4): 1.0})
     monkeypatch.setattr(tiles, "_PART", 0)
     monkeypatch.setattr(tiles, "_JOIN", 0)
-    tiles.choose.cache_clear()
     rng = np.random.default_rng(31)
     a, b = whole(rng, (132, 164), "f4", None), whole(rng, (164, 260), "f4", None)
     monkeypatch.setattr(HOST, "sms", 3)  # for four tiles
-    monkeypatch.setitem(bulk._LEAST, "fma", 1)
     for how, copied, short in (("CCC", 1, 512), ("FCC", 0, 0), ("CFC", 2, 0), ("FFC", 1, 0)):
         monkeypatch.setattr(bulk, "_SHORT", short)
         HOST.launched.clear()
@@ -841,7 +850,25 @@ def test_bulk_products(monkeypatch):
     engine.product(sm.semirings["plus_times"], a, every, c, Scaling(True, 2.0, -1.0))
     check("plus_times", c, wanted)
     assert any("sr::BulkProduct<" in text for text in HOST.launched[-2:])
-    tiles.choose.cache_clear()
+
+
+@pytest.mark.usefixtures("bulk_products", "tensor_cores")
+def test_bulk_products_beside_tensor_cores():
+    """Which leave infinities to them: one of the two has nothing to do, and must not join C."""
+    rng = np.random.default_rng(32)
+    a, b = whole(rng, (66, 36), "f4", None), whole(rng, (36, 72), "f4", None)
+    for entry in (1, inf):
+        a[3, 5], b[5] = entry, 1
+        c = whole(rng, (66, 72), "f4", None)
+        wanted = a @ b - c
+        HOST.launched.clear()
+        engine.product(
+            sm.semirings["plus_times"], a, b, c, Scaling(True, 1.0, -1.0),
+            precision="float32_emulated",
+        )  # fmt: skip
+        assert_array_equal(c, wanted)
+        for kernel in ("sr::TensorProduct<", "sr::BulkProduct<"):
+            assert any(kernel in text for text in HOST.launched)
 
 
 @pytest.mark.parametrize("columns", [128, 64])
@@ -1410,6 +1437,7 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
     """
     monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
     monkeypatch.setattr(closing, "shape", lambda *_, **__: None)
+    monkeypatch.setattr(HOST, "sms", 8)  # blocks, some of which fall behind
     dtype, semiring = np.dtype(dtype), sm.semirings[name]
 
     def run(n, how, stacked, ahead):
@@ -1454,8 +1482,29 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
     cases = [(70, "odd", True, 0), (100, "C", False, 1)]
     if (name, dtype, step) == ("min_plus", np.dtype("f4"), "Nonnegative"):
         cases += [(30, "C", False, 5), (64, "strided", False, 1), (132, "C", False, 2)]
+        cases += [(200, "C", False, 1)]  # whose panels are in the memory of others, rounds before
     for case in cases:
         run(*case)
+
+
+@pytest.mark.parametrize("kind", ["ring", "random"])
+def test_columns_with_many_tight_edges_leave_no_row_to_be_searched(monkeypatch, kind):
+    """Where all weights are positive: a search would mend a row that is wrong, and take long."""
+    monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
+    monkeypatch.setattr(closing, "shape", lambda *_, **__: None)
+    monkeypatch.setattr(trees, "_MANY", -1)
+    kernel, none = HOST.kernel, SimpleNamespace(launch=lambda *_: None)
+    monkeypatch.setattr(HOST, "kernel", lambda x: none if "::attach(p)" in x else kernel(x))
+    n, rng = 100, np.random.default_rng(3)
+    w = np.where(rng.random((n, n)) < 0.3, rng.integers(1, 9, (n, n)), inf)
+    if kind == "ring":
+        w[...], order = inf, rng.permutation(n)
+        w[order, np.roll(order, 1)] = 1
+    w = w.astype("f4")[np.newaxis]
+    d, p = np.empty_like(w), np.empty(w.shape, np.int32)
+    known = (Facts(0, inf, False),) * 3
+    assert not engine.closure_batch(sm.semirings["min_plus"], w, known, d, p).any()
+    check_predecessors("min_plus", w[0], d[0], p[0], trees=True)
 
 
 @pytest.mark.parametrize("kind", ["zeros", "ring", "metric", "layers", "large"])

@@ -12,7 +12,6 @@ import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import host_device
 import numpy as np
 import pytest
 from host_device import HostDevice, guarded
@@ -20,15 +19,15 @@ from numpy.testing import assert_array_equal
 from test_cuda import OWN_LINES, SIBLINGS, needs_nvrtc
 
 import semiring_mm as sm
-from semiring_mm import cli
-from semiring_mm.gpu import clock, device, rungs
-from semiring_mm.gpu.rungs import Grid, Loop, VectorLoop
+from apps.ladder import __main__ as command
+from apps.ladder import draw, example, measure, page, profile, report, rungs
+from apps.ladder.rungs import Grid, Loop, VectorLoop
+from apps.ladder.steps import BLOCKS, ELEMENTS, LANES, PRODUCT, ROWS, STAGES, VECTOR
+from bench import gpu_clock
+from semiring_mm.gpu import device
 from semiring_mm.gpu.tiles import Tile
-from semiring_mm.ladder import command, draw, example, measure, profile, report
-from semiring_mm.ladder.steps import BLOCKS, ELEMENTS, LANES, PRODUCT, ROWS, STAGES, VECTOR
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # apps is not part of the installed package
 HOST = HostDevice()
 needs_compiler = pytest.mark.usefixtures("gxx")
 YOURS = sm.Semiring("yours", "min(a, b)", "max(abs(a), abs(b))", np.inf, 0)
@@ -297,20 +296,21 @@ def climb(monkeypatch, host, capsys):
     """Run the command on the host; gives exit code, standard output and errors."""
     monkeypatch.setitem(sys.modules, "cupy", stand_in())
     monkeypatch.setattr(device, "why_not", lambda: "")
-    monkeypatch.setattr(device, "compile_ahead", list)
-    monkeypatch.setattr(measure, "timed", lambda call, repeats: clock.elapsed(call))
+    monkeypatch.setattr(device, "compiled", lambda source, arch: b"")
+    monkeypatch.setattr(measure, "timed", lambda call, repeats: gpu_clock.elapsed(call))
     monkeypatch.setattr(measure, "_SECONDS", 0)
-    monkeypatch.setattr(measure.ceiling, "rates", lambda *_, **__: [1e12])
-    monkeypatch.setattr(measure.ceiling, "copies", lambda *_: [1e12])
-    monkeypatch.setattr(measure, "describe", lambda: {
+    monkeypatch.setattr(measure.gpu_ceilings, "rates", lambda *_, **__: [1e12])
+    monkeypatch.setattr(measure.gpu_ceilings, "copies", lambda *_: [1e12])
+    monkeypatch.setattr(measure.machine, "describe_device", lambda: {
         "gpu": "a host", "arch": "sm_90", "multiprocessors": 4,
     })  # fmt: skip
-    monkeypatch.setattr(measure, "versions", lambda: {"numpy": np.__version__})
-    for name, value in (("registers", 32), ("spilled", 0), ("occupancy", lambda *_: 2)):
-        monkeypatch.setattr(host_device.Kernel, name, value, raising=False)
+    monkeypatch.setattr(measure.machine, "device_versions", lambda _: {"numpy": np.__version__})
+    monkeypatch.setattr(measure, "_kernel", lambda *_: {
+        "registers": 32, "spilled": 0, "shared_bytes": 0, "threads": 32, "blocks_per_sm": 2,
+    })  # fmt: skip
 
     def run(*arguments):
-        return cli.main(["ladder", *arguments]), *capsys.readouterr()
+        return command.main(arguments), *capsys.readouterr()
 
     return run
 
@@ -451,10 +451,7 @@ def test_without_counters_it_is_said_why(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(capsys):
-    def command(*arguments):
-        return cli.main(["ladder", *arguments]), *capsys.readouterr()
-
-    return command
+    return lambda *arguments: (command.main(arguments), *capsys.readouterr())
 
 
 def test_without_a_gpu_it_is_said_what_is_needed(run, monkeypatch):
@@ -511,14 +508,12 @@ def test_the_lectures_example(run):
 
 
 def test_the_page_is_made_from_the_results():
-    from apps.ladder import __main__ as page
-
     text = page.PAGE.read_text(encoding="utf-8")
     results = {
         path.stem: json.loads(path.read_text(encoding="utf-8"))
         for path in page.RESULTS.glob("*.json")
     }
-    assert page.renew(text, results) == text  # python -m apps.ladder was run
+    assert page.renew(text, results) == text  # python -m apps.ladder.page was run
     assert example.text() in text
     line = {
         "seconds": [1.0], "pairs": 8.0, "n": 2, "rung": "3", "name": "shared memory", "after": "",
@@ -542,10 +537,9 @@ def test_the_page_is_made_from_the_results():
 
 def test_the_options_are_in_the_help():
     done = subprocess.run(
-        [sys.executable, "-m", "semiring_mm", "ladder", "--help"], capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True,
+        [sys.executable, "-m", "apps.ladder", "--help"], cwd=ROOT, capture_output=True, text=True,
+        check=True,
     )  # fmt: skip
     for option in ("--semiring", "--sizes", "--gemv", "--plot", "--profile", "--show", "--example"):
         assert option in done.stdout
     assert "--once" not in done.stdout
-    assert command.__doc__

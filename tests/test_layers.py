@@ -27,8 +27,7 @@ ROOMS = """
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.memory gpu.facts gpu.packing
     gpu.tensor gpu.bulk gpu.vector gpu.trees
     gpu.sparse gpu.closure gpu.logsum gpu.shares gpu.spanning gpu.bfs gpu.combine
-    gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine gpu.clock
-    gpu.ceiling gpu.rungs gpu.about
+    gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
@@ -49,8 +48,6 @@ ROOMS = """
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text
     plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot
-    ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
-    ladder.command
     cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.prepare cli.nearest
     cli.table cli.stats cli.entry cli __main__
     nx.convert nx.distances nx.functions nx.backend
@@ -113,7 +110,7 @@ def _imports(name, path):
         n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n)
     ]
     typing_only = {x for n in hidden for b in n.body for x in ast.walk(b)}
-    known = set(ALL) | {"closures", "cpu", "graphs", "ladder", "nx", "tiled"}
+    known = set(ALL) | {"closures", "cpu", "graphs", "nx", "tiled"}
     for node in ast.walk(tree):
         if node in typing_only:
             continue

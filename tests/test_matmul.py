@@ -364,6 +364,20 @@ def test_out_that_overlaps_an_operand():
             y = np.vstack([start, start[:1]])
             sm.matmul(y[:-1], other, out=y[1:])
             assert_array_equal(y[1:], expected)
+    for _ in range(3):  # also where such calls come again
+        x = rng.integers(-9, 10, (1001, 8)).astype("f4")
+        expected = x[:0:-1] @ other[:8, :8]
+        sm.matmul(x[:0:-1], other[:8, :8], out=x[:-1])
+        assert_array_equal(x[:-1], expected)
+
+
+def test_sizes_that_differ_are_refused_whenever_they_come():
+    wide, square = np.ones((5, 4)), np.ones((4, 4))
+    for _ in range(3):
+        assert_array_equal(sm.matmul(wide, square), 4 * wide)
+    for x in (wide[:3], wide.T):
+        with pytest.raises(ValueError, match=r"\(\d, \d\) .*\(5, 3\)"):
+            sm.matmul(x[:, :4], wide[:, :3])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from metrics import leave_core
 from optional import pd
 
 import semiring_mm as sm
@@ -28,20 +29,24 @@ def check(found, given, places, k, d):
         assert (found.distance[v, len(order) :] == np.inf).all()
 
 
-@pytest.mark.parametrize("way", ["sweeps", "search"])
+@pytest.mark.parametrize("way", ["sweeps", "core", "search"])
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_nearest_are_those_of_the_matrix(way, directed, whole, monkeypatch):
+    """By searches, or over a prepared graph, with or without a dense core."""
     if way == "search":
         monkeypatch.setattr(module, "sweeps_or_search", lambda edges, _: problem_of(edges))
+    if way == "core":
+        leave_core(monkeypatch)
     for seed in range(6):
         given = graph(seed, directed=directed, whole=whole, density=(0.8, 1.5, 6)[seed % 3])
         rng = np.random.default_rng(seed)
         places = rng.permutation(given.n)[: rng.integers(0, 70)].tolist()
         d = np.asarray(sm.apsp(given))
+        asked = given if way == "search" else sm.prepare(given)
         for k in (1, 3, 8):
             for outward in (False, True):
-                found = sm.nearest(given, places, k, outward=outward)
+                found = sm.nearest(asked, places, k, outward=outward)
                 check(found, given, places, k, d[places] if outward else d[:, places].T)
 
 

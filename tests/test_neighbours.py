@@ -101,9 +101,46 @@ def test_short_floats_compute_in_float32(dtype):
         assert_allclose(found, expected, 1e-5, 1e-6, err_msg=metric)
 
 
+@pytest.mark.parametrize("rows", [9, 300])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+def test_ties_of_weighted_integers(dtype, rows):
+    """Equally near rows in the order of their indices, as their whole distances say."""
+    metrics = {
+        "cityblock": lambda gap, w: w * gap, "euclidean": lambda gap, w: w * gap**2,
+        "sqeuclidean": lambda gap, w: w * gap**2, "hamming": lambda gap, w: w * (gap > 0),
+    }  # fmt: skip
+    for trial in range(20):
+        columns = trial % 9 + 1
+        x, y = (RNG.integers(-3, 4, (m, columns)) for m in (rows, 40 * rows))
+        w = RNG.integers(0, 8, columns)
+        for metric, term in metrics.items():
+            d = sum(term(abs(x[:, c, None] - y[:, c]), w[c]) for c in range(columns))
+            order = np.argsort(d, axis=1, kind="stable")[:, :9]
+            given = x.astype(dtype), y.astype(dtype)
+            assert_array_equal(sm.knn(*given, 9, metric, w=w)[1], order)
+            assert_array_equal(sm.argbest(*given, metric, w=w)[1], order[:, 0])
+            if metric == "cityblock":
+                assert_array_equal(sm.cdist(*given, metric, w=w), d)
+                assert_array_equal(sm.radius_count(*given, 5, metric, w=w), (d <= 5).sum(1))
+
+
+@pytest.mark.parametrize(("dtype", "far"), [("f4", 1e3), ("f8", 1e6)])
+@pytest.mark.parametrize("name", ["cityblock", "euclidean", "minkowski 2.5"])
+def test_weights_keep_the_digits_of_points_far_from_the_origin(name, dtype, far):
+    metric, options = METRICS[name]
+    x, y = (RNG.normal(size=(m, 5)).astype(dtype) for m in (30, 40))
+    x, y = x + np.dtype(dtype).type(far), y + np.dtype(dtype).type(far)
+    w = RNG.random(5) * 3
+    near = sm.cdist(x.astype(float) - far, y.astype(float) - far, metric, w=w, **options)
+    found = sm.cdist(x, y, metric, w=w, **options)
+    assert_allclose(found, near, 4 * np.finfo(dtype).eps)
+
+
 def test_integers_that_no_float_tells_apart():
     x = np.array([[2**63 - 1, 2**53 + 1, 0]])
     y = np.array([[2**63 - 2, 2**53, 0]])
+    for _ in range(3):  # small calls of floats are known from now on
+        sm.cdist(x.astype(float), y.astype(float), "hamming")
     for dtype in ("i8", "u8"):
         found = sm.cdist(x.astype(dtype), y.astype(dtype), "hamming")
         assert_array_equal(found, [[2 / 3]])
@@ -241,6 +278,13 @@ def test_equal_points_come_by_their_index(metric, dtype, monkeypatch):
     assert_array_equal(sm.argbest(x, y, metric)[1], by_sorting(compared, 1)[1][:, 0])
 
 
+def sphere(n, columns=9):
+    """Unit vectors, of which each one has its opposite."""
+    half = RNG.normal(size=(n // 2, columns))
+    half /= np.linalg.norm(half, axis=1, keepdims=True)
+    return np.concatenate([half, -half])
+
+
 #: X and Y whose Euclidean neighbours are found by a screen.
 SCREENED = {
     "uniform": [RNG.random((60, 20)), RNG.random((5000, 20))],
@@ -252,6 +296,20 @@ SCREENED = {
     "all sizes": [RNG.random((m, 9)) * 10.0 ** RNG.integers(-20, 18, (m, 1)) for m in (60, 5000)],
     "nearer and nearer": [
         RNG.random((60, 9)), np.linspace(5, 0, 5000)[:, None] + RNG.random((5000, 9)) / 100,
+    ],
+    # of which rounding decides: at equal distances, around points amid them, and after a few points
+    # far away, so near each other that squares are no normal numbers
+    "equally far": [
+        np.full((60, 8), 0.35),
+        RNG.choice([-0.35, 0.35], (5000, 1)) + sphere(5000, 8) * (1 + 1e-8 * RNG.random((5000, 1))),
+    ],
+    "around some": [
+        2e-8 * sphere(60),
+        sphere(5000) * (1 + 1e-6 * RNG.random((5000, 1))) * (np.arange(5000) % 250 > 0)[:, None],
+    ],
+    "far nearer than others": [
+        1e-21 * sphere(60),
+        np.vstack([sphere(500), 1e-21 * sphere(4500) * (1 + RNG.random((4500, 1)) / 500)]),
     ],
 }  # fmt: skip
 

@@ -257,13 +257,30 @@ def test_families_by_parts(family, weights, by_parts):
 
 def test_weights_of_which_sums_are_rounded_or_too_large(by_parts):
     """Distances are exact, but not their sums: they are added up as NetworkX does."""
-    for draw in (lambda r: float(r.randint(2**43, 2**44)), lambda r: r.randint(2**44, 2**45)):
-        G, rng = nx.gnm_random_graph(40, 120, seed=2), random.Random(1)
+    for draw, G in itertools.product(
+        (
+            lambda r: float(r.randint(2**45, 3 * 2**44)), lambda r: r.randint(2**44, 2**45),
+            lambda r: float(r.randint(2**51, 2**52)),  # nor are distances
+        ),
+        (nx.gnm_random_graph(40, 120, seed=2), nx.path_graph(40)),
+    ):  # fmt: skip
+        G, rng = G.copy(), random.Random(1)
         for *_, data in G.edges(data=True):
             data["weight"] = draw(rng)
         for name in ("average_shortest_path_length", "barycenter", "eccentricity", "wiener_index"):
             assert compare(name, G, weight="weight")
         assert compare("closeness_centrality", G, distance="weight")
+
+
+@pytest.mark.parametrize("order", itertools.permutations("abcd"), ids="".join)
+def test_an_edge_that_another_sum_of_the_same_path_is_shorter_than(order):
+    for x, y, z in ((0.1, 0.2, 0.3), (1.0, 1.0, 2.0**53)):
+        assert x + (y + z) < (x + y) + z
+        G = nx.DiGraph()
+        G.add_nodes_from(order)
+        G.add_weighted_edges_from([("a", "b", x), ("b", "c", y), ("c", "d", z)])
+        G.add_edge("a", "d", weight=x + y + z)
+        assert compare("all_pairs_dijkstra", G)
 
 
 @pytest.mark.parametrize("name", ["average_shortest_path_length", "closeness_centrality"])
@@ -450,6 +467,7 @@ def negative_graph(seed, n=14):
 @pytest.mark.parametrize("seed", range(30))
 def test_negative_weights(seed):
     G = negative_graph(seed)
+    assert not compare("closeness_centrality", G, distance="weight")
     if nx.__version__ >= "3.6":
         assert compare("johnson", G)
     assert run("johnson", G) == nx.johnson(G)

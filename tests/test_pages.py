@@ -21,9 +21,6 @@ from semiring_mm.gpu import device
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
-
-
 FILES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 PAGES = [page.relative_to(ROOT).as_posix() for page in FILES]
 #: What has to be installed for the examples of a page.

@@ -1,5 +1,7 @@
 """Prepared graphs: all questions against closures, SciPy and brute force, new weights, files."""
 
+import contextlib
+import functools
 import itertools
 import json
 import math
@@ -8,10 +10,13 @@ import sys
 
 import numpy as np
 import pytest
+from metrics import leave_core
 from optional import csgraph, nx, pd, sp
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
+from semiring_mm.expressions import evaluate
+from semiring_mm.hierarchy import structure as elimination
 from semiring_mm.hierarchy.structure import prepare_structure
 
 
@@ -112,9 +117,12 @@ def test_all_questions_over_semirings(name, semiring, monkeypatch):
         rng = np.random.default_rng(seed)
         dtype = np.int32 if semiring != "max_times" and seed % 2 else np.float64
         g = graph(name, WEIGHTS[semiring], rng, directed=directed, dtype=dtype)
-        monkeypatch.setattr("semiring_mm.hierarchy.structure._CORE", 0 if core else 1024)
-        net = sm.prepare(g, semiring=s, dtype=dtype)
+        with monkeypatch.context() as patched:
+            if core:
+                leave_core(patched)
+            net = sm.prepare(g, semiring=s, dtype=dtype)
         assert net.dtype == dtype
+        assert bool(net._structure.core) == (core and g.n > 3)
         expected = sm.closure(sm.adjacency(g, s, dtype=dtype)[0], s)
         check(net, g, expected, 40 if core else 400)
         g = graph(name, WEIGHTS[semiring], np.random.default_rng(seed), directed=directed)
@@ -127,7 +135,8 @@ def test_all_questions_over_semirings(name, semiring, monkeypatch):
 
 @pytest.mark.parametrize("core", [True, False])
 def test_reachability(core, monkeypatch):
-    monkeypatch.setattr("semiring_mm.hierarchy.structure._CORE", 0 if core else 1024)
+    if core:
+        leave_core(monkeypatch)
     for name in FAMILIES:
         g = graph(name, WEIGHTS["min_plus"], np.random.default_rng(1), directed=True)
         net = sm.prepare(g, semiring="lor_land")
@@ -170,6 +179,102 @@ def test_a_semiring_of_the_user_that_does_not_commute():
     assert found[2, 0] == 5
 
 
+#: Ordinals below ω², 1000 k + m being ω k + m, are added up: 1 + ω = ω < ω + 1. And the other way.
+ORDINALS = {
+    "forward": "a if a == inf else (a + b if b < 1000 else a // 1000 * 1000 + b)",
+    "backward": "b if b == inf else (b + a if a < 1000 else b // 1000 * 1000 + a)",
+}
+
+
+@pytest.mark.parametrize("core", [True, False])
+@pytest.mark.parametrize("way", ORDINALS)
+def test_the_order_of_factors(way, core, monkeypatch):
+    if core:
+        leave_core(monkeypatch)
+    s = sm.Semiring(f"min_{way}", "min(a, b)", ORDINALS[way], np.inf, 0)
+    assert not s.commutes
+    for seed, directed in itertools.product(range(3), [True, False]):
+        rng = np.random.default_rng(seed)
+        name = ["small world", "grid", "disconnected"][seed]
+        g = graph(name, lambda rng, m: rng.integers(0, 3, m) * 1000 + rng.integers(1, 9, m), rng,
+                  directed=directed)  # fmt: skip
+        net = sm.prepare(g, semiring=s)
+        assert bool(net._structure.core) == core
+        expected = sm.closure(sm.adjacency(g, s)[0], s)
+        np.testing.assert_array_equal(net.distances(), expected)
+        edges = best_edges(s, g)
+        for u, v in itertools.product(range(g.n), repeat=2):
+            assert net.distance(u, v) == expected[u, v]
+            if u != v and expected[u, v] < np.inf:
+                weights = [edges[x] for x in itertools.pairwise(net.path(u, v))]
+                assert (
+                    functools.reduce(functools.partial(evaluate, s.mul_expr), weights)
+                    == (expected[u, v])
+                )
+
+
+def test_cycles_of_weight_zero_do_not_show_on_the_diagonal():
+    """However their weights round."""
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(3, 12))
+        row, col = rng.integers(0, n, (2, int(rng.integers(n, 3 * n))))
+        h = rng.random(n) * 3
+        weight = (h[col] - h[row]).astype(["float64", "float32"][seed % 2])
+        net = sm.prepare(EdgeList(range(n), row, col, weight, True))
+        assert (np.diagonal(net.distances()) == 0).all()
+        assert (np.diagonal(net.distances(targets=range(n))) == 0).all()
+
+
+def test_rows_that_are_not_aligned():
+    """Such as of a matrix in a file; they are not written past the caches."""
+    g = large()
+    for dtype in ("float64", "float32", "int32"):
+        net = sm.prepare(g, dtype=dtype)
+        expected, size = net.distances(range(9)), np.dtype(dtype).itemsize
+        for offset in (1, size - 1):
+            memory = np.zeros(expected.nbytes + 8, np.uint8)
+            rows = memory[offset : offset + expected.nbytes].view(dtype).reshape(expected.shape)
+            assert not rows.flags.aligned
+            net.metric.sweep(np.arange(9), rows, None)
+            np.testing.assert_array_equal(rows, expected)
+
+
+def test_no_distance_exceeds_the_bound():
+    """That of the components, one way or both."""
+    for seed, directed in itertools.product(range(40), [True, False]):
+        rng = np.random.default_rng(seed)
+        name = ["tree", "disconnected", "small world", "caterpillar"][seed % 4]
+        g = graph(name, lambda rng, m: rng.random(m), rng, directed=directed)
+        if directed and seed % 8:  # both ways, but not of the same weights
+            row, col = np.concatenate([[g.row, g.col], [g.col, g.row]], 1)
+            g = EdgeList(g.nodes, row, col, rng.random(len(row)), True)
+        check_bound(sm.prepare(g))
+
+
+def check_bound(net):
+    d = net.distances()
+    bound, tight = net.metric.bound
+    most = d[np.isfinite(d)].max()
+    assert bound >= most
+    assert not tight or bound <= 2 * most * (1 + 1e-5)
+
+
+def test_the_bound_allows_for_roundings(monkeypatch):
+    """Sums from one end of a path to the other have other brackets than those by its middle."""
+
+    def by_the_middle(n, row, col, *_):
+        first, near = elimination._neighbours(n, row, col)
+        order = np.array([*range(n // 2), *range(n - 1, n // 2 - 1, -1)], np.int32)
+        return elimination._structure(n, first, near, order, n)
+
+    monkeypatch.setattr("semiring_mm.graphs.prepared.prepare_structure", by_the_middle)
+    for seed in range(40):
+        i, rng = np.arange(4 + seed % 10), np.random.default_rng(seed)
+        row, col = np.concatenate([[i, i + 1], [i + 1, i]], 1)
+        check_bound(sm.prepare(EdgeList(range(len(i) + 1), row, col, rng.random(len(row)), True)))
+
+
 def test_graphs_without_small_separators(monkeypatch):
     """The order stops early, and what is left is a dense core, or an error says what to write."""
     rng, n = np.random.default_rng(5), 4000
@@ -181,9 +286,50 @@ def test_graphs_without_small_separators(monkeypatch):
     g = EdgeList(range(n), row, col, np.ones(len(row)), True)
     with pytest.raises(MemoryError, match=r"no small separators .* sm\.apsp\(graph, sources=") as e:
         sm.prepare(g)
-    assert f"{x.core} nodes" in str(e.value)
+    assert f"{x.core:,} of the 4,000 nodes" in str(e.value)
     monkeypatch.undo()
     assert sm.apsp(g, sources=[3]).shape == (1, n)
+
+
+def test_a_large_core_is_told_before_its_closure(monkeypatch):
+    """With the time that it takes; the progress, which may stop it, goes from 0 to all."""
+    rng, n, seen = np.random.default_rng(5), 4000, []
+    g = EdgeList(range(n), *rng.integers(0, n, (2, 3 * n)), np.ones(3 * n), True)
+    monkeypatch.setattr("semiring_mm.graphs.prepared._LONG", 1e6)
+    with pytest.warns(UserWarning, match=r"of the 4,000 nodes .* a dense core of 0\.0.* GB, .* s"):
+        net = sm.prepare(g, progress=lambda done, total: seen.append((done, total)))
+    core = net._structure.core
+    totals = {n, net._structure.pairs + core**3}
+    assert {total for _, total in seen} == totals
+    for total in totals:
+        done = [x for x, of in seen if of == total]
+        assert done == sorted(done)
+        assert done[-1] == pytest.approx(total)
+        assert len(done) > 3
+
+    def stop(done, total):
+        if done > total / 2 and total != n:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        net.customize(2 * g.weight, progress=stop)
+    assert net.distance(*g.row[:1].tolist(), *g.col[:1].tolist()) <= 1  # as before
+    with pytest.raises(TypeError, match="progress is True, False or a callable"):
+        sm.prepare(g, progress="yes")
+
+
+def test_an_order_in_pieces_is_the_same(monkeypatch):
+    """So that Ctrl-C need not wait for the whole."""
+    g = large()
+    whole = prepare_structure(g.n, g.row, g.col, "minimum_degree")
+    monkeypatch.setattr("semiring_mm.hierarchy.structure._GRANT", 1000)
+    seen = []
+    pieces = prepare_structure(
+        g.n, g.row, g.col, "minimum_degree", lambda done, total: seen.append(done)
+    )
+    np.testing.assert_array_equal(pieces.node, whole.node)
+    np.testing.assert_array_equal(pieces.head, whole.head)
+    assert len(set(seen)) > 100
 
 
 @pytest.mark.parametrize("order", ["minimum_degree", "nested_dissection"])
@@ -414,6 +560,8 @@ ERRORS = {
     "target": (lambda: sm.prepare(NAMED).path("a", "x"), "'x' is not a node of the graph"),
     "table": (lambda: sm.prepare(NAMED).distances(["a"], ["b", "x"]), "'x' is not a node"),
     "number": (lambda: sm.prepare(large()).distance(0, 9999), "there is no node 9999, they are 0"),
+    "negative": (lambda: sm.prepare(large()).distance(-1, 0), "there is no node -1, they are 0"),
+    "path": (lambda: sm.prepare(large()).path(0, -1), "there is no node -1, they are 0 to 4199"),
     "numbers": (
         lambda: sm.prepare(large()).distances([0], [7, -1]), "targets: there is no node -1"),
     "fraction": (
@@ -499,8 +647,8 @@ def damaged(path, how):
     elif how == "array":
         with path.open("wb") as file:
             np.save(file, np.zeros(3))
-    elif how == "other":
-        np.savez(path, x=np.zeros(3))
+    elif how in ("other", "matrix"):
+        np.savez(path, x=np.zeros((3, 3)))
     elif how == "bit":
         middle = data.index(b"weights.npy") + 200
         data[middle] ^= 1
@@ -515,9 +663,9 @@ def damaged(path, how):
             arrays["about"] = np.array([{}], object)
         elif how == "weights":
             arrays["weights"] = arrays["weights"] + 1
-        else:
+        elif how != "packed":
             del arrays[how]
-        np.savez(path, **arrays)
+        (np.savez_compressed if how == "packed" else np.savez)(path, **arrays)
 
 
 @pytest.mark.parametrize(
@@ -527,6 +675,7 @@ def damaged(path, how):
         "array": "is no prepared graph", "other": "net.save", "pickle": "or damaged",
         "version": "version 99 of the format, and this is version 2: prepare the graph anew",
         "weights": "its contents are not what was saved", "head": "its contents are not",
+        "matrix": r"sm\.prepare\('.*net\.npz'\) prepares a graph", "packed": "packed in",
     }.items(),
 )  # fmt: skip
 def test_files_that_are_none(how, message, tmp_path):
@@ -537,6 +686,47 @@ def test_files_that_are_none(how, message, tmp_path):
         sm.load(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_cut_files_and_changed_bytes(tmp_path):
+    """One line each; what is of no account, such as the time of an array, may change."""
+    path, rng, errors = tmp_path / "net.npz", np.random.default_rng(8), []
+    net = sm.prepare(NAMED)
+    net.save(path)
+    data = path.read_bytes()
+    ends = rng.integers(0, len(data), 100)
+    for end, bit in [*zip(ends, [None] * 100, strict=True), *rng.integers(0, 8, (300, 2))]:
+        other = bytearray(data[:end] if bit is None else data)
+        if bit is not None:
+            other[rng.integers(len(data))] ^= 1 << int(bit)
+        path.write_bytes(other)
+        try:
+            assert sm.load(path).distances().tolist() == net.distances().tolist()
+        except ValueError as error:
+            errors.append(str(error))
+    assert len(errors) > 250
+    for text in errors:
+        assert repr(str(path)) in text
+        assert "\n" not in text
+        assert len(text) < len(str(path)) * 2 + 300
+
+
+def test_the_matrix_of_a_file_is_no_prepared_graph(tmp_path):
+    path = tmp_path / "d.npy"
+    np.save(path, np.array([[0, 2.0], [np.inf, 0]]))
+    with pytest.raises(ValueError, match=r"no prepared graph.* sm\.prepare\('.*d\.npy'\)"):
+        sm.load(path)
+    assert sm.prepare(path).distance(0, 1) == 2
+
+
+def test_a_semiring_without_laws_does_not_crash():
+    """What zero does not annihilate has no tail to follow."""
+    for mul in ("min(a, b)", "1", "a - b", "max(b, 0)"):
+        s = sm.Semiring("lawless", "min(a, b)", mul, np.inf, 0)
+        net = sm.prepare({0: {1: 5}, 1: {}, 2: {}, 3: {2: 4, 1: 1}}, semiring=s)
+        for u, v in itertools.permutations(range(4), 2):
+            with contextlib.suppress(ValueError):
+                assert net.path(u, v)[-1] == v
 
 
 def test_a_file_that_is_not_there(tmp_path):

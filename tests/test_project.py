@@ -1,6 +1,8 @@
 """What stands in more than one file of the project agrees."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -29,6 +31,18 @@ def test_the_conda_recipe_takes_its_dependencies_from_the_project():
     assert recipe["package"] == {"name": "semiring-mm", "version": sm.__version__}
     assert recipe["requirements"]["run"] == ["python >=3.11", *PROJECT["dependencies"]]
     assert recipe["build"]["entry_points"] == ["semiring-mm = semiring_mm.cli:main"]
+
+
+def test_a_test_that_hangs_ends_the_run(tmp_path):
+    (tmp_path / "test_it.py").write_text("import time\ndef test_it():\n    time.sleep(60)\n")
+    command = [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "test_it.py"]
+    done = subprocess.run(
+        [*command, "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0.5"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Timeout (0:00:00.500000)!" in done.stderr
+    assert "in test_it\n" in done.stderr
 
 
 def test_workflows_run_what_is_there():

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import math
 import sys
 import threading
@@ -14,9 +15,9 @@ from host_device import HostDevice
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
-from semiring_mm import arrays, blas, gradients
+from semiring_mm import arrays, blas, gradients, sequences
 from semiring_mm import bits as packed
-from semiring_mm.gpu import calls, device, engine, tensor
+from semiring_mm.gpu import calls, device, engine, tensor, wide
 from semiring_mm.gpu import product as products
 
 pytestmark = pytest.mark.usefixtures("gxx")
@@ -430,7 +431,7 @@ def test_threads_wait_for_each_other_s_launches():
         seen.append((stream, words[0]))
 
     call = calls._Call(
-        [(start, 0)], None, words, [(0, 0, 5)], [], [], 0, "float32", (1,), np.float32, None
+        [(start, 0)], None, words, [(0, 0, 5)], [], [], 0, "float32", (1,), np.float32, []
     )
     threads = [threading.Thread(target=call.run, args=([10 * i], i)) for i in range(8)]
     for thread in threads:
@@ -467,6 +468,45 @@ def test_memory_that_is_zeroed(general, monkeypatch):
         seen = len(general)
         assert_array_equal(sm.gemm(None, a, b, precision="float32_emulated"), wanted)
         assert len(general) == seen, "the general way was taken"
+
+
+SEQUENCES = {
+    "viterbi": sequences.viterbi,
+    "log_partition": sequences.log_partition,
+    "marginals": sequences.marginals,
+    "pairs": functools.partial(sequences.marginals, pairs=True),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("states", [3, 13])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_repeated_models_of_sequences(name, states, host, monkeypatch):
+    """Of few states, and of so many that blocks keep columns of the matrix."""
+    monkeypatch.setattr(wide, "_HELD", 3)
+    call, batch, steps = SEQUENCES[name], 5, 4
+    models = []
+    model = sequences._model
+    monkeypatch.setattr(sequences, "_model", lambda *x: models.append(x) or model(*x))
+    for shapes in ([], [(states,)], [(batch, states), (states,)]):
+        for i in range(3):
+            operands = [
+                normal(*shape) for shape in ((batch, steps, states), (states, states), *shapes)
+            ]
+            models.clear()
+            host.launched.clear()
+            found = call(*operands)
+            assert len(models) == (i == 0), "the general way was taken"
+            assert any("wide.cuh" in x for x in host.launched) == (states == 13)
+            with monkeypatch.context() as patch:
+                patch.setattr(arrays, "_PLAIN", {np.ndarray, type(None)})
+                expected = call(*(np.array(np.asarray(x)) for x in operands))
+            if not isinstance(found, tuple):
+                found, expected = (found,), (expected,)
+            for x, y in zip(found, expected, strict=True):
+                assert type(x) is type(operands[0])
+                assert x.shape == y.shape
+                np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
 class Unrun:

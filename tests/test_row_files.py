@@ -13,8 +13,11 @@ from test_sparse import GRAPHS, undirected, walk
 
 import semiring_mm as sm
 from semiring_mm.closures.progress import Watched
+from semiring_mm.closures.solve import Problem
+from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.graphs import apsp as apsp_module
 from semiring_mm.graphs import out_of_core
+from semiring_mm.graphs.inputs import as_graph
 from semiring_mm.tiled import results, stores
 from semiring_mm.tiled.checkpoint import Checkpoint
 
@@ -85,6 +88,31 @@ def test_some_rows(tmp_path, kind, sources):
     np.testing.assert_array_equal(d[:], EXPECTED[sources])
     with pytest.raises(FileExistsError, match=r"is the result of a run with rows = "):
         sm.apsp(GRAPH, **words | {"sources": [1]}, resume=True)
+
+
+def test_rows_go_on_as_rows(tmp_path, monkeypatch):
+    """Though tiles would be chosen now, on another machine."""
+
+    def stop(done, total):
+        if done > 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(out_of_core, "_sparse", lambda *_: True)
+    out = tmp_path / "d.npy"
+    with pytest.raises(KeyboardInterrupt):
+        sm.apsp(GRAPH, out=out, progress=stop)
+    monkeypatch.setattr(out_of_core, "_sparse", lambda *_: False)
+    np.testing.assert_array_equal(sm.apsp(GRAPH, out=out, resume=True), EXPECTED)
+
+
+def test_one_row_has_to_fit():
+    problem = Problem.of(EdgeSource(sm.semirings["min_plus"], as_graph(GRAPH)[0], float))
+    solver = out_of_core._Searches(problem)
+    each = out_of_core._row_bytes(problem) + solver.extra
+    assert out_of_core._height(solver, N, solver.fixed + each, None) == 1
+    for limit in (0, solver.fixed + each - 1):
+        with pytest.raises(MemoryError, match=f"^1 rows of {N} nodes take .* larger memory_limit"):
+            out_of_core._height(solver, N, limit, None)
 
 
 def test_some_rows_of_any_matrix(tmp_path):

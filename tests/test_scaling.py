@@ -2,21 +2,17 @@
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import semiring_mm as sm
+from bench import machine, model, report, scaling
 from semiring_mm.closures.schedule import Grid, eliminate
 from semiring_mm.tiled.timeline import Timeline
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
-
-from bench import machine, model, report, scaling  # noqa: E402
-
 RAW = max((ROOT / "bench" / "results").glob("gpu-nvidia-h200-*.json"))
 DEVICE = model.Device(rate=16e12, half=200, stall=1.5e-6)
 LINKS = model.Links(400e9)

@@ -491,3 +491,4 @@ def test_symmetry_on_a_device(there):
         if dtype == "f4":
             x[2, 2] = np.nan
             assert gpu.symmetric(there.put(x)) is False
+    assert gpu.symmetric(there.put(np.empty((0, 0)))) is True

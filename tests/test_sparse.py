@@ -205,6 +205,18 @@ def test_what_is_refused():
         sm.apsp(sp.csr_array([[0, np.nan], [0, 0]]), method="sparse")
 
 
+@pytest.mark.parametrize("sources", [[0], [1, 2], None])
+@pytest.mark.parametrize("n", [5, 150])
+def test_sums_that_leave_the_range_are_told(n, sources):
+    """Potentials of -1e308 and more would be infinite, and hide it."""
+    ring = nx.cycle_graph(n, nx.DiGraph)
+    nx.set_edge_attributes(ring, -1e308, "weight")
+    ring[n - 1][0]["weight"] = 1e308
+    for method in ("auto", "sparse"):
+        with pytest.raises(ValueError, match="leave the range of float64"):
+            sm.apsp(ring, sources=sources, method=method)
+
+
 def test_progress_rises_to_the_end():
     seen = []
     sm.apsp(

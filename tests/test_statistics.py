@@ -1,7 +1,10 @@
 """Statistics of all distances against NumPy on the whole matrix, and against NetworkX."""
 
+import io
+
 import numpy as np
 import pytest
+from metrics import leave_core
 from optional import nx, pd
 
 import semiring_mm as sm
@@ -19,6 +22,9 @@ def edges_of(kind, rng, n):
             np.concatenate([i[:, 1:].ravel(), i[1:].ravel()]),
             np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()]),
         )
+    if kind == "islands":
+        u, v = edges_of("grid", rng, n // 2)
+        return np.concatenate([u, u + n // 2]), np.concatenate([v, v + n // 2])
     if kind == "star":
         return np.zeros(n - 1, int), np.arange(1, n)
     if kind == "parts":
@@ -55,13 +61,16 @@ def expected(d, edges, radii, mass):
     return found, np.histogram(d[other], edges)[0]
 
 
-KINDS = ["tree", "grid", "star", "parts", "sparse", "dense"]
+KINDS = ["tree", "grid", "islands", "star", "parts", "sparse", "dense"]
 
 
+@pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("whole", [True, False])
-def test_each_statistic_is_that_of_the_matrix(kind, directed, whole):
+def test_each_statistic_is_that_of_the_matrix(kind, directed, whole, prepared, monkeypatch):
+    """The fastest way, or sweeps over a prepared graph with a dense core."""
+    leave_core(monkeypatch)
     for seed in range(3):
         given = graph(kind, directed=directed, whole=whole, seed=seed)
         rng = np.random.default_rng(seed)
@@ -71,7 +80,8 @@ def test_each_statistic_is_that_of_the_matrix(kind, directed, whole):
         edges = [np.arange(3, 300, 9) * unit, np.array([0, 1, 5, 7, 80]) * unit, np.arange(4) * 9.5]
         d = np.asarray(sm.apsp(given))
         values, counts = expected(d, edges[seed], radii, mass)
-        found = sm.statistics(given, radius=radii, attribute=mass, bins=edges[seed])
+        asked = sm.prepare(given) if prepared else given
+        found = sm.statistics(asked, radius=radii, attribute=mass, bins=edges[seed])
         for name, value in values.items():
             np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, err_msg=name)
         np.testing.assert_array_equal(found.histogram.counts, counts)
@@ -91,6 +101,11 @@ def test_types_of_weights(dtype):
     assert found.eccentricity.dtype == (dtype if dtype[0] == "f" else np.int64)
 
 
+def inverses(d):
+    """Harmonic closeness, of negative distances, too."""
+    return np.divide(1, d, out=np.zeros_like(d), where=d != 0).sum(axis=0)
+
+
 def test_negative_weights():
     weights = {"a": {"b": -2.5, "c": 4}, "b": {"c": 3}, "c": {"a": 1}}
     found = sm.statistics(weights, bins=[-3, 0, 1, 5])
@@ -100,10 +115,95 @@ def test_negative_weights():
     np.testing.assert_array_equal(found.histogram.counts, counts)
     whole = {u: {v: int(2 * w) for v, w in x.items()} for u, x in weights.items()}
     assert sm.statistics(whole, "mean").mean_distance == 2 * values["mean_distance"]
+    for given in (whole, sm.prepare(whole, dtype="int64"), sm.prepare(whole)):
+        doubled = sm.statistics(given, "harmonic").harmonic
+        np.testing.assert_allclose(2 * doubled, found.harmonic, rtol=1e-15)
+    np.testing.assert_allclose(found.harmonic, inverses(d), rtol=1e-15)
     with pytest.raises(ValueError, match="negative"):
         sm.statistics(weights)
     with pytest.raises(sm.NegativeCycleError):
         sm.statistics({0: {1: 1}, 1: {0: -2}})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float64"])
+def test_negative_whole_weights_one_way(dtype, monkeypatch):
+    """No path plus a negative weight is none, also through a dense core."""
+    leave_core(monkeypatch)
+    rng, n = np.random.default_rng(6), 100
+    u, v = edges_of("grid", rng, n)
+    u, v = np.concatenate([u, v]), np.concatenate([v, u])
+    kept = (u % 10 < 5) | (v % 10 >= 5)  # from the left half to the right one only
+    u, v, h = u[kept], v[kept], rng.integers(0, 99, n)
+    weight = (rng.integers(0, 9, len(u)) + h[v] - h[u]).astype(dtype)
+    given = EdgeList(range(n), u, v, weight, True)
+    edges = [-90, -20, 0, 5, 60, 200]
+    found = sm.statistics(sm.prepare(given, dtype=dtype), bins=edges)
+    values, counts = expected(np.asarray(sm.apsp(given)), edges, [], 0)
+    for name in ("reached", "mean", "mean_distance"):
+        np.testing.assert_allclose(getattr(found, name), values[name], rtol=1e-12, err_msg=name)
+    np.testing.assert_array_equal(found.histogram.counts, counts)
+
+
+def test_the_bin_of_distance_0():
+    """Of a node to itself, which does not count; the last bin has both of its edges."""
+    weights = {"a": {"b": -2, "c": -1}, "b": {"c": 3}, "c": {"a": 2}}
+    d = np.asarray(sm.apsp(weights))
+    for edges in ([-3, -1, 0], [-2, 0], [0, 1], [0, 4], [-5, -1], [1, 3]):
+        found = sm.statistics(sm.prepare(weights), "histogram", bins=edges)
+        np.testing.assert_array_equal(found.histogram.counts, expected(d, edges, [], 0)[1])
+        found = sm.statistics(weights, "histogram", bins=edges)
+        np.testing.assert_array_equal(found.histogram.counts, expected(d, edges, [], 0)[1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_distances_at_the_edges_of_bins(dtype):
+    """A quotient that rounds may be in the bin before, or after."""
+    for edges in (np.arange(60) * 0.1, np.arange(8, 80) / 7, np.linspace(-0.3, 9.1, 50)):
+        near = edges.astype(dtype)
+        ends = [np.nextafter(near, np.array(x, dtype)) for x in (-np.inf, np.inf)]
+        weight = np.unique(np.concatenate([near, *ends]))
+        weight = weight[weight > 0]
+        star = EdgeList(range(len(weight) + 1), 0 * np.arange(len(weight)),
+                        1 + np.arange(len(weight)), weight, True)  # fmt: skip
+        found = sm.statistics(sm.prepare(star), "histogram", bins=edges.astype(dtype))
+        expected = np.histogram(weight, edges.astype(dtype))[0]
+        np.testing.assert_array_equal(found.histogram.counts, expected)
+
+
+def test_inverses_are_rounded_once_or_twice():
+    """Newton's method goes on until it has all digits."""
+    weight = np.random.default_rng(0).integers(1, 1 << 20, 200)
+    pairs = EdgeList(range(400), 2 * np.arange(200), 2 * np.arange(200) + 1, weight, False)
+    found = sm.statistics(sm.prepare(pairs), "harmonic").harmonic
+    np.testing.assert_allclose(found[::2] * weight, 1, rtol=0, atol=2.3e-16)
+
+
+def test_sums_that_may_not_fit():
+    n = 100
+
+    def path(weight):
+        given = {i: {i + 1: weight} for i in range(n - 1)}
+        return sm.prepare(given, directed=False, dtype="int64")
+
+    net = path(1 << 51)
+    with pytest.raises(
+        OverflowError, match=r"100 distances of up to .* may add up to more than 64"
+    ):
+        sm.statistics(net, "mean")
+    found = sm.statistics(path(1 << 48), "mean")  # the sum of all is more than 2**63
+    assert found.mean_distance == n * (n**2 - 1) // 3 * (1 << 48) / (n * (n - 1))
+    with pytest.raises(OverflowError, match="attribute: its sum does not fit 64 bits"):
+        sm.statistics(net, "within", radius=1, attribute=[1 << 57] * n)
+
+
+def test_sums_in_32_bits_are_carried():
+    """Where each distance fits, and those of a source do not fit together."""
+    n, w = 400, 100_000
+    found = sm.statistics(
+        sm.prepare({i: {i + 1: w} for i in range(n - 1)}, directed=False), ["mean", "closeness"]
+    )
+    i = np.arange(n)
+    np.testing.assert_array_equal(found.mean, w * (i * (i + 1) + (n - 1 - i) * (n - i)) / 2 / 399)
 
 
 def test_whole_numbers_of_all_sizes():
@@ -244,6 +344,25 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch, directed):
     np.testing.assert_array_equal(found.histogram.counts, whole.histogram.counts)
 
 
+def damaged_states(path):
+    """A file's contents with something wrong in them; that is of account, if True."""
+    text = path.read_bytes()
+    with np.load(path) as file:
+        arrays = dict(file)
+    for at in np.random.default_rng(1).integers(30, len(text), 40):
+        yield text[:at], True
+    for at in range(40, len(text), 97):
+        yield text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :], False
+    for name in ("state", *arrays):
+        for x in (np.zeros(3), np.zeros((), object), np.array("[" * 10_000), np.array(b"x")):
+            room = io.BytesIO()
+            np.savez(room, **(arrays | {name: x}))
+            yield room.getvalue(), True
+    room = io.BytesIO()
+    np.savez_compressed(room, x=np.zeros(1 << 24))
+    yield from ((x, True) for x in (b"", b"PK", b"text", room.getvalue()))
+
+
 def test_a_damaged_state_is_refused(tmp_path, monkeypatch):
     from semiring_mm.graphs import statistics as module
 
@@ -251,12 +370,48 @@ def test_a_damaged_state_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module._State, "remove", lambda self: None)
     given, path = graph("tree", directed=False, whole=True), tmp_path / "state.npz"
     sm.statistics(given, checkpoint=path)
-    sm.statistics(given, checkpoint=path)
-    text = bytearray(path.read_bytes())
-    text[len(text) // 2] ^= 1
+    text = path.read_bytes()
+    for other, must in damaged_states(path):
+        path.write_bytes(other)
+        error = None
+        try:
+            module._State(path, state_of(given))
+        except ValueError as caught:
+            error = str(caught)
+        assert error or not must
+        assert error is None or ("has changed since" in error and "\n" not in error)
     path.write_bytes(text)
-    with pytest.raises(ValueError, match="has changed since"):
-        sm.statistics(given, checkpoint=path)
+    module._State(path, state_of(given))
+
+
+def state_of(given):
+    """The work whose state the run of a test keeps."""
+    from semiring_mm.graphs import statistics as module
+
+    rows = np.arange(given.n)
+    asked = module._asked(None, None)
+    return module._Work(given, rows, asked, *module._wanted(asked, given.n, 50, None, None))
+
+
+def test_a_state_of_other_types_is_begun_again(tmp_path, monkeypatch):
+    """A seal does not tell who made it: arrays that would not fit are not filled."""
+    from semiring_mm.graphs import statistics as module
+
+    monkeypatch.setattr(module, "_EVERY", 0.0)
+    monkeypatch.setattr(module._State, "remove", lambda self: None)
+    given, path = graph("tree", directed=False, whole=True), tmp_path / "state.npz"
+    expected = sm.statistics(given, checkpoint=path)
+    state = module._State(path, state_of(given))
+    for change in (
+        lambda done, x: (-3, x), lambda done, x: (10**9, x),
+        lambda done, x: (done, {name: a.astype(np.int8) for name, a in x.items()}),
+    ):  # fmt: skip
+        for name, (done, found) in module._State(path, state_of(given)).passes.items():
+            count, arrays = change(done, found)
+            state.keep(name, count, arrays, last=True)
+        found = sm.statistics(given, checkpoint=path)
+        np.testing.assert_array_equal(found.closeness, expected.closeness)
+        np.testing.assert_array_equal(found.histogram.counts, expected.histogram.counts)
 
 
 def test_memory_is_not_of_all_pairs(tmp_path):
@@ -289,6 +444,7 @@ def test_the_table_of_the_nodes():
         ({"what": "mean", "radius": 3}, "takes a radius"),
         ({"bins": 0}, "a number from 1"),
         ({"bins": [3, 2]}, "ascending"),
+        ({"bins": [1, 1, 2]}, "ascending"),
         ({"bins": [1]}, "ascending"),
         ({"radius": "near"}, "radius"),
         ({"attribute": [1, 2]}, "radius"),

@@ -4,13 +4,15 @@ import json
 import os
 import stat
 import threading
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
 
 from semiring_mm.cpu import tuning
 from semiring_mm.gpu import tiles
-from semiring_mm.storage import atomic_write
+from semiring_mm.storage import atomic_write, read_arrays
 
 
 def test_a_failed_write_leaves_the_old_file_alone(tmp_path):
@@ -97,3 +99,60 @@ def test_measurements_are_kept_atomically(what, tmp_path, monkeypatch):
         assert what == "shares"
     assert path.read_text() == (whole if what == "shares" else "{")
     assert list(tmp_path.iterdir()) == [path]
+
+
+HEADER = b"\x93NUMPY\x01\x00\x76\x00"
+
+
+def header(text):
+    """That of an array in a file, whatever it declares."""
+    return HEADER + text.ljust(117).encode() + b"\n"
+
+
+PACKED = {
+    "bomb": (np.zeros(1 << 27), None, "packed in"),
+    "shape": (None, header("{'descr': '<f8', 'fortran_order': False, 'shape': (1 << 40,)}"),
+              "malformed"),
+    "size": (None, header("{'descr': '<f8', 'fortran_order': False, 'shape': (2000000000,)}"),
+             "not of the size"),
+    "negative": (None, header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}"),
+                 "not of the size"),
+    "objects": (None, header("{'descr': '|O', 'fortran_order': False, 'shape': (0,)}"),
+                "objects of Python"),
+    "nested": (None, header("(" * 110), "multi-line|nested"),
+    "no array": (None, b"text", "magic"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PACKED)
+def test_arrays_take_no_more_memory_than_their_file(case, tmp_path):
+    array, data, message = PACKED[case]
+    path = tmp_path / "x.npz"
+    if data is None:
+        np.savez_compressed(path, x=array)
+        assert path.stat().st_size < 2 << 20
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", data)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=message) as caught:
+        read_arrays(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 24
+    assert len(str(caught.value)) < 250
+    assert "\n" not in str(caught.value)
+
+
+def test_arrays_of_all_kinds_are_read(tmp_path):
+    arrays = {
+        "x": np.arange(6.0).reshape(2, 3), "y": np.array("word"), "none": np.zeros((0, 4), bool),
+        "columns": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    }  # fmt: skip
+    np.savez(tmp_path / "x.npz", **arrays)
+    found = read_arrays(tmp_path / "x.npz")
+    assert found.keys() == arrays.keys()
+    for name, x in arrays.items():
+        np.testing.assert_array_equal(found[name], x)
+        assert found[name].dtype == x.dtype
+        assert found[name].flags.writeable

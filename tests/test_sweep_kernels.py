@@ -13,21 +13,7 @@ from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric, Shape
 from semiring_mm.hierarchy.regions import Limits, regions
 from semiring_mm.hierarchy.structure import eliminate
 
-
-class Soiled:
-    """NumPy, but that new memory is not clean: what is read before it is written shows."""
-
-    def empty(self, shape, dtype=float):
-        found = np.empty(shape, dtype)
-        found.view(np.uint8)[...] = 0x9D
-        return found
-
-    def __getattr__(self, name):
-        return getattr(np, name)
-
-
 HOST = HostDevice()
-HOST.xp = Soiled()
 #: Small blocks and regions: several groups of sources, levels of regions, sizes of leaves.
 SMALL = Shape(threads=32, each=2, nodes=6, rows=14, edges=40, upper=5, narrow=1, core=0)
 SINGLE = Shape(threads=32, each=1, nodes=1, rows=4, edges=8, upper=1, narrow=1, core=0)
@@ -218,6 +204,58 @@ def test_negative_weights_and_long_words(host):
 
 def with_device(metric):
     return metric, DeviceMetric(metric, shape=SMALL), np.arange(metric.structure.n)
+
+
+@pytest.mark.usefixtures("gxx")
+@pytest.mark.parametrize(
+    "edges",
+    [np.arange(41) * 0.1, np.arange(8, 60) / 7, EDGES],
+    ids=["tenths", "sevenths", "uneven"],
+)
+def test_labels_at_the_edges_of_bins(edges, host):
+    """A guess that rounds to the bin before or after, and edges that float32 does not hold."""
+    edges = np.array(edges, np.float64)
+    near = edges.astype(np.float32)
+    ends = [np.nextafter(near, np.float32(x)) for x in (-np.inf, np.inf)]
+    weight = np.unique(np.concatenate([near, *ends]))
+    weight = weight[weight > 0]
+    m = len(weight)
+    metric = metric_of("min_plus", m + 1, np.zeros(m, int), 1 + np.arange(m), weight)
+    there = DeviceMetric(metric, shape=SMALL)
+    found = there.statistics(np.array([0]), {"bins"}, edges=edges)["bins"]
+    labels = np.append(weight, 0).astype(np.float64)
+    assert_array_equal(found, np.histogram(labels, edges)[0])
+
+
+@pytest.mark.usefixtures("gxx")
+def test_sums_of_many_labels_in_short_words(host, monkeypatch):
+    """A block adds up 64 of them at a time, and the regions of a block one after the other."""
+    monkeypatch.setattr(hierarchy, "_BLOCKS", 1)
+    monkeypatch.setattr(host, "sms", 2)
+    n, row, col = grid(18)
+    weight = np.random.default_rng(9).integers(1, 99, len(row)).astype("int32")
+    metric = metric_of("min_plus", n, row, col, weight, directed=False)
+    sources = np.arange(0, n, 40)
+    expected = swept(metric, sources).astype(np.int64).sum(1)
+    for shape in (SMALL, SINGLE, Shape(threads=32, each=1, narrow=1, core=300)):
+        there = DeviceMetric(metric, shape=shape)
+        found = there.statistics(sources, {"sum"}, bound=1 << 20)["sum"]
+        assert_array_equal(found, expected)
+
+
+@pytest.mark.usefixtures("gxx")
+def test_regions_of_another_device_are_taken_where_they_fit(host, monkeypatch):
+    n, row, col = grid(9)
+    weight = np.random.default_rng(3).integers(1, 20, len(row))
+    metric = metric_of("min_plus", n, row, col, weight.astype("int32"), directed=False)
+    first = DeviceMetric(metric, shape=SMALL)
+    assert DeviceMetric(metric, shape=SMALL, like=first).pieces is first.pieces
+    monkeypatch.setattr(host, "shared_limit", 4 << 10)
+    smaller = DeviceMetric(metric, shape=SMALL, like=first)
+    assert smaller.limits != first.limits
+    assert smaller.pieces is not first.pieces
+    wide = metric_of("min_plus", n, row, col, weight.astype("float64"), directed=False)
+    assert DeviceMetric(wide, shape=Shape(32, 2, 6, 14, 40, 5, 1, 0), like=first).size == 8
 
 
 @pytest.mark.usefixtures("gxx")

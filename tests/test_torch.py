@@ -4,8 +4,6 @@ import importlib
 import itertools
 import json
 import math
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,12 +18,11 @@ from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 from torch.testing import assert_close  # noqa: E402
 
-from semiring_mm.torch import apsp, closure, matmul, products  # noqa: E402
-from semiring_mm.torch.operators import row_of  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # it is not installed
 from bench import gpu_sequences, neighbours_torch  # noqa: E402
 from bench.cases import Options  # noqa: E402
+from semiring_mm import torch as semiring_torch  # noqa: E402
+from semiring_mm.torch import apsp, closure, matmul, products  # noqa: E402
+from semiring_mm.torch.operators import row_of  # noqa: E402
 
 inf = math.inf
 CHEBYSHEV = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)
@@ -639,3 +636,23 @@ def test_tensors_whose_memory_holds_the_negative_numbers():
     for refused in (arrays._writable, lambda out: arrays._on_device(np, out, "out")):
         with pytest.raises(TypeError, match="imaginary part of a conjugate"):
             refused(x)
+
+
+def test_other_functions_say_what_has_gradients():
+    """No function that is not there: all that are, and how the others are called."""
+    x = torch.ones(2, 2, requires_grad=True)
+    names = [*semiring_torch.__all__]
+    words = f"semiring_mm.torch has {', '.join(names[:-1])} and {names[-1]} with gradients; "
+    calls = {
+        "operand_0": lambda: sm.einsum("ij,jk->ik", x, x, semiring="min_plus"),
+        "X": lambda: sm.cdist(x, x),
+        "w": lambda: sm.knn(x.detach(), x.detach(), 1, w=x[0]),
+        "x": lambda: sm.alignment.dtw(x[0], x[1]),
+        "a": lambda: sm.gemm(1, x, x),
+    }
+    for name, call in calls.items():
+        with pytest.raises(
+            TypeError, match=f"{name} is a tensor .* give others {name}.detach"
+        ) as e:
+            call()
+        assert words in str(e.value)

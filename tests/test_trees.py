@@ -211,6 +211,16 @@ def test_a_stray_node_takes_the_path_that_fits_best():
         repair_trees(engine, semirings["min_plus"], d, p, lambda: none, np.array([0]))
 
 
+def test_roots_lose_the_predecessors_that_rounding_gave_them():
+    """Also where all else is right, and in rows of sources in any order."""
+    d = np.array([[1.0, 0, 2], [0, 1, 3]])
+    p = np.array([[1, 2, 1], [1, 0, 1]], np.int32)  # 1 -> 0, 1 -> 2 and 0 -> 1; -> root
+    row, col = np.array([1, 0, 1]), np.array([0, 1, 2])
+    edges = Edges.by_end(3, row, col, np.array([1.0, 1, 2]))
+    repair_trees(engine, semirings["min_plus"], d, p, lambda: edges, np.array([1, 0]))
+    np.testing.assert_array_equal(p, [[1, -9999, 1], [-9999, 0, 1]])
+
+
 def cycle(*legs, dtype=float):
     """A cycle of these weights over some nodes of a larger graph."""
     dtype, n = np.dtype(dtype), 3 * len(legs)

@@ -80,6 +80,25 @@ def test_paths(most, monkeypatch):
                     assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize(("features", "dtype"), [(0, "f4"), (2, "f4"), (40, "f8"), (51, "f4")])
+@pytest.mark.parametrize("most", [1, 1 << 13, 1 << 29])
+def test_costs_of_features(features, dtype, most, monkeypatch):
+    """Of strips of a pair at a time, of some pairs, and of all of them."""
+    monkeypatch.setattr(wavefront, "_MOST", most)
+    monkeypatch.setattr(wavefront, "_MOST_WARPS", 1)
+    monkeypatch.setattr(wavefront, "_SHARED", 2)
+    rule = AlignmentRule(dtype, "squared", warp=True)
+    for band in (None, 7, 40):
+        (found, _), (expected, _) = both(rule, LENGTHS, band, [0.0] * 4, features)
+        near = abs(np.subtract(*np.transpose(LENGTHS))) <= (np.inf if band is None else band)
+        assert_array_equal(found[near], expected[near])
+        assert np.isinf(found[~near]).all()
+    for lengths in ((600, 20), (70, 300), (0, 0)):
+        found, expected = both(rule, [lengths], None, [0.0] * 4, features, keep=True)
+        for one, other in zip(found, expected, strict=True):
+            assert_array_equal(one, other)
+
+
 def test_more_pairs_than_blocks(monkeypatch):
     """A block's line is the next pair's when it is done."""
     monkeypatch.setattr(wavefront, "_BLOCKS", 1)
@@ -99,6 +118,7 @@ def test_what_is_no_number():
 
 def test_parameters_are_the_fields_of_the_struct():
     assert fields_of("wavefront.cuh", "AlignParams") == wavefront.FIELDS
+    assert fields_of("costs.cuh", "CostParams") == wavefront.COSTS
 
 
 def test_what_is_too_long():

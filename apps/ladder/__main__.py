@@ -1,163 +1,165 @@
-"""Renew docs/ladder.md and its figures from the raw results: python -m apps.ladder.
-
-The results are the files of ``semiring-mm ladder --out``, kept in apps/ladder/results: one for each
-semiring, with ``gemv-`` before its name for the matrix-vector product.
-"""
+"""Run the textbook steps from the plain loop to the library's product: python -m apps.ladder."""
 
 from __future__ import annotations
 
-import json
-import re
+import argparse
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from semiring_mm.ladder import example, report
-from semiring_mm.ladder.measure import CUBLAS
-from semiring_mm.ladder.report import Rows, markdown, rate, three
+from semiring_mm.cli.entry import as_program
+from semiring_mm.cli.options import Parser
+from semiring_mm.gpu import device
+from semiring_mm.semirings import Semiring, as_semiring
 
-from .published import L4, L4_ROWS, PUBLISHED
+from . import example, measure, profile, report, rungs
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "ladder.md"
-RESULTS = Path(__file__).with_name("results")
-Result = dict[str, Any]
+__all__ = ["main"]
 
-
-def largest(result: Result) -> int:
-    return max(line["n"] for line in result["lines"])
+_SIZES = {"product": (256, 512, 1024, 2048, 4096), "gemv": (1024, 4096, 16384)}
 
 
-def measured_on(result: Result) -> str:
-    m, v = result["machine"], result["versions"]
-    driver = f", driver {m['driver']}" if "driver" in m else ""
-    packages = ", ".join(f"{k} {v[k]}" for k in v if k.startswith(("cupy", "NVRTC", "cuBLAS")))
-    name = f"{'gemv-' * (result['verb'] == 'gemv')}{result['semiring']['name']}"
-    return (
-        f"{m['gpu']}{driver}; {packages}; {result['date'][:10]}, commit {result['commit']}. "
-        f"Raw: `apps/ladder/results/{name}.json`."
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program: measure the ladder, or print it or its example; return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    return as_program(lambda: _run(_parsed(arguments)), process=argv is None)
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m apps.ladder", allow_abbrev=False,
+        description="Run the textbook steps from the plain loop to this library's product on a "
+        "GPU; check each against NumPy and measure it. docs/ladder.md explains them.",
+    )  # fmt: skip
+    parser.add_argument(
+        "--semiring", default="min_plus", metavar="NAME",
+        help="a built-in one (default min_plus), or your own: 'ADD; MUL; ZERO; ONE', such as "
+        "'min(a, b); max(abs(a), abs(b)); inf; 0'",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sizes", type=_sizes, metavar="N,N,...",
+        help="default 256,512,1024,2048,4096; with --gemv 1024,4096,16384",
+    )  # fmt: skip
+    parser.add_argument(
+        "--gemv", action="store_true", help="matrix times vector, not matrix times matrix"
     )
+    parser.add_argument("--rungs", default="", metavar="R,R,...", help="some of them, by number")
+    parser.add_argument("--no-sweeps", action="store_true", help="no block sizes and so on")
+    parser.add_argument(
+        "--profile", action="store_true",
+        help="count bytes, conflicts and instructions at the largest size by Nsight Compute (ncu)",
+    )  # fmt: skip
+    parser.add_argument("--plot", metavar="FILE", help="the roofline, the sizes and the sweeps")
+    parser.add_argument("--out", metavar="FILE", help="raw results as JSON")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument(
+        "--show", action="store_true",
+        help="template arguments and the model's bytes, without running: needs no GPU",
+    )  # fmt: skip
+    way.add_argument(
+        "--example", action="store_true", help="five nodes, every D^k printed: needs no GPU"
+    )
+    way.add_argument("--once", action="store_true", help=argparse.SUPPRESS)  # for the profiler
+    parser.refuse_unknown(arguments)
+    return parser.parse_args(arguments)
 
 
-def rungs(result: Result) -> str:
-    n = largest(result)
-    notes = "".join(f"\n\n{note}." for note in result["notes"])
-    return f"n = {n}:\n\n{markdown(report.steps(result, n))}\n\n{measured_on(result)}{notes}"
+def _sizes(word: str) -> tuple[int, ...]:
+    parts = word.split(",")
+    if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"expected sizes such as 256,512, got {word!r}")
+    sizes = tuple(map(int, parts))
+    if min(sizes) < 1:
+        raise argparse.ArgumentTypeError(f"sizes are at least 1, got {word!r}")
+    return sizes
 
 
-def counters(result: Result) -> str:
-    n = largest(result)
-    rows = report.counted(result, n)
-    return f"n = {n}:\n\n{markdown(rows)}" if rows else "No counters were read."
+def _semiring(word: str) -> Semiring:
+    if ";" not in word:
+        return as_semiring(word)
+    parts = [part.strip() for part in word.split(";")]
+    if len(parts) != 4:
+        raise ValueError(
+            f"--semiring {word!r}: expected four parts, 'ADD; MUL; ZERO; ONE', got {len(parts)}"
+        )
+    return Semiring("yours", parts[0], parts[1], float(parts[2]), float(parts[3]))
 
 
-def sizes(result: Result) -> str:
-    return markdown(report.sizes(result))
+def _run(args: argparse.Namespace) -> int:
+    if args.example:
+        print(example.text())
+        return 0
+    semiring, verb = _semiring(args.semiring), "gemv" if args.gemv else "product"
+    sizes = args.sizes or _SIZES[verb]
+    rungs.plan_of(semiring)  # or an error
+    only = frozenset(word.strip() for word in args.rungs.split(",") if word.strip())
+    chain, _ = measure.rungs_of(semiring, verb, report.H200[1])
+    known = [rung.number for rung in chain]
+    if unknown := sorted(word for word in only if not measure.wanted(chain, frozenset({word}))):
+        raise ValueError(
+            f"--rungs: there is no rung {', '.join(unknown)}; there are {', '.join(known)}"
+        )
+    if args.show:
+        print(report.show(semiring, verb, sizes))
+        return 0
+    if why := device.why_not():
+        raise ValueError(
+            f"the ladder climbs on a GPU: {why}. Without one, --show prints its rungs and what the "
+            f"model says of them, and --example the lecture's example"
+        )
+    if args.once:
+        measure.once(semiring, verb, sizes[0], only, profile.marker)
+        return 0
+    for option, name in (("--plot", args.plot), ("--out", args.out)):
+        if name is not None and not Path(name).parent.is_dir():
+            raise ValueError(f"{option} {name}: there is no directory {Path(name).parent}")
+    with _progress() as tell:
+        result = measure.ladder(
+            semiring, verb, sizes, only=only, sweeps=not args.no_sweeps, tell=tell
+        )
+        for profiled in (False, True) if args.profile else (False,):
+            if profiled:
+                tell("Nsight Compute")
+                _profile(args, result, semiring, verb, max(sizes), only)
+            if args.out:  # before the profiler too, which may be interrupted
+                Path(args.out).write_text(report.dumps(result), encoding="utf-8")
+    print(report.text(result))
+    if args.plot:
+        from .draw import draw
 
-
-def sweep(name: str) -> Callable[[Result], str]:
-    return lambda result: markdown(report.sweep(result, name))
-
-
-def published(result: Result) -> str:
-    """Published ladders beside this one: GFLOP/s, and the ratio of each rung to its cuBLAS."""
-    n = largest(result)
-    ours = {line["rung"] or CUBLAS: 2e-9 * rate(line) for line in result["lines"] if line["n"] == n}
-    parts = []
-    for table in PUBLISHED:
-        top = table.rows[-1][2]
-        rows: Rows = [["our rung", "theirs", "GFLOP/s", "of cuBLAS", "ours", "of cuBLAS"]]
-        for rung, words, value in table.rows:
-            own = ours.get(rung, 0.0)
-            row = [rung, words, f"{value:.0f}", f"{100 * value / top:.1f} %"]
-            row += [f"{own:.0f}", f"{100 * own / ours[CUBLAS]:.1f} %"] if own else ["", ""]
-            rows.append(row)
-        parts.append(f"[{table.title}]({table.source}), ours at n = {n}:\n\n{markdown(rows)}")
-    rows = [["n", "naive", "32 × 32 tiles", "cuBLAS", "our rung 2", "our rung 3", "cuBLAS"]]
-    for size, naive, tiled, cublas in L4_ROWS:
-        own = {line["rung"]: 2e-9 * rate(line) for line in result["lines"] if line["n"] == size}
-        theirs = (2e-9 * size**3 / (1e-3 * naive), tiled, cublas)
-        beside = [f"{own[k]:.0f}" if k in own else "" for k in ("2", "3", "")]
-        rows.append([str(size), *(f"{x:.0f}" for x in theirs), *beside])
-    title, source = L4
-    parts.append(f"[{title}]({source}), GFLOP/s, naive from its times:\n\n{markdown(rows)}")
-    return "\n\n".join(parts)
-
-
-def resources(result: Result) -> str:
-    """Registers, shared memory and what fits on a multiprocessor, as the driver says."""
-    n = largest(result)
-    rows: Rows = [["rung", "", "threads", "registers", "spilled", "shared memory", "warps"]]
-    for line in result["lines"]:
-        if line["n"] == n and "registers" in line:
-            warps = line["blocks_per_sm"] * -(-line["threads"] // 32)
-            rows.append([
-                line["rung"], line["name"], str(line["threads"]), str(line["registers"]),
-                f"{line['spilled']} B", f"{three(line['shared_bytes'] / 1024)} KiB", str(warps),
-            ])  # fmt: skip
-    return markdown(rows)
-
-
-#: Generated sections by marker name: the result and the function that formats it.
-BLOCKS: dict[str, tuple[str, Callable[[Result], str]]] = {
-    "min_plus": ("min_plus", rungs),
-    "min_plus counters": ("min_plus", counters),
-    "min_plus sizes": ("min_plus", sizes),
-    "resources": ("min_plus", resources),
-    "plus_times": ("plus_times", rungs),
-    "plus_times counters": ("plus_times", counters),
-    "plus_times sizes": ("plus_times", sizes),
-    "block": ("min_plus", sweep("block")),
-    "elements": ("min_plus", sweep("elements")),
-    "stages": ("min_plus", sweep("stages")),
-    "block plus_times": ("plus_times", sweep("block")),
-    "elements plus_times": ("plus_times", sweep("elements")),
-    "gemv": ("gemv-plus_times", rungs),
-    "gemv counters": ("gemv-plus_times", counters),
-    "gemv sizes": ("gemv-plus_times", sizes),
-    "lanes": ("gemv-plus_times", sweep("lanes")),
-    "rows": ("gemv-plus_times", sweep("rows")),
-    "gemv min_plus": ("gemv-min_plus", rungs),
-    "published": ("plus_times", published),
-}
-FIGURES = {
-    "min_plus": "ladder.svg",
-    "plus_times": "ladder-plus-times.svg",
-    "gemv-plus_times": "ladder-gemv.svg",
-}
-
-
-def put(text: str, name: str, block: str) -> str:
-    """Return a page with the text between a name's markers replaced."""
-    begin, end = f"<!-- ladder {name}:begin -->", f"<!-- ladder {name}:end -->"
-    if begin not in text or end not in text:
-        raise SystemExit(f"{PAGE.name} has no markers {begin} and {end}")
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    return pattern.sub(lambda _: f"{begin}\n{block}\n{end}", text)
-
-
-def renew(page: str, results: dict[str, Result]) -> str:
-    """Renew the page's tables from these results."""
-    page = put(page, "example", f"```\n{example.text()}\n```")
-    for name, (source, make) in BLOCKS.items():
-        if source in results:
-            page = put(page, name, make(results[source]))
-    return page
-
-
-def main() -> int:
-    results = {
-        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")
-    }
-    PAGE.write_text(renew(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
-    for name, file in FIGURES.items():
-        if name in results:
-            from semiring_mm.ladder.draw import draw
-
-            draw(str(ROOT / "docs" / file), results[name])
-    print(f"{PAGE.relative_to(ROOT)}: {', '.join(sorted(results)) or 'no results'}")
+        draw(args.plot, result)
     return 0
+
+
+def _profile(
+    args: argparse.Namespace, result: dict[str, Any], semiring: Semiring, verb: str, n: int,
+    only: frozenset[str],
+) -> None:  # fmt: skip
+    options = ["--semiring", args.semiring, "--sizes", str(n)]
+    options += ["--gemv"] * (verb == "gemv") + ["--rungs", args.rungs] * bool(only)
+    found, why_not = profile.counters(options)
+    chain, _ = measure.rungs_of(semiring, verb, device.current().arch)
+    numbers = [*(rung.number for rung in measure.wanted(chain, only)), measure.CUBLAS]
+    result["profile"] = {str(n): {numbers[place]: counts for place, counts in found.items()}}
+    if why_not:
+        result["notes"].append(f"no counters: {why_not}")
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Any]:
+    """Return a callback that shows the current step on a terminal's stderr."""
+    terminal = sys.stderr.isatty()
+
+    def tell(what: str) -> None:
+        if terminal:
+            print(f"\r{what}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        tell("")
 
 
 if __name__ == "__main__":

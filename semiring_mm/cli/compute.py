@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
+from ..arrays import check_all_pairs
 from ..closures.progress import ProgressBar, Watched
 from ..closures.sources import source_of
 from ..graphs.prepared import PreparedGraph
@@ -36,8 +37,8 @@ __all__ = ["Result", "asks_net", "from_net", "refused", "save", "solve", "watche
 # predecessors and the rest.
 _MAPPED_FROM = 1 << 30
 
-# Memory for all pairs that is not taken without a word of the user's.
-_UNASKED = 4 << 30
+# Bytes from which the size of a file is told, and rows come from sources however many these are.
+_TOLD = 4 << 30
 
 # Bytes of rows from which only some pairs are wanted: of more, some rows are found at a time.
 _ROWS = 1 << 30
@@ -254,7 +255,7 @@ def _few(
     """
     if sources is None or in_tiles(args) or args.method not in ("auto", "sparse"):
         return None
-    return sources if 8 * len(sources) <= n or n * n * dtype.itemsize > _UNASKED else None
+    return sources if 8 * len(sources) <= n or n * n * dtype.itemsize > _TOLD else None
 
 
 def _check_memory(
@@ -264,20 +265,22 @@ def _check_memory(
     """Refuse a matrix of many GiB that no option speaks of, or for which there is no room."""
     entries = n * (n if sources is None else len(sources))
     file, size = _matrix_output(args), entries * dtype.itemsize
-    if file and size > _UNASKED and not args.quiet:
+    if file and size > _TOLD and not args.quiet:
         print(f"semiring-mm: note: {file} takes {size / 2**30:,.1f} GiB", file=sys.stderr)
     if args.force or in_files(args):
         return
     unasked = (not file) * size + (trees and not args.predecessors) * 4 * entries
     free = sm.cpu.engine.free_memory()
     room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
-    if unasked > _UNASKED:
-        raise Refusal(
-            f"all pairs of {n:,} nodes take {unasked / 2**30:,.1f} GiB of memory{room}: --force "
-            f"takes it, -o D.npy --memory-limit 4GB works in a file"
-            f"{', --from A --to B needs one row of it' if args.start is None else ''}"
-            f"{', semiring-mm stats none' if args.semiring == 'min_plus' else ''}"
-        )
+    instead = (
+        f"--force takes it, -o D.npy --memory-limit 4GB works in a file"
+        f"{', --from A --to B needs one row of it' if args.start is None else ''}"
+        f"{', semiring-mm stats none' if args.semiring == 'min_plus' else ''}"
+    )
+    try:
+        check_all_pairs(n, unasked, instead)
+    except MemoryError as error:
+        raise Refusal(str(error)) from None
     if file and free is not None and size > free:
         raise Refusal(
             f"{file}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB of memory{room}: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
+import importlib
 import io
 import json
 import os
@@ -17,11 +17,10 @@ from typing import Any, NoReturn
 import semiring_mm as sm
 
 from ..config import configuration
-from ..ladder import command as ladder
 from . import apsp, nearest, prepare, stats, table
 from .options import Parser, Refusal, add_options
 
-__all__ = ["main"]
+__all__ = ["as_program", "main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,17 +43,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["apsp", "absent.gr"])
     2
     """
-    with _output_of_any_encoding(), _ended_by_signals(process=argv is None):
-        return _main(list(sys.argv[1:] if argv is None else argv))
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    return as_program(lambda: _main(arguments), process=argv is None)
 
 
 def _main(arguments: list[str]) -> int:
+    if program := _IN_A_CHECKOUT.get(next(iter(arguments), "")):
+        raise Refusal(
+            f"{arguments[0]} is not part of the installed program: run {program} in a checkout of "
+            f"the repository"
+        )
+    args = _parser(arguments).parse_args(arguments)
+    return int(args.run(args))
+
+
+def as_program(run: Callable[[], int], *, process: bool) -> int:
+    """Exit code of a program: errors are printed as one line, and signals end it cleanly.
+
+    Parameters
+    ----------
+    run : callable
+        The program, which returns an exit code.
+    process : bool
+        Whether the process ends with it.
+    """
+    with _output_of_any_encoding(), _ended_by_signals(process=process):
+        return _guarded(run)
+
+
+def _guarded(run: Callable[[], int]) -> int:
     try:
         try:
-            if arguments[:1] == ["bench"]:
-                return _bench(arguments[1:])  # which has options of its own
-            args = _parser(arguments).parse_args(arguments)
-            code: int = args.run(args)
+            code = run()
         finally:
             # Here, where a closed pipe is still caught, and not when the interpreter ends.
             sys.stdout.flush()
@@ -163,7 +183,6 @@ def _parser(arguments: Sequence[str] = ()) -> Parser:
         )
         command.set_defaults(run=run)
         add(command)
-    commands.add_parser("bench", help="measure this machine (in a checkout of the repository)")
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what a line may go on with
         importlib.import_module("argcomplete").autocomplete(parser)
     parser.refuse_unknown(arguments)
@@ -211,13 +230,9 @@ _COMMANDS: tuple[tuple[str, Callable[[Parser], None], Callable[..., int], str, s
         "radius, diameter, closeness, means, and a histogram.",
     ),
     ("info", _info_options, _info, "engines, devices, versions, caches", ""),
-    (
-        "ladder", ladder.add_options, ladder.run,
-        "the textbook steps to a fast product on a GPU, one by one",
-        "Run the textbook steps from the plain loop to this library's product on a GPU; check each "
-        "against NumPy and measure it. docs/ladder.md explains them.",
-    ),
 )  # fmt: skip
+#: Programs that are in a checkout only, by what they would be called here.
+_IN_A_CHECKOUT = {"bench": "python -m bench", "ladder": "python -m apps.ladder"}
 
 
 class _Version(argparse.Action):
@@ -229,13 +244,3 @@ class _Version(argparse.Action):
         except PackageNotFoundError:
             print("semiring-mm, not installed")
         raise SystemExit(0)
-
-
-def _bench(arguments: list[str]) -> int:
-    sys.path.insert(0, os.getcwd())
-    if importlib.util.find_spec("bench") is None:
-        raise Refusal(
-            "the benchmark is not part of the installed package: run this in a checkout of the "
-            "repository, where the folder bench is"
-        )
-    return int(importlib.import_module("bench.__main__").main(arguments) or 0)

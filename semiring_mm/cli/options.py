@@ -10,10 +10,12 @@ import math
 import operator
 import os
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..files.file import PACKINGS
 from ..files.formats import FORMATS
@@ -171,8 +173,14 @@ def settings(args: argparse.Namespace) -> Iterator[None]:
     if args.threads:
         # Before the engine is loaded: it starts its threads once.
         os.environ["SEMIRING_MM_NUM_THREADS"] = str(args.threads)
-    with naming_options(OPTIONS):
+    with warnings.catch_warnings(), naming_options(OPTIONS):
+        warnings.showwarning = _show
         yield
+
+
+def _show(message: Warning | str, *where: Any, **more: Any) -> None:
+    """Print a warning as others of this program."""
+    print(f"semiring-mm: warning: {message}", file=sys.stderr)
 
 
 def semiring_option(group: argparse._ArgumentGroup) -> None:

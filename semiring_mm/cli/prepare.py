@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import semiring_mm as sm
 
 from ..graphs.prepared import PreparedGraph
-from .compute import refused
+from .compute import refused, watched
 from .graph import GivenGraph, read
 from .options import (
     Parser,
@@ -102,8 +103,8 @@ def prepared(
     """The graph prepared as the options ask, its nodes being numbers or `labelled`."""
     if args.semiring == "lor_land" and args.dtype:
         raise Refusal("lor_land has results of dtype bool; leave out --dtype")
-    with refused(given):
+    with refused(given), contextlib.ExitStack() as stack:
         return sm.prepare(
             given.graph if labelled else given.numbered, semiring=args.semiring,
-            order=args.order or "auto", dtype=args.dtype,
+            order=args.order or "auto", dtype=args.dtype, progress=watched(args, stack),
         )  # fmt: skip

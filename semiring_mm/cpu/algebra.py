@@ -34,6 +34,7 @@ class Algebra:
     def __init__(self, f: Function, plan: Plan, one: Value | None = None) -> None:
         self.f, self.plan = f, plan
         self.storage, self.compute = storage_type(plan.storage), compute_type(plan)
+        self.weight: Value | None = None  # what ``w`` stands for; None: 1
         self.one = one  # a 1.0 that the compiler cannot see through, in vector lanes
 
     def start(self, lanes: int) -> Value:
@@ -97,6 +98,8 @@ class Algebra:
             return a
         if op == "b":
             return b
+        if op == "w":
+            return f.const(1, a.type) if self.weight is None else self.weight
         if op == "const":
             value = expr.value
             if self.plan.codec == "bits":

@@ -26,7 +26,7 @@ from .memory import scratch, workspace
 from .product import product
 from .viterbi import Task, viterbi
 
-__all__ = ["best_path", "best_paths", "carry", "draw", "posterior"]
+__all__ = ["best_path", "best_paths", "carry", "draw", "first", "posterior"]
 
 Array = NDArray[Any]
 Lengths = NDArray[np.int64]
@@ -38,6 +38,7 @@ _LINEAR = 4  # pairs over plus_times in the time of one
 _SMALL = 1 << 16  # pairs that one thread has done before a second has begun
 _BEGINNING = 1 << 18  # pairs in the time that the interpreter takes to begin on a thread
 _PIECE = 1 << 22  # pairs that repay handing them to a thread, which has to wait for the interpreter
+_LONG = 1 << 32  # pairs in a call, between which Ctrl-C is seen; one chain may take more
 _BUFFER = 1 << 20  # bytes of rows that are kept for the way back, and stay in the cache
 
 
@@ -123,10 +124,10 @@ def _pieces(
     batch, steps = len(lengths), int(lengths.sum())
     work = steps * pairs
     workers = _workers(work)
-    if workers == 1:
+    if workers == 1 and work <= _LONG:
         return [(0, batch, 0, rows)] if batch else []
     by_rows = batch < 2 * workers and rows >= workers
-    several = max(1, min(4, work // (_PIECE * workers)))
+    several = max(1, min(4, work // (_PIECE * workers)), work // (_LONG * workers))
     pieces = min(rows, workers) if by_rows else several * workers
     if by_rows:
         cuts = np.linspace(0, rows, pieces + 1).astype(int).tolist()
@@ -234,6 +235,11 @@ def _scaled(semiring: Semiring, x: Array, e: Array, *, left: bool = False) -> Ar
     else:
         product(semiring, x.T[:, :, np.newaxis], numbers, out.T[:, :, np.newaxis])
     return out
+
+
+def first(start: Array, e: Array) -> Array:
+    """See :meth:`semiring_mm.engine.Chains.first`."""
+    return start + e
 
 
 def best_path(

@@ -185,8 +185,14 @@ def _optimised(text: str, machine: Any) -> Any:
     return module
 
 
+_unused: list[Any] = []  # what the next compilation unloads
+
+
 class Library:
-    """Compiled functions, unloaded when neither it nor any of its functions is referenced."""
+    """Compiled functions, unloaded when neither it nor any of its functions is referenced.
+
+    The next compilation does that: `__del__` would wait for the lock, and Ctrl-C is lost in it.
+    """
 
     def __init__(self, tracker: Any) -> None:
         self._tracker = tracker
@@ -201,15 +207,15 @@ class Library:
         """Where a function lies, as long as the library is referenced."""
         return int(self._tracker[name])
 
-    def __del__(self, lock: Any = _lock, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():  # at exit the process gives everything back
-            with lock:
-                self._tracker.close()
+    def __del__(self, drop: Callable[[Any], None] = _unused.append) -> None:
+        drop(self._tracker)
 
 
 def compile_functions(functions: Sequence[Function], target: Target) -> Library:
     """Compile functions into a library that exports all but the private ones."""
     with _lock:
+        while _unused:
+            _unused.pop().close()
         return _compiled(functions, target)
 
 

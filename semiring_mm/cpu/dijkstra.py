@@ -7,7 +7,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ..plan import Plan
+from . import threads
 from .algebra import Algebra
 from .blocks import Items, address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
@@ -17,10 +20,11 @@ __all__ = ["lists", "search"]
 
 #: Parameter blocks: numbers, then int64 arrays, int32 arrays, and arrays of labels.
 _BLOCKS = {
-    "search": "n rows : source first : head node pred : weight label key",
+    "search": "n rows most : source first open : head node pred : weight label key",
     "lists": "n m both : row col first : head : weight given",
 }
 _CHILDREN = 4
+_MOST = 1 << 20  # vertices taken from the heap in a call, between which Ctrl-C is seen
 
 
 def search(
@@ -31,8 +35,13 @@ def search(
     Arcs are those of ``first`` and ``head``; no ``weight`` may be better than one. ``node`` and
     ``key``, one more than there are arcs each, are scratch.
     """
-    values = block(_BLOCKS["search"], fields)
-    _compiled(plan, zero, one, trees)["search"](address(values))
+    code, going = _compiled(plan, zero, one, trees)["search"], np.zeros(1, np.int64)
+    most = _MOST if fields["rows"] == 1 else 1 << 62  # several searches are short
+    values = block(_BLOCKS["search"], {**fields, "most": most, "open": going})
+    code(address(values))
+    while going[0]:
+        threads.look()
+        code(address(values))
 
 
 def lists(
@@ -86,7 +95,8 @@ def _lists_function(plan: Plan) -> Function:
 def _search_function(plan: Plan, zero: float | int, one: float | int, trees: bool) -> Function:
     """A vertex goes to the heap each time that its label gets better; the last time counts.
 
-    So labels in the heap never change, and are next to each other where they are compared.
+    So labels in the heap never change, and are next to each other where they are compared. After
+    `most` vertices a search stops, and goes on in the next call: `open` has the heap's size then.
     """
     f = Function("search", [PTR])
     algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
@@ -144,16 +154,19 @@ def _search_function(plan: Plan, zero: float | int, one: float | int, trees: boo
     with f.loop(0, x["rows"]) as row:
         labels = x["label"].at(row * n * t.size)
         pred = Items(f, x["pred"].base.at(row * n * 4), I32)
-        with f.loop(0, n) as v:
-            f.store(f.const(zero, t), labels.at(v * t.size), t.size)
-            if trees:
-                pred[v] = -9999
-        source = x["source"][row]
-        f.store(f.const(one, t), labels.at(source * t.size), t.size)
-        size = f.var(f.const(1, I64))
-        put(f.const(0, I64), source, f.const(one, t))
-        with f.while_() as empty:
-            f.break_if(size.get().cmp("==", 0), empty)
+        size, taken = f.var(x["open"][0]), f.var(f.const(0, I64))
+        with f.if_(size.get().cmp("==", 0)):
+            with f.loop(0, n) as v:
+                f.store(f.const(zero, t), labels.at(v * t.size), t.size)
+                if trees:
+                    pred[v] = -9999
+            source = x["source"][row]
+            f.store(f.const(one, t), labels.at(source * t.size), t.size)
+            size.set(f.const(1, I64))
+            put(f.const(0, I64), source, f.const(one, t))
+        with f.while_() as ended:
+            f.break_if(size.get().cmp("==", 0) | taken.get().cmp("==", x["most"]), ended)
+            taken.set(taken.get() + 1)
             v, here = node[0], load_item(f, key, f.const(0, I64), t)
             last = size.get() - 1
             size.set(last)
@@ -168,4 +181,5 @@ def _search_function(plan: Plan, zero: float | int, one: float | int, trees: boo
                     if trees:
                         pred[u] = v
                     push(u, through, size)
+        x["open"][0] = size.get()
     return f

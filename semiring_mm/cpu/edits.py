@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,19 @@ from .blocks import address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
 
-__all__ = ["edit_distances"]
+__all__ = ["each_pair", "edit_distances"]
 
 Array = NDArray[Any]
 
-#: Of groups `first` to `last` - 1 of pairs, one to a lane. `table` has, for each code from `low`
-#: on, `words` of bits of each lane: where the code is in x; zeros before and after. `room` has two
-#: words for each of x: which cells are one more, and one less, than those above them.
-_FIELDS = "first last low words : rows columns x_starts y_starts : x y : table room out"
+#: Of groups `first` to `last` - 1 of pairs, one to a lane, columns `begin` to `end` - 1. `table`
+#: has, for each code from `low` on, `words` of bits of each lane: where the code is in x; zeros
+#: before the first column and after the last. `room` has two words for each of x: which cells are
+#: one more, and one less, than those above them.
+_FIELDS = "first last begin end low words : rows columns x_starts y_starts : x y : table room out"
 _MOST = 1 << 21  # words of a table
+_PIECE = 1 << 24  # words in a call, between which Ctrl-C is seen
 _U64 = Type("u", 64)
+_ALONE = 1 << 16  # terms that do not repay a second thread
 
 
 def edit_distances(x: Ragged, y: Ragged) -> Array | None:
@@ -58,20 +62,59 @@ def edit_distances(x: Ragged, y: Ragged) -> Array | None:
     }  # fmt: skip
     function = _compiled(lanes)
 
-    def part(begin: int, end: int) -> None:
-        table, room = (np.zeros(n * words * lanes, np.uint64) for n in (letters, 2))
-        values = block(
-            _FIELDS, fields | {"first": begin, "last": end, "table": table, "room": room}
-        )
-        function(address(values))
+    tall, most = (given[k].reshape(groups, lanes).max(axis=1) for k in range(2))
 
-    work = int((x.lengths * y.lengths).sum())
-    pieces = min(groups, 4 * threads.get_num_threads()) if work > 1 << 20 else 1
-    cuts = np.linspace(0, groups, pieces + 1).astype(int).tolist()
-    threads.run([functools.partial(part, i, j) for i, j in itertools.pairwise(cuts)])
+    def memory() -> dict[str, Array]:
+        table, room = (np.zeros(n * words * lanes, np.uint64) for n in (letters, 2))
+        return {"table": table, "room": room}
+
+    each_pair(function, _FIELDS, fields, (tall // 64 + 1) * (most + 1), most, 1, memory)
     out = np.empty(pairs, np.float32)
     out[order] = found[:pairs]
     return out
+
+
+def each_pair(
+    function: Any, names: str, fields: dict[str, Any], terms: NDArray[np.int64],
+    spans: NDArray[np.int64], unit: int, memory: Callable[[], dict[str, Array]],
+) -> None:  # fmt: skip
+    """Call a compiled function for all pairs, on all threads, some times a second.
+
+    Parameters
+    ----------
+    function, names, fields
+        It takes a block of these fields and of `first`, `last`, `begin` and `end`: the pairs
+        `first` to `last` - 1, of which it goes along the antidiagonals, or columns, `begin` to
+        `end` - 1; and of those that `memory` makes for a thread.
+    terms, spans : array (pairs,)
+        The work of each pair, and how many antidiagonals it has.
+    unit : int
+        Calls begin at multiples of it.
+    """
+    ends = np.cumsum(terms)
+    size = min(max(int(ends[-1]) // (4 * threads.get_num_threads()), _ALONE), _PIECE)
+    starts = np.flatnonzero(np.diff((ends - 1) // size, prepend=-1))
+    all_ = int(spans.max()) + 1
+
+    def some(first: int, last: int) -> None:
+        own = fields | memory()
+
+        def call(*places: int) -> None:
+            at = dict(zip(("first", "last", "begin", "end"), places, strict=True))
+            values = block(names, own | at)
+            function(address(values))
+            threads.look()
+
+        if terms[first] > _PIECE:  # no other one here does
+            step = max(_PIECE * int(spans[first]) // int(terms[first]) // unit, 1) * unit
+            for begin in range(0, int(spans[first]), step):
+                call(first, first + 1, begin, begin + step)
+            first += 1
+        if first < last:
+            call(first, last, 0, all_)
+
+    cuts = itertools.pairwise([*starts.tolist(), len(terms)])
+    threads.run([functools.partial(some, *cut) for cut in cuts])
 
 
 @functools.cache
@@ -117,11 +160,12 @@ def _function(lanes: int) -> Function:
                 length = lengths if lanes == 1 else lengths[lane]
                 var.set(f.select(length.cmp(">", var.get()), length, var.get()))
         words = (tall.get() + 63) >> 6
-        mark(b, there=True)
-        with f.loop(0, words) as w:
-            f.store(ones, z["room"].at(w * (2 * size)), 8)
-            f.store(zero, z["room"].at(w * (2 * size) + size), 8)
-        with f.loop(0, most.get()) as j:
+        with f.if_(z["begin"].cmp("==", 0)):
+            mark(b, there=True)
+            with f.loop(0, words) as w:
+                f.store(ones, z["room"].at(w * (2 * size)), 8)
+                f.store(zero, z["room"].at(w * (2 * size) + size), 8)
+        with f.loop(z["begin"], f.low(z["end"], most.get())) as j:
             matches = []
             for lane, start in enumerate(each("y_starts", b)):
                 end = columns if lanes == 1 else columns[lane]
@@ -141,16 +185,17 @@ def _function(lanes: int) -> Function:
                 less.set(hn >> f.const(63, vec))
                 f.store(f.select(going, back | ((d0 | across) ^ ones), vp), place, 8)
                 f.store(f.select(going, across & d0, vn), place.at(size), 8)
-        mark(b, there=False)
-        # the first row of the table counts up to the columns, the last column goes on from there
-        total = f.var(columns.to(_U64))
-        with f.loop(0, words) as w:
-            inside = rows - (w << 6).splat(lanes)
-            shift = f.select(inside.cmp("<", 64) & inside.cmp(">", 0), inside, f.const(0, wide))
-            mask = f.select(inside.cmp("<", 64), (one << shift.to(_U64)) - one, ones)
-            for at, sign in ((0, 1), (size, -1)):
-                place = z["room"].at(w * (2 * size) + at)
-                count = f.intrinsic("ctpop", f.load(place, vec, 8) & mask)
-                total.set(total.get() + count if sign > 0 else total.get() - count)
-        f.store(total.get(), z["out"].at(b * size), 8)
+        with f.if_(z["end"].cmp(">=", most.get())):
+            mark(b, there=False)
+            # the first row counts up to the columns, the last column goes on from there
+            total = f.var(columns.to(_U64))
+            with f.loop(0, words) as w:
+                inside = rows - (w << 6).splat(lanes)
+                shift = f.select(inside.cmp("<", 64) & inside.cmp(">", 0), inside, f.const(0, wide))
+                mask = f.select(inside.cmp("<", 64), (one << shift.to(_U64)) - one, ones)
+                for at, sign in ((0, 1), (size, -1)):
+                    place = z["room"].at(w * (2 * size) + at)
+                    count = f.intrinsic("ctpop", f.load(place, vec, 8) & mask)
+                    total.set(total.get() + count if sign > 0 else total.get() - count)
+            f.store(total.get(), z["out"].at(b * size), 8)
     return f

@@ -14,7 +14,18 @@ from .combine import apply, unit_rows
 from .facts import facts, facts_beside
 from .gf2 import PANEL, ROWS, reduce_bits
 from .kleene import eliminate
-from .memory import capturing, copy, free_memory, from_host, mirror, on, symmetric, to_host, wait
+from .memory import (
+    capturing,
+    copy,
+    fill,
+    free_memory,
+    from_host,
+    mirror,
+    on,
+    symmetric,
+    to_host,
+    wait,
+)
 from .product import pack_bits, product, product_bits
 from .screen import Screen
 from .spanning import best_outside, between, towards
@@ -23,16 +34,17 @@ from .vector import gemv
 from .wavefront import align
 
 __all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "Sieve",
-    "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
-    "closure_block", "copy", "csr_product", "dia_product", "doubtful", "eliminate",
-    "facts", "facts_beside", "free_memory", "from_host", "gemv", "log_shares", "mirror", "on",
-    "pack_bits", "product", "product_bits", "reduce_bits", "select", "symmetric", "to_host",
-    "towards", "trees", "unit_rows", "wait", "xp",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
+    "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
+    "closure_batch", "closure_block", "copy", "csr_product", "dia_product",
+    "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
+    "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
+    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "xp",
 ]  # fmt: skip
 
 Sieve = None
 xp = np
+scratch = np.empty
 WHERE = ""
 TILE = 256
 LEAF = BASE

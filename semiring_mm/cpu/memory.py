@@ -19,6 +19,7 @@ __all__ = [
     "capturing",
     "copy",
     "cut",
+    "fill",
     "free_memory",
     "from_host",
     "mirror",
@@ -130,6 +131,12 @@ def _each_strip(strip: Callable[[int], None], n: int, tile: int) -> None:
 
 
 _COPIED = 1 << 19  # bytes that pay for one more thread: new memory is slow to write first
+
+
+def fill(x: Array, byte: int) -> Array:
+    """A contiguous array, of which all bytes are set."""
+    x.reshape(-1).view(np.uint8)[...] = byte
+    return x
 
 
 def copy(x: Array, to: Array) -> None:

@@ -323,11 +323,15 @@ def _run(
         "b_batch": b.strides[0] if b.ndim == 3 else 0,
         "c_batch": c.strides[0] if c.ndim == 3 else 0,
     }  # fmt: skip
-    if batch > 1 and (batch >= 4 * workers or pairs < _SERIAL):
+    long = _longest(plan) * code.unit
+    if batch > 1 and (pairs < _SERIAL or (batch >= 4 * workers and pairs * code.unit <= long)):
         _run_each(semiring, plan, code, a, b, c, common, k_array, arg is not None, on_done)
         return None
     team = team_of(code, batch * pairs)
-    if batch == team == 1 and not (gather is not None or triangle or overlap or on_done):
+    if (
+        batch == team == 1 and pairs * code.unit <= long
+        and not (gather is not None or triangle or overlap or on_done)
+    ):  # fmt: skip
         slabs = _cut(plan, code, m, n, depth, 1, arg=arg is not None)[:3]
         buffer = workspace(code.shape.workspace(code.size, *slabs, arg=arg is not None))
         params = code.params(*slabs) if scaling == PLAIN else params_of(
@@ -336,6 +340,7 @@ def _run(
         code.call(a, b, c, buffer, params, k_array, c)
         if buffer[0]:
             _does_not_fit(semiring, c, buffer)
+        threads.look()
         return buffer[code.own(arg=arg is not None) :]
     most = batch * pairs * code.unit / _REPORTS if on_done else math.inf
     program = _program_of_one(
@@ -379,7 +384,10 @@ def _run_each(
             _does_not_fit(semiring, c, buffer)
 
     large = m * n * depth * batch >= _SERIAL * code.unit
-    pieces = min(batch, 8 * threads.get_num_threads()) if large else 1
+    pieces = 1
+    if large:
+        least = int(m * n * depth * batch / (_longest(plan) * code.unit))
+        pieces = min(batch, max(8 * threads.get_num_threads(), least))
     cuts = np.linspace(0, batch, pieces + 1).astype(int).tolist()
     threads.run(
         [functools.partial(some, *x) for x in itertools.pairwise(cuts)],
@@ -409,7 +417,14 @@ def _cut(
 
 _REPORTS = 100  # steps that tell how much is done, about
 _LONGEST = 1 << 32  # pairs of a thread until a user can interrupt the work
+_SLOW = frozenset({"/", "//", "%", "exp", "expm1", "log", "log1p", "logaddexp", "sqrt"})
 Lines = tuple[int, int]
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _longest(plan: Plan) -> int:
+    """Pairs that a thread computes in a fraction of a second."""
+    return _LONGEST >> 5 if _SLOW & (plan.add.ops() | plan.mul.ops()) else _LONGEST
 
 
 class Step(NamedTuple):
@@ -465,12 +480,15 @@ class Cutter:
         sizes = _cut(self.plan, code, m, n, depth, self.team, arg=self.arg, overlap=overlap)
         height = min(m, sizes.m_slab) if overlap == "a" else m
         width = min(n, sizes.n_slab * code.unit) if keeps else n
-        most = min(self.most, float(_LONGEST * self.team * code.unit))
+        most = min(self.most, float(_longest(self.plan) * self.team * code.unit))
+        most /= self.common["batch"]
         if height * width * depth > most:
             if overlap == "b":
                 width = _even(width, int(most / (height * depth)), code.shape.nr * code.unit)
             else:
                 height = _even(height, int(most / (width * depth)), math.lcm(SQUARE, code.shape.mr))
+            if not overlap and height * width * depth > 2 * most:  # of slow functions
+                width = _even(width, int(most / (height * depth)), code.shape.nr * code.unit)
         (a_row, a_column), (b_row, b_column), (p_row, _) = self.strides
         mode = (GATHER * self.gather | TURN_A * ("a" in turned) | TURN_B * ("b" in turned)
                 | TRIANGLE * triangle)  # fmt: skip
@@ -523,7 +541,9 @@ class Program:
         words = self.words.copy()
         words[:, _TEAM_WORD] = shared.ctypes.data
         total = self.pairs[-1] if len(words) else 0.0
-        most = min(_LONGEST * team * code.unit, total / _REPORTS if on_done else math.inf)
+        most = min(
+            _longest(code.plan) * team * code.unit, total / _REPORTS if on_done else math.inf
+        )
         first = 0
         with crew.helpers(team - 1) as found:
             while first < len(words):
@@ -536,6 +556,7 @@ class Program:
                     break
                 if on_done is not None:
                     on_done(self.pairs[last - 1] / total if total else 1.0)
+                threads.look()
                 first = last
         return shared
 

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .. import expressions as ex
 from ..expressions import joins, joins_logarithms
 from ..plan import ALPHA, BETA, READ_C, Plan, scalar_bits
 from . import vmath
@@ -254,7 +255,10 @@ def product_functions(
 
 
 def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
-    """c[mr][nr] ⊕= a[k][mr] ⊗ b[k][nr], both packed; with `arg` also the step that won."""
+    """c[mr][nr] ⊕= a[k][mr] ⊗ b[k][nr], both packed; with `arg` also the step that won.
+
+    Where ⊗ has a weight, each second row of b is those of the one before.
+    """
     if joins_logarithms(plan.add):
         return _log_sum_function(plan, shape, name)
     f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64], opaque=False)
@@ -265,17 +269,20 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     algebra = Algebra(f, plan, one)
     spread = Type(t.kind, 8 * shape.a_size(t.size))
     tile = [(r, v) for r in range(shape.mr) for v in range(shape.vectors)]
+    weighted = ex.W.op in plan.mul.ops()
 
     def at(r: int, v: int, size: int) -> int:
         return (r * shape.nr + v * shape.lanes) * size
 
     def steps(acc: dict[tuple[int, int], Var], count: Value, a: Value, b: Value) -> None:
-        with f.loop(0, count) as k:
+        with f.loop(0, count, 2 if weighted else 1) as k:
             row_a = a.at(k * (shape.mr * spread.size))
             row_b = b.at(k * (shape.nr * t.size))
             for ahead in range(0, shape.nr * t.size, 64):  # streams from the second-level cache
                 f.prefetch(row_b.at(PREFETCH + ahead))
             bs = [f.load(row_b.at(v * vec.size), vec, vec.size) for v in range(shape.vectors)]
+            if weighted:
+                algebra.weight = f.load(row_b.at(shape.nr * t.size), vec, vec.size)
             for r in range(shape.mr):
                 x = f.load(row_a.at(r * spread.size), spread, spread.size)
                 x = x.splat(vec.size // spread.size).bits_as(vec)

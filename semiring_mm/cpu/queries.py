@@ -88,7 +88,8 @@ class _Climb:
         """Labels of the higher neighbours through v."""
         f, x, algebra = self.f, self.x, self.algebra
         own = self.label(which, v)
-        with f.loop(x["first"][v], x["first"][v + 1]) as e:
+        # zero may not annihilate; and what is not reached has no tail to go back to
+        with f.if_(own.cmp("!=", self.zero)), f.loop(x["first"][v], x["first"][v + 1]) as e:
             u, w = x["head"][e], load_item(f, x[way], e, self.type)
             through = algebra.mul(own, w) if which == "rise" else algebra.mul(w, own)
             old = self.label(which, u)
@@ -108,8 +109,10 @@ class _Climb:
         best, place = f.var(self.zero), f.var(f.const(-1, I64))
 
         def meet(v: Value) -> None:
-            whole = algebra.mul(self.label("rise", v), self.label("fall", v))
+            up, down = self.label("rise", v), self.label("fall", v)
+            whole = algebra.mul(up, down)
             better = algebra.better(whole, best.get())
+            better = better & up.cmp("!=", self.zero) & down.cmp("!=", self.zero)
             best.set(f.select(better, whole, best.get()))
             place.set(f.select(better, v, place.get()))
 

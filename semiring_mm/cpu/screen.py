@@ -100,6 +100,7 @@ class Screen:
             "right": self.y[columns], "offset": offset, "growth": self.growth,
         })  # fmt: skip
         _compiled(value.dtype.name)(address(values))
+        threads.look()
         return int(found[0])
 
 

@@ -49,6 +49,7 @@ def put(value: NDArray[Any], index: NDArray[np.int64], tile: NDArray[Any], base:
     read.
     """
     _compiled(value.dtype)["put"](value, index, tile, base)
+    threads.look()
 
 
 def room_of(m: int, n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:

@@ -44,6 +44,7 @@ PARAMS = ("i0", "i1", "mode", "alpha", "beta", "zero", "trans")
 CHUNK = 4096
 #: Rows whose entries are laid row by row before they are multiplied.
 ROWS = 64
+_PIECE = 1 << 28  # pairs in a call, between which Ctrl-C is seen
 _VECTORS = 4  # of a row of C in registers
 _SUMS = 4  # that a row times a vector is added up in
 _BYTE = Type("u", 8)
@@ -132,11 +133,11 @@ def _sparse_product(
         if found[0]:
             raise overflow(semiring, c.dtype)
 
-    workers = threads.get_num_threads()
-    if workers == 1 or data.size * n < 1 << 16 or m < 2 * workers:
+    workers, least = threads.get_num_threads(), data.size * n // _PIECE
+    if (workers == 1 and not least) or data.size * n < 1 << 16 or m < 2 * workers:
         rows(0, m)
     else:
-        cuts = [0, *cut(4 * workers), m]
+        cuts = [0, *cut(max(4 * workers, least)), m]
         threads.run([functools.partial(rows, i, j) for i, j in itertools.pairwise(cuts) if i < j])
     if to is not c:
         c[...] = to

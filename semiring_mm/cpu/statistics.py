@@ -265,9 +265,9 @@ class _Sums:
         for h, (part, lane) in enumerate(self.wide(value, g)):
             d = part.to(F64)
             zero, one = (f.const(c, d.type) for c in (0.0, 1.0))
-            counts = d.cmp(">", zero)
-            other = part.cmp("!=", rows.far) if self.whole else d.cmp("<", zero)
-            counts = counts & other if self.whole else counts | other
+            counts = d.cmp("!=", zero)
+            if self.whole:
+                counts = counts & part.cmp("!=", rows.far)
             if rough is None:
                 inverse = one / d
             else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ..forks import hold_at_fork
 
 __all__ = [
-    "busy", "configured", "default_threads", "get_num_threads", "limited", "run",
+    "busy", "configured", "default_threads", "get_num_threads", "limited", "look", "run",
     "set_num_threads", "when_set",
 ]  # fmt: skip
 
@@ -85,8 +85,10 @@ def set_num_threads(n: int) -> None:
         raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
     with _lock:
         _threads = n
-    while _idle:  # others are started when they are needed
-        _idle.pop().order(None)
+        ended = _idle.copy()  # others are started when they are needed
+        _idle.clear()
+    for helper in ended:
+        helper.order(None)
     for end in _endings:
         end()
 
@@ -168,12 +170,26 @@ def busy() -> bool:
     return getattr(_inside, "busy", False)
 
 
+class _GivenUp(BaseException):
+    """Another task of the same run failed."""
+
+
+def look() -> None:
+    """End a task of :func:`run` if another one failed; tasks call this between compiled calls.
+
+    These take a fraction of a second each: Ctrl-C is seen between them.
+    """
+    if getattr(_inside, "failed", None):
+        raise _GivenUp
+
+
 def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | None = None) -> None:
     """Run the tasks on all threads, the calling one included; return when all are done.
 
     `on_done` is called in the calling thread with the number of tasks finished. If it, or a task,
     raises (Ctrl-C included), tasks not yet begun are dropped, the running ones are waited for,
-    since they write to the caller's memory, and the exception goes on.
+    since they write to the caller's memory (those that :func:`look` end soon), and the exception
+    goes on.
     """
     helpers = min(get_num_threads(), len(tasks)) - 1
     if helpers < 1 or busy():
@@ -184,9 +200,10 @@ def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | No
         return
     remaining = list(reversed(tasks))
     finished: list[None] = []
+    failed: list[BaseException] = []
 
     def work() -> None:
-        _inside.busy = True
+        _inside.busy, _inside.failed = True, failed
         try:
             while remaining:
                 try:
@@ -197,37 +214,39 @@ def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | No
                 finished.append(None)
                 if on_done and threading.get_ident() == caller:
                     on_done(len(finished))
-        except BaseException:
-            remaining.clear()
-            raise
-        finally:
-            _inside.busy = False
-
-    def help_() -> None:
-        try:
-            work()
         except BaseException as error:
-            errors.append(error)
+            failed.append(error)
+            remaining.clear()
+        finally:
+            _inside.busy, _inside.failed = False, None
+
+    def help_(ended: list[None]) -> None:
+        work()
+        ended.append(None)
 
     caller = threading.get_ident()
-    errors: list[BaseException] = []
-    orders = []
+    orders: list[tuple[list[Callable[[], None]], threading.Lock, list[None]]] = []
     for helper in _helpers(helpers):
-        done = threading.Lock()
+        done, ended = threading.Lock(), list[None]()
         done.acquire()
-        orders.append(([help_], done))
-        helper.order(orders[-1])
+        orders.append(([functools.partial(help_, ended)], done, ended))
+        helper.order(orders[-1][:2])
     try:
         work()
-    finally:
-        remaining.clear()
-        for order, done in orders:
-            if order:  # not begun: nothing is left to do
-                with contextlib.suppress(IndexError):
-                    order.pop()
-                    continue
-            done.acquire()
-    if errors:
-        raise errors[0]
+    except BaseException as error:  # Ctrl-C after the last task
+        failed.append(error)
+    remaining.clear()
+    for order, done, ended in orders:
+        if order:  # not begun: nothing is left to do
+            with contextlib.suppress(IndexError):
+                order.pop()
+                continue
+        while not ended:
+            try:
+                done.acquire()
+            except BaseException as error:  # Ctrl-C: the others give up, and are waited for
+                failed.append(error)
+    if failed:
+        raise failed[0]
     if on_done:
         on_done(len(tasks))

@@ -44,6 +44,7 @@ Array = NDArray[Any]
 #: Elements of y that stay in the cache while columns of A pass by.
 CHUNK = 2048
 _ROWS, _UNROLL, _COLUMNS = 4, 2, 4
+_PIECE = 1 << 28  # pairs in a call, between which Ctrl-C is seen
 #: Where ⊕ is logaddexp: steps of k, or columns, that are looked at twice in a row.
 _STEPS, _TOGETHER = 1024, 16
 #: In a sum of floats: steps of k, or columns, that are added up before they meet the total.
@@ -80,12 +81,13 @@ def gemv(
             raise overflow(semiring, y.dtype)
 
     workers = threads.get_num_threads()
-    whole_matrices = stack >= 2 * workers
-    if stack * m * depth < 1 << 17 or workers == 1 or (m < 2 * workers and not whole_matrices):
+    whole_matrices, least = stack >= 2 * workers, stack * m * depth // _PIECE
+    few = m < 2 * workers and not whole_matrices
+    if stack * m * depth < 1 << 17 or (workers == 1 and not least) or few:
         part(0, stack, 0, m)
         return
     count, step = (stack, 1) if whole_matrices else (m, 16)
-    cuts = (np.linspace(0, count // step, workers + 1).astype(int) * step).tolist()
+    cuts = (np.linspace(0, count // step, max(workers, least) + 1).astype(int) * step).tolist()
     cuts[-1] = count
     threads.run([
         functools.partial(part, *((i, j, 0, m) if whole_matrices else (0, stack, i, j)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,23 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import AlignmentRule, Ragged
-from . import threads
-from .blocks import address, block, load_block, load_item
+from .blocks import load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
-from .edits import edit_distances
+from .edits import each_pair, edit_distances
 from .ir import I32, I64, PTR, Function, Type, Value
 
 __all__ = ["align"]
 
 Array = NDArray[Any]
 
-#: Of the pairs `first` to `last` - 1. `room` has seven lines of `width`, or with `keep` two and one
-#: for each antidiagonal, which stay. Where lengths differ by more than the band the result has no
-#: meaning.
+#: Of the pairs `first` to `last` - 1 the antidiagonals `begin` to `end` - 1, where `begin` is a
+#: multiple of _TURNS. `room` has seven lines of `width`, or with `keep` two and one for each
+#: antidiagonal, which stay. Where lengths differ by more than the band the result has no meaning.
 _FIELDS = (
-    "first last width band features letters keep x_line y_line"
+    "first last begin end width band features letters keep x_line y_line"
     " : rows columns x_starts y_starts : x_codes y_codes : x y table room out gaps"
 )
+_TURNS = 6  # antidiagonals after which three lines, and two of gaps, are in their places again
 
 
 def align(
@@ -64,15 +63,13 @@ def align(
     }  # fmt: skip
     function = _compiled(rule)
 
-    def part(begin: int, end: int) -> None:
-        room = np.full((lines, width), np.inf, dtype) if kept is None else kept
-        values = block(_FIELDS, fields | {"first": begin, "last": end, "room": room})
-        function(address(values))
+    spans = rows + columns + 1
+    terms = (np.minimum(rows, columns) + more) * spans * max(1, len(first))
 
-    work = int((rows * columns).sum())
-    pieces = min(pairs, 4 * threads.get_num_threads()) if work > 1 << 16 else 1
-    cuts = np.linspace(0, pairs, pieces + 1).astype(int).tolist()
-    threads.run([functools.partial(part, i, j) for i, j in itertools.pairwise(cuts)])
+    def memory() -> dict[str, Array]:
+        return {"room": np.full((lines, width), np.inf, dtype) if kept is None else kept}
+
+    each_pair(function, _FIELDS, fields, terms, spans, _TURNS, memory)
     if band is not None and not rule.local:
         out[abs(rows - columns) > band] = np.inf
     return out, None if kept is None else _path(kept[2:], int(rows[0]), int(columns[0]))
@@ -167,8 +164,12 @@ def _function(rule: AlignmentRule) -> Function:
         if rule.affine:
             for g in range(4):
                 gaps[g // 2][g % 2].set(z["room"].at(width * ((3 + g) * t.size)))
-        best = f.var(f.const(0.0, vec))
-        with f.loop(0, n + m + 1) as k:
+        begin, found = z["begin"], load_item(f, z["out"], b, t)
+        with f.if_(z["keep"].cmp("!=", 0)):
+            for line in lines:
+                line.set(line.get().at(begin * width * t.size))
+        best = f.var(f.select(begin.cmp("==", 0), f.const(0.0, t), found).splat(lanes))
+        with f.loop(begin, f.low(n + m + 1, z["end"])) as k:
             before, last, new = (line.get() for line in lines)
             first = f.select((k - m).cmp(">", 1), k - m, f.const(1, I64))
             # 2 i - k is i - j, which the band limits

@@ -15,7 +15,7 @@ from ..closures.trees import Edges, best_edges, cyclic_rows, repair_trees
 from ..closures.weights import Weights
 from ..engine import Engine
 from ..semirings import Semiring
-from ..storage import atomic_write
+from ..storage import atomic_write, read_arrays
 from .cluster import Worker, worker_name
 
 __all__ = [
@@ -99,12 +99,10 @@ def _file(folder: Path, at: At) -> Path:
 def load(at: At, *, folder: Path, steps: Steps, worker: Worker) -> Tile:
     path = _file(folder, at)
     try:
-        with np.load(path) as parts:  # the reader of zip files compares checksums
-            d = parts["d"].view(steps.dtype)  # NumPy saves bfloat16 as bytes
-            p = parts["p"] if steps.predecessors else None
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
+        parts = read_arrays(path)  # the reader of zip files compares checksums
+        d = parts["d"].view(steps.dtype)  # NumPy saves bfloat16 as bytes
+        p = parts["p"] if steps.predecessors else None
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"{path} has changed since it was written: remove the checkpoint to begin again"
         ) from error

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zipfile
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ..cpu.memory import free_memory
+from ..storage import read_array, read_header
 from .file import MAX_NODES, File, GraphFileError, Reading
 from .graph import Graph, NumberLabels
 from .npy import matrix_reading
@@ -83,7 +83,7 @@ def _dense(
     shapes = {}
     for name, info in members.items():
         with archive.open(info) as stream:
-            shape, _, dtype = _header(stream)
+            shape, _, dtype = read_header(stream)
         if dtype.kind in "biuf" and len(shape) == 2 and shape[0] == shape[1]:
             shapes[name] = shape
     if len(shapes) != 1:
@@ -107,27 +107,7 @@ def _arrays(
             f"its arrays unpack to {declared / 1e9:.3g} GB, too much for {free / 1e9:.3g} GB of "
             "free memory",
         )
-    return {name: _array(archive, info) for name, info in members.items()}
-
-
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether by columns, and dtype."""
-    version = npy.read_magic(stream)
-    if version == (1, 0):
-        return npy.read_array_header_1_0(stream)
-    return npy.read_array_header_2_0(stream)
-
-
-def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
-    """One array, if its header declares what the archive does: `np.load` allocates unasked."""
-    with archive.open(info) as stream:
-        shape, fortran, dtype = _header(stream)
-        data = stream.read()
-    if dtype.hasobject:
-        raise ValueError(f"{info.filename} holds objects of Python")
-    if min(shape, default=0) < 0 or len(data) != dtype.itemsize * int(np.prod(shape, dtype=object)):
-        raise ValueError(f"{info.filename} is not of the size that its header declares")
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return {name: read_array(archive, info) for name, info in members.items()}
 
 
 def _layout(file: File, arrays: dict[str, NDArray[Any]]) -> str:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from . import device
 from .device import Launched, Scratch, address
 
-__all__ = ["again", "forget", "learn", "repeat"]
+__all__ = ["forget", "learn", "repeat"]
 
 Array = Any
 
@@ -145,8 +145,8 @@ class _Call:
         The name of the operands' dtype; empty if they differ.
     shape, dtype
         Of the result.
-    second : _Like, optional
-        Of a second result.
+    others : list of _Like
+        Of further results.
     """
 
     starts: list[tuple[device.Start, int]]
@@ -159,7 +159,7 @@ class _Call:
     given: str
     shape: tuple[int, ...]
     dtype: Any
-    second: _Like | None
+    others: list[_Like]
 
     def __post_init__(self) -> None:
         self._last: list[int] = []
@@ -231,9 +231,10 @@ def repeat(
     else:
         result, place = library.empty(call, operands[0])
     bases.append(place)
-    other = None
-    if call.second is not None:
-        other, place = library.empty(call.second, operands[0])
+    others = []
+    for like in call.others:
+        other, place = library.empty(like, operands[0])
+        others.append(other)
         bases.append(place)
     memory = None  # until all is launched
     if call.room:
@@ -241,7 +242,7 @@ def repeat(
         bases.append(at)
     call.run(bases, stream)
     del memory
-    return result if other is None else (result, other)
+    return (result, *others) if others else result
 
 
 def _joins(head: tuple[Any, ...], operands: Sequence[Any]) -> bool:
@@ -296,10 +297,10 @@ def learn(
         What was recorded of it.
     head, operands, out
         As of :func:`repeat`.
-    given : array, or two
+    given : array, or several
         What the call returned.
     arrays, result : arrays
-        Operands and the result, or two, as the engine had them.
+        Operands and the result, or several, as the engine had them.
     """
     results, returned = (x if isinstance(x, tuple) else (x,) for x in (result, given))
     result = results[0]
@@ -339,25 +340,10 @@ def learn(
             room,
             names.pop() if len(names) == 1 else "",
             *like[0],
-            like[1] if len(like) > 1 else None,
+            like[1:],
         )
     except (AttributeError, TypeError, RuntimeError):
         return
-
-
-def again(notes: Sequence[Any]) -> Callable[[int], None] | None:
-    """What launches on a stream, on the same arrays, what was recorded; None if it cannot."""
-    launches = [x for x in notes if isinstance(x, Launched)]
-    if any(x.pointers is None for x in launches):
-        return None
-    found = _laid_out(launches, [(0, 0, 0, 1 << 63)])  # all addresses as they are
-    assert found is not None
-
-    def run(stream: int, kept: Any = (found, notes)) -> None:
-        for start, where in kept[0][0]:
-            start(stream, where, 0)
-
-    return run
 
 
 def _span(x: Array) -> tuple[int, int]:

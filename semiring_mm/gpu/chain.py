@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from ..expressions import joins, joins_logarithms
+from ..expressions import joins, joins_logarithms, parse
 from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import device, wide
+from .combine import combine
 from .facts import facts
 from .source import STORAGE, algebra, flags, pack, word_size
-from .views import address
+from .views import address, to_host
 
 __all__ = [
     "FIELDS", "POINTERS", "Model", "best_path", "best_paths", "carry", "carry_source", "draw",
-    "gradients_source", "path_source", "posterior", "posterior_source", "product_source",
+    "first", "gradients_source", "path_source", "posterior", "posterior_source", "product_source",
 ]  # fmt: skip
 
 Array = Any
@@ -40,6 +41,7 @@ _EVERY, _EXCLUSIVE, _WHOLE = 1, 2, 4  # of mode
 _HELD = 128  # words up to which a thread has a column of the matrix in its registers
 _MOST = 1024  # states: the threads of a block
 _CHASED = 4096  # sr::BestPath's
+_SUM = parse("a + b")
 
 
 def carry(
@@ -186,6 +188,7 @@ class _Long:
     def __init__(
         self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, length: int, parts: int
     ) -> None:
+        device.note_unknown()
         xp, n = device.current().xp, a.shape[-1]
         self._semiring, self._n, self.length = semiring, n, length
         self.size = -(-(length - 1) // parts)
@@ -265,6 +268,13 @@ def _walk(
         raise overflow(semiring, y.dtype)
 
 
+def first(start: Array, e: Array) -> Array:
+    """See :meth:`semiring_mm.engine.Chains.first`."""
+    found = device.scratch(start.shape, start.dtype)
+    combine(_SUM, start, e, found)
+    return found
+
+
 def best_path(
     semiring: Semiring,
     a: Array,
@@ -273,7 +283,7 @@ def best_path(
     end: Array,
     path: Array,
     score: Array,
-    lengths: Lengths,
+    lengths: Array,
     *,
     symbols: Array | None = None,
 ) -> None:
@@ -285,6 +295,7 @@ def best_path(
     if wide.serves(semiring, a):
         wide.best_path(semiring, a, e, x, end, path, score, lengths)
         return
+    lengths = to_host(lengths)
     parts = _long_parts(semiring, a, lengths)
     if parts == 1:
         _best_path(semiring, a, e, x, end, path, score, lengths)
@@ -318,7 +329,7 @@ def _best_path(
     here, n = device.current(), a.shape[-1]
     plan = _plan(semiring, a, n)
     batch, steps = path.shape
-    pointers = here.xp.empty((batch, steps, n), np.uint16)
+    pointers = device.scratch((batch, steps, n), np.uint16)
     fields = _path_fields(a, e, x, end, path, score, pointers)
     source = path_source(plan, _known(plan, n), a.strides[1] == 0)
     _launch(here, source, lengths, 1, _path_room(plan, n), fields)
@@ -362,7 +373,7 @@ def best_paths(
 
 def posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths, *, symbols: Array | None = None,
+    pairs: Array | None, lengths: Array, *, symbols: Array | None = None,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`.
 
@@ -373,6 +384,7 @@ def posterior(
     if not each and wide.serves(log_plus, a):
         wide.posterior(a, e, x, end, total, out, pairs, lengths)
         return
+    lengths = to_host(lengths)
     parts = 1 if each else _long_parts(log_plus, a, lengths)
     if parts == 1:
         _posterior(a, e, x, end, total, out, pairs, lengths)
@@ -425,7 +437,7 @@ def _posterior(
     """The same, each chain by a block of its own."""
     here, n = device.current(), a.shape[-1]
     plan = _plan(semirings["log_plus"], a, n)
-    offsets = None if out is None else here.xp.empty(out.shape[:2], np.float64)
+    offsets = None if out is None else device.scratch(out.shape[:2], np.float64)
     # one matrix for all steps, and one sum of pairs: both stay in registers
     shared = a.strides[1] == 0 and (pairs is None or pairs.shape[1] == 1)
     fields = _fields(a, e) | {
@@ -541,7 +553,7 @@ def _launch(
     there = None if int(lengths.min()) == most else here.xp.asarray(lengths)
     given = {"rows": rows, "length": most, "lengths": address(there)} | fields
     threads = threads or _threads(fields["states"])
-    here.kernel(source).launch(blocks, threads, room, _packed(given))
+    here.kernel(source).launch(blocks, threads, room, _packed(given), len(POINTERS))
 
 
 def _threads(states: int) -> int:
@@ -574,18 +586,16 @@ class Model:
     Raises
     ------
     NotImplementedError
-        Where one launch is not the best, or not possible: for few long chains, and many states.
+        Where one launch is not the best, for few long chains.
     """
 
     def __init__(
         self, dtype: np.dtype[Any], batch: int, steps: int, states: int, strides: dict[str, int]
     ) -> None:
-        if states > _MOST or _parts(states, 1, np.full(batch, steps)) > 1:
-            raise NotImplementedError("these chains are cut in parts, or run on the host")
-        #: Whether log-sums, and paths, of so many states are found faster by :mod:`.wide`.
-        self.wide_sums, self.wide_paths = (
-            wide.together(semirings[name], dtype, states) for name in ("log_plus", "max_plus")
-        )
+        #: Whether :mod:`.wide` has chains of so many states.
+        self.wide = wide.together(semirings["log_plus"], dtype, states)
+        if not self.wide and _parts(states, 1, np.full(batch, steps)) > 1:
+            raise NotImplementedError("these chains are cut in parts")
         self._dtype, self._batch, self._steps, self._states = dtype, batch, steps, states
         self._model = device.Kept(_packed(strides | {
             "states": states, "steps": steps, "length": steps, "rows": 1, "mode": _WHOLE,

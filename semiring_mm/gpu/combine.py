@@ -13,7 +13,7 @@ from . import device
 from .source import STORAGE, flags, pack
 from .views import address, strides, wide_along
 
-__all__ = ["apply", "unit_rows"]
+__all__ = ["apply", "combine", "unit_rows"]
 
 Array = Any
 
@@ -22,7 +22,12 @@ _THREADS = 256  # sr::Combine's
 
 def apply(expr: Expr, x: Array, other: Array | float) -> None:
     """x ← expr(x, other), entry by entry: see :meth:`semiring_mm.engine.Engine.apply`."""
-    arrays = [x] if isinstance(other, float) else [x, other]
+    combine(expr, x, other, x)
+
+
+def combine(expr: Expr, x: Array, other: Array | float, to: Array) -> None:
+    """to ← expr(x, other), of matrices of one shape and dtype; `to` may be an operand."""
+    arrays = [to, x] if isinstance(other, float) else [to, x, other]
     (m, n), size = x.shape, x.itemsize
     if not m * n:
         return
@@ -38,7 +43,7 @@ def apply(expr: Expr, x: Array, other: Array | float) -> None:
     params = pack((*map(address, arrays), *rows, *columns, m, n, segments, bits), (lanes,))
     blocks = segments * -(-m // (_THREADS // lanes))
     source = _source(x.dtype.name, expr, len(arrays), wide)
-    here.kernel(source).launch(blocks, _THREADS, 0, params)
+    here.kernel(source).launch(blocks, _THREADS, 0, params, len(arrays))
 
 
 @functools.cache

@@ -11,8 +11,7 @@ import functools
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,15 +23,16 @@ from ..naming import install
 from ..version import __version__
 
 __all__ = [
-    "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Scratch",
-    "Start", "address", "compile_ahead", "compile_source", "copy", "current", "headers", "note",
-    "parameters", "recorded", "refuse_capture", "replace_address", "scratch", "why_not",
+    "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Scratch", "Start",
+    "address", "compile_source", "compiled", "copy", "current", "fill", "headers", "note",
+    "note_unknown", "parameters", "recorded", "refuse_capture", "replace_address", "scratch",
+    "why_not",
 ]  # fmt: skip
 
 Array = Any
 
 _lock = hold_at_fork(threading.RLock())
-_LOCAL, _REGISTERS, _MAX_SHARED = 3, 4, 8  # of CUfunction_attribute; the last in dynamic bytes
+_MAX_SHARED = 8  # of CUfunction_attribute: dynamic bytes
 
 
 @functools.cache
@@ -77,19 +77,12 @@ def compile_source(source: str, arch: int, own: str = "", *more: str) -> tuple[b
     return cubin + b"\0", report  # CuPy's binding drops the last byte
 
 
-def _compiled(source: str, arch: int, own: str = "") -> bytes:
+def compiled(source: str, arch: int, own: str = "") -> bytes:
     """The machine code, from the disk cache where it is there."""
     from cupy.cuda import nvrtc
 
     parts = (source, *headers().values(), f"{arch}{own}", str(nvrtc.getVersion()), __version__)
     return cached("kernels", parts, lambda: compile_source(source, arch, own)[0])
-
-
-def compile_ahead(sources: Iterable[str]) -> None:
-    """Compile for the current device into the disk cache, several at once."""
-    arch = current().arch
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda source: _compiled(source, arch), sources))
 
 
 # --- what a call does, noted so that it can be done again ----------------------------------------
@@ -151,8 +144,15 @@ def scratch(shape: int | tuple[int, ...], dtype: Any = np.uint8, *, zero: bool =
     array = (xp.zeros if zero else xp.empty)(shape, dtype)
     note(Scratch(array))
     if zero:
-        note(Launched(_clear, struct.pack("2q", address(array), array.nbytes), 1, ()))
+        _note_filled(array, 0)
     return array
+
+
+def fill(x: Array, byte: int) -> Array:
+    """A contiguous array, of which all bytes are set."""
+    x.reshape(-1).view(np.uint8)[...] = byte
+    _note_filled(x, byte)
+    return x
 
 
 def copy(x: Array, to: Array) -> None:
@@ -161,13 +161,22 @@ def copy(x: Array, to: Array) -> None:
     if x.flags.c_contiguous and to.flags.c_contiguous:
         note(Launched(_move, struct.pack("3q", address(to), address(x), x.nbytes), 2, ()))
     else:
-        note(Launched(_clear, b"", None, ()))  # by a kernel of CuPy's
+        note_unknown()
 
 
-def _clear(stream: int, at: int, _: int) -> None:
-    """Zero bytes, as a launch: of an address, and how many."""
-    place, size = (ctypes.c_int64 * 2).from_address(ctypes.c_int64.from_address(at).value)
-    current().xp.cuda.runtime.memsetAsync(place, 0, size, stream)
+def note_unknown() -> None:
+    """What is done by a kernel of CuPy's, so that the call is not kept."""
+    note(Launched(_fill, b"", None, ()))
+
+
+def _note_filled(x: Array, byte: int) -> None:
+    note(Launched(_fill, struct.pack("3q", address(x), byte, x.nbytes), 1, ()))
+
+
+def _fill(stream: int, at: int, _: int) -> None:
+    """Set bytes, as a launch: from an address, to a value, so many."""
+    words = (ctypes.c_int64 * 3).from_address(ctypes.c_int64.from_address(at).value)
+    current().xp.cuda.runtime.memsetAsync(*words, stream)
 
 
 def _move(stream: int, at: int, _: int) -> None:
@@ -212,32 +221,20 @@ class Kernel:
         self._driver = driver
         self._module = function.Module()
         self._module.load(cubin)
-        self._function = self._module.get_function("kernel")
+        self.function = self._module.get_function("kernel")
         self._shared = 48 << 10
 
-    @property
-    def registers(self) -> int:
-        """Registers of a thread."""
-        return int(self._driver.funcGetAttribute(_REGISTERS, self._function.ptr))
-
-    @property
-    def spilled(self) -> int:
-        """Bytes of a thread that did not fit into registers."""
-        return int(self._driver.funcGetAttribute(_LOCAL, self._function.ptr))
-
-    def occupancy(self, threads: int, shared: int) -> int:
-        """Blocks of so many threads and bytes of shared memory that fit on a multiprocessor."""
-        count = self._driver.occupancyMaxActiveBlocksPerMultiprocessor
-        return int(count(self._function.ptr, threads, shared))
-
-    def prepared(self, blocks: int, threads: int, shared: int, early: bool = False) -> Start:
+    def prepared(
+        self, blocks: int, threads: int, shared: int, early: bool = False, together: bool = False
+    ) -> Start:
         """A launch without its parameters: ``start(stream, address of their address, 0)``."""
         if shared > self._shared:
-            self._driver.funcSetAttribute(self._function.ptr, _MAX_SHARED, shared)
+            self._driver.funcSetAttribute(self.function.ptr, _MAX_SHARED, shared)
             self._shared = shared
-        at = self._function.ptr
-        start = functools.partial(_start_early, at, blocks, threads, shared)
-        if not early:
+        at = self.function.ptr
+        attribute = _EARLY if early else _TOGETHER
+        start = functools.partial(_start_with, attribute, at, blocks, threads, shared)
+        if not (early or together):
             launch = self._driver.launchKernel
             start = functools.partial(launch, at, blocks, 1, 1, threads, 1, 1, shared)
         vars(start)["kernel"] = self  # whose code stays loaded as long as it may be launched
@@ -246,7 +243,7 @@ class Kernel:
     def launch(
         self, blocks: int, threads: int, shared: int, params: bytes,
         pointers: int | tuple[int, ...] | None = None,
-        maps: tuple[tuple[bytes, int], ...] = (), early: bool = False,
+        maps: tuple[tuple[bytes, int], ...] = (), early: bool = False, together: bool = False,
     ) -> None:  # fmt: skip
         """Run on the current device and stream; returns at once.
 
@@ -263,10 +260,14 @@ class Kernel:
         early : bool
             Whether it may begin while the launch before it on the stream ends (programmatic
             dependent launch): the kernel waits for that one by itself (``wait_for_launch``).
+        together : bool
+            Whether blocks wait for each other: none begins unless all of them can run at once
+            (cooperative launch).
         """
         import cupy
 
-        start, block = self.prepared(blocks, threads, shared, early), parameters(params, maps)
+        start = self.prepared(blocks, threads, shared, early, together)
+        block = parameters(params, maps)
         buffer = ctypes.create_string_buffer(block, len(block))
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         start(cupy.cuda.get_current_stream().ptr, ctypes.addressof(arguments), 0)
@@ -304,13 +305,15 @@ class _Config(ctypes.Structure):
 
 
 _EARLY = _Attribute(6, (0, 1))  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_TOGETHER = _Attribute(2, (0, 1))  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 
 
-def _start_early(
-    function: int, blocks: int, threads: int, shared: int, stream: int, arguments: int, _: int
-) -> None:
+def _start_with(
+    attribute: _Attribute, function: int, blocks: int, threads: int, shared: int, stream: int,
+    arguments: int, _: int,
+) -> None:  # fmt: skip
     config = _Config(
-        (blocks, 1, 1), (threads, 1, 1), shared, stream, ctypes.addressof(_EARLY), 1
+        (blocks, 1, 1), (threads, 1, 1), shared, stream, ctypes.addressof(attribute), 1
     )  # of this call: others may launch at the same time
     status = _driver().cuLaunchKernelEx(
         ctypes.byref(config), ctypes.c_void_p(function), ctypes.c_void_p(arguments), None
@@ -348,7 +351,7 @@ class Device:
             with _lock:
                 found = self._kernels.get(source)
                 if found is None:
-                    found = self._kernels[source] = Kernel(_compiled(source, self.arch, own))
+                    found = self._kernels[source] = Kernel(compiled(source, self.arch, own))
         return found
 
     def stream(self) -> int:

@@ -170,7 +170,7 @@ def _ring_for(x: Array) -> Iterator[_Ring | None]:
     """The pinned memory by which a large copy goes; None if it is in use, or would be no gain."""
     here = device.current()
     ring = None
-    if x.nbytes >= 2 * _LEAST and x.flags.c_contiguous and here.xp is not np:
+    if x.nbytes >= 2 * _LEAST and x.flags.c_contiguous and here.index >= 0:
         stream = here.xp.cuda.get_current_stream().ptr
         if stream != _PER_THREAD and not here.capturing():
             ring = _ring(here.index, _PIECE)

@@ -70,6 +70,8 @@ def steps(
     is kept; `scaled`: the product is multiplied by α, so that it must not be rounded before;
     `precision` is that of :func:`semiring_mm.gemm`.
     """
+    if "w" in plan.mul.ops():
+        return [(plan, Step("Weighted"))]
     if plan.codec == "bits":
         return [(plan, Step("Bits", columns=32))]
     if name := matrix_step(plan, precision, arch):
@@ -205,6 +207,7 @@ def algebra(plan: Plan) -> str:
     else:
         wins = "a < b" if least else "a > b"
     fused = _fused(plan)
+    operands = "Compute a, Compute b" + ", Compute w = 1" * ("w" in plan.mul.ops())
     pair = {"+": "sr::add_x2", "*": "sr::mul_x2"}.get(joins(plan.mul))
     lines = [
         "struct Algebra {",
@@ -216,11 +219,11 @@ def algebra(plan: Plan) -> str:
         f"      SELECTS = {flags(plan.add.op in ('min', 'max'))};",
         f"  SR_FN static Compute start() {{ return {_literal(plan.start, plan)}; }}",
         f"  SR_FN static Compute add(Compute a, Compute b) {{ return {add}; }}",
-        f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {_fold(plan)}; }}",
-        "  SR_FN static Compute mul(Compute a, Compute b) {",
+        f"  SR_FN static Compute fold(Compute c, {operands}) {{ return {_fold(plan)}; }}",
+        f"  SR_FN static Compute mul({operands}) {{",
         f"    return {found if plan.annihilate else ''}{mul};",
         "  }",
-        "  SR_FN static Compute scale(Compute a, Compute b) {",
+        f"  SR_FN static Compute scale({operands}) {{",
         f"    return {found if plan.missing is not None else ''}{mul};",
         "  }",
         f"  SR_FN static Compute decode(Storage x) {{ {_decode(plan, storage)} }}",
@@ -244,7 +247,7 @@ def _fold(plan: Plan) -> str:
     """What c becomes: c ⊕ (a ⊗ b)."""
     parts = contracted(plan)
     if parts is None:
-        return "add(c, mul(a, b))"
+        return f"add(c, mul(a, b{', w' * ('w' in plan.mul.ops())}))"
     x, y, z = (None if e is None else _number(to_cuda(e, "Compute"), e) for e in parts)
     return f"sr::fma({x}, {y}, c)" if z is None else f"c + sr::fma({x}, {y}, {z})"
 

@@ -1,28 +1,39 @@
-"""Alignments on the device: all pairs of sequences in one launch, a block of warps for each."""
+"""Alignments on the device: all pairs of sequences in one launch, a block of warps for each.
+
+The costs of entries of several features are a product, which another launch computes: of as many
+pairs at a time, or of as many rows of a long pair, as fit in the temporary memory.
+"""
 
 from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..engine import AlignmentRule, Ragged
+from ..metrics import as_metric
+from ..plan import make_plan
 from . import device
-from .source import flags, pack
+from .source import algebra, flags, pack, word_size
+from .tiles import Tile
 from .views import address, to_host
 
-__all__ = ["FIELDS", "align", "alignment_source"]
+__all__ = ["COSTS", "FIELDS", "align", "alignment_source", "costs_source"]
 
 Array = Any
 
 #: The fields of sr::AlignParams, in order: 8 bytes, then 4 bytes each.
-_LONGS = """x y x_starts y_starts x_lengths y_lengths table lines out moves path steps progress
-    opening gap equal other pairs width""".split()
-_INTS = "features letters band parts".split()
+_LONGS = """x y x_starts y_starts x_lengths y_lengths table costs cost_starts lines out moves path
+    steps progress opening gap equal other pairs width""".split()
+_INTS = "letters band parts first last".split()
 FIELDS = (*_LONGS, *_INTS)
+#: Those of sr::CostParams.
+_COST_LONGS = "x y x_starts y_starts x_lengths y_lengths tiles starts costs".split()
+_COST_INTS = "features pairs band first unit".split()
+COSTS = (*_COST_LONGS, *_COST_INTS)
 
 _MOST_WARPS = 8  # of a block: below each other, two chunks of 32 columns apart
 _ENOUGH = 32  # warps of a multiprocessor, for which pairs may provide
@@ -30,6 +41,8 @@ _BLOCKS = 32  # of a multiprocessor, at most
 _SHARED = 4  # warps of a block where several share a pair
 _WALK = 72 + 2 * 32 * 256  # bytes of shared memory: sr::Alignment's place and tile of moves
 _LONGEST = 1 << 30  # entries of a sequence, whose numbers are of 32 bits
+_MOST = 1 << 29  # bytes of costs, of which there may be two arrays at a time
+_TILE = Tile(64, 64, 16, 8, 4, 8, 4)  # of costs
 
 
 def align(
@@ -37,49 +50,111 @@ def align(
     table: Array | None, *, keep: bool,
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """Costs of pairs of sequences, and a path; see :meth:`semiring_mm.engine.Engine.align`."""
-    here, dtype, pairs = device.current(), np.dtype(rule.dtype), len(x.starts)
+    here, dtype = device.current(), np.dtype(rule.dtype)
     xp, most, width = here.xp, int(x.lengths.max()), int(y.lengths.max()) + 1
     if max(most, width) > _LONGEST:
         raise ValueError(f"sequences of more than {_LONGEST} entries are not aligned on a device")
+    band = None if band is None else min(band, _LONGEST)
     # rows of a lane: few where that leaves none without any; their costs are in registers
-    features = x.entries.shape[1] if x.entries.ndim == 2 else 1
-    full = 4 if rule.affine or dtype.itemsize > 4 or features > 1 else 8
+    full = 4 if rule.affine or dtype.itemsize > 4 else 8
     each = min(full, 1 << (max(0, most - 1) // 32).bit_length())
-    strips, wanted = max(1, -(-most // (32 * each))), -(-_ENOUGH * here.sms // pairs)
-    rounds, parts = -(-strips // min(_MOST_WARPS, strips, wanted)), 1
-    warps = -(-strips // rounds)  # about as many strips in the last round as in the others
-    if min(strips, wanted) > _MOST_WARPS:  # few pairs, which several blocks share
-        warps, parts = _SHARED, -(-strips // _SHARED)
-    blocks = min(pairs, _BLOCKS * here.sms) if parts == 1 else pairs * parts
-    lines = xp.empty((min(pairs, blocks), 1 + rule.affine, width), dtype)
-    out = xp.empty(pairs, dtype)
-    places = xp.asarray(np.stack([x.starts, y.starts, x.lengths, y.lengths]))
-    progress = xp.zeros(1 + pairs * parts, np.uint32) if parts > 1 else None
+    given = x.entries.ndim == 2 and x.entries.shape[1] != 1
+    out = xp.empty(len(x.starts), dtype)
     moves = xp.empty((-(-most // each), width), np.uint16) if keep else None
     ends = int(x.lengths[0] + y.lengths[0])  # of a path, at most
     path = xp.empty((2, ends), np.int32) if keep else None
     steps = xp.zeros(1, np.int32) if keep else None
     names = "opening gap equal other".split()
     fields = {
-        "x": address(x.entries), "y": address(y.entries), "x_starts": address(places[0]),
-        "y_starts": address(places[1]), "x_lengths": address(places[2]),
-        "y_lengths": address(places[3]), "table": address(table), "lines": address(lines),
-        "out": address(out), "moves": address(moves), "path": address(path),
-        "steps": address(steps), "progress": address(progress), "pairs": pairs, "width": width,
-        "band": 0 if band is None else min(band, _LONGEST),
-        "features": features, "parts": parts,
+        "x": address(x.entries), "y": address(y.entries), "table": address(table),
+        "moves": address(moves), "path": address(path), "steps": address(steps), "width": width,
+        "band": band or 0,
         "letters": 0 if table is None else len(table),
         **{name: _bits(v) for name, v in zip(names, gaps, strict=True)},
     }  # fmt: skip
-    values = [fields[name] for name in FIELDS]
-    source = alignment_source(rule, each, features > 1, band is not None, keep)
-    params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
-    room = max(warps * dtype.itemsize, _WALK if keep else 0)
-    here.kernel(source).launch(blocks, 32 * warps, room, params)
+    kernel = here.kernel(alignment_source(rule, each, given, band is not None, keep))
+    pieces = _pieces(x, y, dtype.itemsize, 32 * each) if given else [(slice(None), [(0, most)])]
+    for some, ranges in pieces:
+        pairs, rows = len(x.starts[some]), ranges[0][1] - ranges[0][0]
+        strips, wanted = max(1, -(-rows // (32 * each))), -(-_ENOUGH * here.sms // pairs)
+        rounds, parts = -(-strips // min(_MOST_WARPS, strips, wanted)), 1
+        warps = -(-strips // rounds)  # about as many strips in the last round as in the others
+        if min(strips, wanted) > _MOST_WARPS:  # few pairs, which several blocks share
+            warps, parts = _SHARED, -(-strips // _SHARED)
+        blocks = min(pairs, _BLOCKS * here.sms) if parts == 1 else pairs * parts
+        lines = xp.empty((min(pairs, blocks), 1 + rule.affine, width), dtype)
+        places = np.stack([x.starts[some], y.starts[some], x.lengths[some], y.lengths[some]])
+        there = xp.asarray(places)
+        fields |= _places(there) | {
+            "lines": address(lines), "out": address(out[some]), "pairs": pairs, "parts": parts,
+        }  # fmt: skip
+        for first, last in ranges:
+            progress = xp.zeros(1 + pairs * parts, np.uint32) if parts > 1 else None
+            fields |= {"progress": address(progress), "first": first, "last": last}
+            if given:
+                costs, starts = _costs(rule, x, y, places, first, last, band)
+                fields |= {"costs": address(costs), "cost_starts": address(starts)}
+            room = max(warps * dtype.itemsize, _WALK if keep else 0)
+            kernel.launch(blocks, 32 * warps, room, _packed(fields, _LONGS, _INTS))
     if steps is None or path is None:
         return out, None
     count = int(to_host(steps)[0])
     return out, to_host(path)[:, :count].T[::-1].astype(np.int64)  # it was walked from its end
+
+
+def _pieces(
+    x: Ragged, y: Ragged, size: int, strip: int
+) -> Iterator[tuple[slice, list[tuple[int, int]]]]:
+    """Pairs whose costs fit in the memory, and all their rows; or parts of the rows of one pair."""
+    columns = np.maximum(y.lengths, 1)
+    room = np.cumsum((x.lengths + 7) * columns * size)
+    begin, used = 0, 0
+    while begin < len(room):
+        fitting = int(np.searchsorted(room, used + _MOST, side="right")) - begin
+        end = begin + max(1, fitting)
+        rows = int(x.lengths[begin:end].max())
+        step = rows if fitting else max(1, _MOST // (size * strip * int(columns[begin]))) * strip
+        ranges = [(i, min(i + step, rows)) for i in range(0, rows, step)] if rows else [(0, 0)]
+        yield slice(begin, end), ranges
+        begin, used = end, int(room[end - 1])
+
+
+def _costs(
+    rule: AlignmentRule, x: Ragged, y: Ragged, places: Array, first: int, last: int,
+    band: int | None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The costs of some rows of pairs with all columns, and where those of each pair begin."""
+    here, (x_starts, y_starts, rows, columns) = device.current(), places
+    xp, features, dtype = here.xp, x.entries.shape[1], np.dtype(rule.dtype)
+    rows = np.minimum(rows, last) - first
+    sizes = -(-rows // 8) * 8 * columns
+    tiles = np.cumsum(-(-rows // _TILE.bn) * -(-columns // _TILE.bm))
+    costs = xp.empty(int(sizes.sum()), dtype)
+    known = np.stack([x_starts + first, y_starts, rows, columns, np.cumsum(sizes) - sizes])
+    known, ends = xp.asarray(known), xp.asarray(np.concatenate([[0], tiles]))
+    if tiles[-1] == 0:
+        return costs, known[4]
+    begins = address(x.entries) | address(y.entries)
+    vector = features % 4 == 0 and begins % (4 * dtype.itemsize) == 0
+    source = costs_source(rule, vector, band is not None)
+    fields = _places(known) | {
+        "x": address(x.entries), "y": address(y.entries), "tiles": address(ends),
+        "starts": address(known[4]), "costs": address(costs), "features": features,
+        "pairs": len(rows), "band": band or 0, "first": first, "unit": 1,
+    }  # fmt: skip
+    params = _packed(fields, _COST_LONGS, _COST_INTS)
+    kernel = here.kernel(source)
+    kernel.launch(int(tiles[-1]), _TILE.threads, _TILE.shared(dtype.itemsize), params)
+    return costs, known[4]
+
+
+def _places(known: Array) -> dict[str, int]:
+    names = "x_starts y_starts x_lengths y_lengths".split()
+    return {name: address(own) for name, own in zip(names, known, strict=False)}
+
+
+def _packed(fields: dict[str, int], longs: list[str], ints: list[str]) -> bytes:
+    return pack(tuple(fields.get(x, 0) for x in longs), tuple(fields.get(x, 0) for x in ints))
 
 
 def _bits(x: float) -> int:
@@ -87,14 +162,33 @@ def _bits(x: float) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def alignment_source(rule: AlignmentRule, rows: int, many: bool, banded: bool, keep: bool) -> str:
+def alignment_source(rule: AlignmentRule, rows: int, given: bool, banded: bool, keep: bool) -> str:
     """The text of the kernel; see sr::Alignment."""
     entry = {"f4": "float", "f8": "double"}[rule.dtype]
-    given = flags(many, rule.warp, rule.affine, rule.local, banded, keep)
+    cost = "GIVEN" if given else rule.cost.upper()
+    options = flags(rule.warp, rule.affine, rule.local, banded, keep)
     return f"""#include "wavefront.cuh"
-using Alignment = sr::Alignment<{entry}, sr::COST_{rule.cost.upper()}, {rows}, {given}>;
+using Alignment = sr::Alignment<{entry}, sr::COST_{cost}, {rows}, {options}>;
 extern "C" __global__ void __launch_bounds__({32 * max(_MOST_WARPS, _SHARED)})
 kernel(const __grid_constant__ sr::AlignParams p) {{
   Alignment::run(p);
+}}
+"""
+
+
+@functools.lru_cache(maxsize=64)
+def costs_source(rule: AlignmentRule, vector: bool, banded: bool) -> str:
+    """The text of the kernel that computes costs of several features; see sr::Costs."""
+    metric = as_metric({"absolute": "cityblock", "squared": "sqeuclidean"}[rule.cost])
+    plan = make_plan(metric.algebra, np.dtype(rule.dtype), None, None, 1)
+    word = word_size(plan)
+    return f"""#include "costs.cuh"
+{algebra(plan)}
+using Step = sr::General<Algebra>;
+using Costs = sr::Costs<Step, sr::{_TILE.struct()}, {flags(vector, banded)}>;
+static_assert(Costs::BYTES == {_TILE.shared(word)}, "as the launch has it");
+extern "C" __global__ void __launch_bounds__({_TILE.threads}, {_TILE.blocks * 4 // word})
+kernel(const __grid_constant__ sr::CostParams p) {{
+  Costs::run(p);
 }}
 """

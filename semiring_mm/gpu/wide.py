@@ -1,52 +1,56 @@
-"""Chains of many states, whose steps all share a matrix, on the device.
+"""Chains of many states, whose steps all share a matrix, on the device: one launch for all steps.
 
-A block that walks a chain would read the matrix from memory at each step. So all chains go on
-together: a step is a product, and a kernel for the rest (``kernels/wide.cuh``). A walk that takes
-less time than these launches, of fewer states, is for :mod:`.chain`.
+A block that walks a chain alone would read the matrix from memory at each step. So groups of blocks
+carry the rows of some chains together (``kernels/wide.cuh``): each block keeps some columns of the
+matrix. A matrix that fits a block's registers is for :mod:`.chain`.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..expressions import joins, joins_logarithms
 from ..plan import Plan, make_plan
 from ..semirings import Semiring, semirings
-from . import calls, device
+from . import device
 from .logsum import shifted
+from .memory import copy
 from .product import product
 from .source import STORAGE, algebra, flags, pack, word_size
 from .views import address
 
-__all__ = ["FIELDS", "best_path", "carry", "pairs_source", "posterior", "serves", "step_source",
+__all__ = ["FIELDS", "best_path", "carry", "chain_source", "pairs_source", "posterior", "serves",
            "together"]  # fmt: skip
 
 Array = Any
 Lengths = np.ndarray[Any, np.dtype[np.int64]]
 
 #: The fields of sr::WideParams, in order: 8 bytes, then 4 bytes each.
-_LONGS = """sums step powers logs offsets lows ends a e x end y lengths levels total whole states
-    left right pairs from pointers path a_row a_col e_batch e_step x_batch x_row end_batch y_batch
+_LONGS = """matrix ends a e x end y lengths levels total whole states left right pairs carried
+    offsets progress pointers path a_row a_col e_batch e_step x_batch x_row end_batch y_batch
     y_step y_row pairs_batch""".split()
-_INTS = "n rows steps mode".split()
+_INTS = """n rows steps mode first all each members columns pass parts terms spread column_part
+    row_part pitch states_pitch room""".split()
 FIELDS = (*_LONGS, *_INTS)
+_POINTERS = 20  # addresses at the beginning
 _EVERY, _EXCLUSIVE, _RELATIVE = 1, 2, 4  # of mode
 
 _HELD = 128  # words of a matrix's column that a block that walks a chain has in registers
-_READ = 200  # the same, of a column that it reads in about the time of two launches
-_THREADS = 256
+_THREADS, _WARPS = 256, 8
+_ROWS = 8  # that a thread multiplies at once
+_PASS = 64  # rows of a block that are multiplied at once
 _MOST = 1 << 30  # bytes of temporary arrays
+_STATES = 1 << 16  # of back pointers
 
 
 def together(semiring: Semiring, dtype: np.dtype[Any], states: int) -> bool:
-    """Whether all chains take a step together, where they share a matrix of so many states."""
-    words = states * max(4, dtype.itemsize)
-    if _logarithms(semiring):
-        return dtype.kind not in "iub" and words > 4 * _HELD
-    return dtype.name in ("float32", "float64") and words > 4 * _READ
+    """Whether groups of blocks carry chains that share a matrix of so many states."""
+    if dtype.kind in "iub" or (dtype.itemsize < 4 and not _logarithms(semiring)):
+        return False
+    return states * max(4, dtype.itemsize) > 4 * _HELD
 
 
 def serves(semiring: Semiring, a: Array, *, reverse: bool = False) -> bool:
@@ -65,21 +69,19 @@ def carry(
     every: bool, reverse: bool, exclusive: bool,
 ) -> None:  # fmt: skip
     """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`."""
-    mode = every * _EVERY + exclusive * _EXCLUSIVE
+    mode, rows = every * _EVERY + exclusive * _EXCLUSIVE, y.shape[2]
     for some in _parts(len(y), 4 * max(4, y.itemsize) * y[:1, 0].size):
-        fields = {"mode": mode, **_strides("y", y[some], "batch step row")}
+        fields = {"mode": mode, "rows": rows, "steps": a.shape[1]}
+        fields |= _strides("y", y[some], "batch step row")
         if not every:
             fields["y_step"] = 0
         if e is not None:  # reversed, the emissions of the next step are added
             fields |= _strides("e", e[some], "batch step")
             fields["e"] -= fields["e_step"] * e.itemsize if reverse else 0
         if x is not None:
-            fields |= _strides("x", x[some], "batch row")
-        counts = lengths[some]
-        first = 0 if x is None else -1
-        steps = int(counts.max(initial=0)) - exclusive
-        walk = _Walk(semiring, a[0, 0], reverse, len(counts) * y.shape[2], fields, counts)
-        walk.run(first, steps)
+            fields |= _strides("x", x[some], "batch row") | {"first": -1}
+        own = lengths[some]
+        _walk(semiring, a[0, 0], fields, len(own), _there(own, a.shape[1]), reverse=reverse)
 
 
 def best_path(
@@ -87,20 +89,27 @@ def best_path(
     lengths: Lengths,
 ) -> None:  # fmt: skip
     """The best sequence of states; see :meth:`semiring_mm.engine.Chains.best_path`."""
-    for some in _parts(len(e), 2 * e[:1].size):
-        pointers = device.current().xp.empty(e[some].shape, np.uint16)
+    if a.shape[-1] > _STATES:
+        raise NotImplementedError(
+            f"best paths through more than {_STATES} states are found on the host, got "
+            f"{a.shape[-1]}: copy the arrays (x.get() in CuPy, x.cpu() in PyTorch)"
+        )
+    pitch = -(-e.shape[-1] // 8) * 8
+    for some in _parts(len(e), 2 * e.shape[1] * pitch):
+        pointers = device.scratch((*e[some].shape[:2], pitch), np.uint16)
         fields = {
             "path": address(path[some]), "total": address(score[some]), "steps": e.shape[1],
-            "pointers": address(pointers), **_strides("e", e[some], "batch step"),
-            **_strides("x", x[some], "batch"), **_strides("end", end[some], "batch"),
+            "pointers": address(pointers), "states_pitch": pitch,
+            **_strides("e", e[some], "batch step"), **_strides("x", x[some], "batch"),
+            **_strides("end", end[some], "batch"),
         }  # fmt: skip
-        walk = _Walk(semiring, a[0, 0], False, len(pointers), fields, lengths[some], path=True)
-        walk.run(0, int(lengths[some].max(initial=0)))
+        own = lengths[some]
+        _walk(semiring, a[0, 0], fields, len(own), _there(own, e.shape[1]), path=True)
 
 
 def posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths,
+    pairs: Array | None, lengths: Array,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`.
 
@@ -117,15 +126,12 @@ def posterior(
 
 def _posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths,
+    pairs: Array | None, lengths: Array,
 ) -> None:  # fmt: skip
-    xp, semiring = device.current().xp, semirings["log_plus"]
-    (batch, steps, n), most = e.shape, int(lengths.max(initial=0))
-    if most == 0:
-        return
-    plan = _plan(semiring, a.dtype)
-    word = np.dtype(f"f{word_size(plan)}")
-    rows, levels, whole = xp.empty(e.shape, word), xp.empty((batch, steps)), xp.empty(batch)
+    semiring, (batch, steps, n) = semirings["log_plus"], e.shape
+    word = np.dtype(f"f{word_size(_plan(semiring, a.dtype))}")
+    rows, there = device.scratch(e.shape, word), _there(lengths, steps)
+    levels, whole = (device.scratch(shape, np.float64) for shape in ((batch, steps), batch))
     ahead = {
         "levels": address(levels), "whole": address(whole), "steps": steps,
         **_strides("y", rows, "batch step"), **_strides("e", e, "batch step"),
@@ -134,30 +140,30 @@ def _posterior(
         "mode": _RELATIVE, "total": address(total), **_strides("x", x, "batch"),
         **_strides("end", end, "batch"),
     }  # fmt: skip
-    _Walk(semiring, a, False, batch, fields, lengths).run(0, most)
+    _walk(semiring, a, fields, batch, there)
     if out is None:
         return
     fields = ahead | {"states": address(out), **_strides("x", end, "batch")}
     wanted = 1 if pairs is None else 2
     left = right = None
     if pairs is not None:
-        left, right = (xp.zeros(e.shape, word) for _ in range(2))
+        left, right = (device.scratch(e.shape, word, zero=True) for _ in range(2))
         fields |= {
             "left": address(left),
             "right": address(right),
             **_strides("pairs", pairs, "batch"),
         }
-    walk = _Walk(semiring, a, True, batch, fields, lengths, wanted)
-    walk.run(0, most)
+    powers = _walk(semiring, a, fields, batch, there, reverse=True, wanted=wanted)
     if left is None or right is None or steps < 2:
         return
-    joined = xp.empty((batch, n, n), word)
+    joined = device.scratch((batch, n, n), word)
     product(semirings["plus_times"], left[:, :-1].swapaxes(1, 2), right[:, 1:], joined)
-    params = _packed(walk.fields | {
-        "sums": address(joined), **_strides("a", walk.matrix.swapaxes(0, 1), "row col"),
+    params = _packed(fields | {
+        "n": n, "lengths": address(there), "matrix": address(joined),
+        **_strides("a", powers.swapaxes(0, 1), "row col"),
     })  # fmt: skip
     kernel = device.current().kernel(pairs_source(e.dtype))
-    kernel.launch(batch * n, _THREADS, 0, params)
+    kernel.launch(batch * n, _THREADS, 0, params, _POINTERS)
 
 
 def _parts(chains: int, each: int) -> list[slice]:
@@ -166,63 +172,167 @@ def _parts(chains: int, each: int) -> list[slice]:
     return [slice(i, i + step) for i in range(0, chains, step)]
 
 
-class _Walk:
-    """What carries rows over all steps, from the first one or from the last.
+def _there(lengths: Array, steps: int) -> Array | None:
+    """The lengths of chains on the device; None where all of them have all steps."""
+    if type(lengths) is not np.ndarray:
+        return lengths
+    return None if (lengths == steps).all() else device.current().xp.asarray(lengths)
+
+
+def _walk(
+    semiring: Semiring, a: Array, fields: dict[str, int], chains: int, lengths: Array | None, *,
+    reverse: bool = False, wanted: int = 0, path: bool = False,
+) -> Array:  # fmt: skip
+    """Carry rows over all steps, from the first one or (reversed) from the last.
 
     Parameters
     ----------
-    semiring : Semiring
     a : device array (n, n)
-    reverse : bool
-    rows : int
-        Of all chains.
     fields : dict
         Of sr::WideParams.
-    lengths : array of int64
+    lengths : device array of int64, optional
+        All chains have all steps without it.
     wanted : int
-        See sr::WideStep.
+        See sr::WideChain.
+
+    Returns
+    -------
+    device array (n, n)
+        What rows are multiplied by: over log_plus its exponentials.
     """
+    here, n, plan = device.current(), a.shape[-1], _plan(semiring, a.dtype)
+    per, logarithms = fields.get("rows", 1), _logarithms(semiring)
+    word, ends = np.dtype(f"f{word_size(plan)}"), None
+    matrix = a.swapaxes(0, 1) if reverse else a  # (terms, entries)
+    if logarithms:
+        powers, ends = shifted(here, plan, matrix.swapaxes(0, 1))
+        matrix = powers.swapaxes(0, 1)
+    matrix, rows = _in_vectors(matrix), chains * per
+    if rows == 0:
+        return matrix
+    shape = _shape(n, rows, word.itemsize, here.sms, here.shared_limit, path)
+    blocks, size = shape.groups * shape.members, 2 * rows * n * (word.itemsize // 4)
+    carried = device.scratch(size + shape.groups, np.uint64, zero=True)
+    offsets = device.scratch((blocks, shape.each), np.float64) if logarithms else None
+    params = _packed(fields | shape.fields() | {
+        "matrix": address(matrix), "pitch": matrix.strides[0] // word.itemsize,
+        "ends": address(ends), "lengths": address(lengths),
+        "carried": address(carried), "offsets": address(offsets),
+        "progress": address(carried[size:]),
+        "n": n, "rows": per, "all": rows, **_strides("a", a, "row col"),
+    })  # fmt: skip
+    source = chain_source(plan, logarithms, reverse, wanted, path, shape.tile, shape.held)
+    here.kernel(source).launch(
+        blocks, _THREADS, shape.room, params, _POINTERS, together=shape.members > 1
+    )
+    return matrix
 
-    def __init__(
-        self, semiring: Semiring, a: Array, reverse: bool, rows: int, fields: dict[str, int],
-        lengths: Lengths, wanted: int = 0, *, path: bool = False,
-    ) -> None:  # fmt: skip
-        self._here = here = device.current()
-        xp, n, plan = here.xp, a.shape[-1], _plan(semiring, a.dtype)
-        word, kept = np.dtype(f"f{word_size(plan)}"), {"lengths": xp.asarray(lengths)}
-        self._semiring, self._from = semiring, None
-        self.matrix = a.swapaxes(0, 1) if reverse else a  # (terms, entries)
-        if _logarithms(semiring):
-            self._semiring = semirings["plus_times"]
-            powers, kept["ends"] = shifted(here, plan, self.matrix.swapaxes(0, 1))
-            self.matrix = powers.swapaxes(0, 1)
-            kept |= {"logs": xp.empty((2, rows, n), word), "offsets": xp.empty(rows)}
-            kept["lows"] = xp.empty(rows, word)
-        elif path:
-            self._from = kept["from"] = xp.empty((rows, n), np.int32)
-        self._powers, self._sums = (xp.empty((rows, n), self.matrix.dtype) for _ in range(2))
-        kept["powers"], self._kept = self._powers, kept
-        self.fields = fields | {name: address(x) for name, x in kept.items()} | {
-            "n": n, "rows": rows // max(1, len(lengths)), **_strides("a", a, "row col"),
-        }  # fmt: skip
-        self._step = device.Kept(_packed(self.fields), 2)  # of which the sums and the step change
-        source = step_source(plan, _logarithms(semiring), reverse, wanted, path)
-        self._start = here.kernel(source).prepared(rows, _THREADS, 2 * _THREADS * word.itemsize)
 
-    def run(self, first: int, steps: int) -> None:
-        """Make steps, of which the first one, or what comes before all, takes no product."""
-        if steps <= 0 or self._powers.size == 0:
-            return
-        stream, multiply = self._here.stream(), None
-        self._step.launch(self._start, stream, (0, first))
-        for step in range(first + 1, steps):
-            if multiply is None:
-                with device.recorded() as notes:
-                    product(self._semiring, self._powers, self.matrix, self._sums, arg=self._from)
-                multiply = calls.again(notes)
-            else:
-                multiply(stream)
-            self._step.launch(self._start, stream, (address(self._sums), step))
+def _in_vectors(x: Array) -> Array:
+    """A matrix whose rows are contiguous and begin at multiples of 16 bytes."""
+    (m, n), each = x.shape, 16 // x.itemsize
+    pitch = -(-n // each) * each
+    step = x.strides[0]
+    if x.strides[1] == x.itemsize and step >= pitch * x.itemsize and not (address(x) | step) % 16:
+        return x
+    found = device.scratch((m, pitch), x.dtype)[:, :n]
+    copy(x, found)
+    return found
+
+
+class _Shape(NamedTuple):
+    """How rows and columns are shared by the blocks of a launch; see sr::WideParams."""
+
+    groups: int
+    each: int
+    members: int
+    columns: int
+    passed: int
+    parts: int
+    terms: int
+    spread: int
+    column_part: int
+    row_part: int
+    tile: int  # rows that a thread multiplies at once
+    held: bool
+    room: int
+
+    def fields(self) -> dict[str, int]:
+        names = "each members columns parts terms spread column_part row_part room".split()
+        return {name: getattr(self, name) for name in names} | {"pass": self.passed}
+
+
+@functools.lru_cache(maxsize=256)
+def _shape(n: int, rows: int, word: int, sms: int, limit: int, path: bool) -> _Shape:
+    """The shape that takes the least time, of a block for each multiprocessor at most.
+
+    Groups of few blocks wait for each other less, and have fewer rows; but a block has to hold more
+    columns then.
+    """
+    best: tuple[float, _Shape] | None = None
+    for groups in range(1, min(rows, sms) + 1):
+        each = -(-rows // groups)
+        if groups != -(-rows // each):
+            continue
+        members = sms // groups
+        while members:
+            for held in (True, False):
+                found = _shaped(n, each, members, word, limit, path, held)
+                if found is not None:
+                    time, shape = found
+                    if best is None or time <= best[0]:
+                        best = time, shape._replace(groups=groups)
+                    break
+            members //= 2
+    if best is None:
+        raise NotImplementedError(
+            f"chains of {n} states run on the host: copy the arrays (x.get() in CuPy, x.cpu() in "
+            f"PyTorch), or multiply step by step by matmul"
+        )
+    return best[1]
+
+
+def _shaped(
+    n: int, each: int, members: int, word: int, limit: int, path: bool, held: bool
+) -> tuple[float, _Shape] | None:
+    """A shape of groups of some blocks, and about how many cycles it takes for a step."""
+    vector = 16 // word
+    columns = -(-n // (members * vector)) * vector
+    members, lanes = -(-n // columns), columns // vector
+    if lanes > _THREADS:
+        return None
+    tile = min(_ROWS, 1 << (each - 1).bit_length())
+    sets = max(1, min(-(-each // tile), _THREADS // lanes, _PASS // tile))
+    while True:
+        passes = -(-each // (sets * tile))
+        sets = -(-each // (passes * tile))
+        passed = sets * tile
+        terms = -(-n // min(_THREADS // lanes // sets, n))
+        parts = -(-n // terms)
+        # so that neighbouring parts lie in different banks, of 128 bytes
+        column_part = (terms * lanes + (lanes - terms * lanes) % 8) * vector
+        row_part = (terms + (1 - terms) % max(1, 32 // tile)) * tile
+        sums = parts * passed * columns
+        words = held * parts * column_part + -(-sets * parts * row_part // vector) * vector + sums
+        room = words * word + passed * (8 + 2 * word) + 2 * word * (passed + _WARPS)
+        if room <= limit or sets == 1:
+            break
+        sets = -(-sets // 2)
+    room = max(room, _THREADS * (word + 4), 2 * (n + 7) * path)
+    if room > limit:
+        return None
+    spread = min(32, 1 << (_THREADS // min(passed * columns, _THREADS)).bit_length() - 1)
+    while (spread - 1) * -(-parts // spread) >= parts:  # some would have no part
+        spread //= 2
+    # cycles, of instructions or of shared memory
+    warps = -(-lanes * sets * parts // 32)
+    loop = terms * max(8, warps * max(tile * vector / 2, 4 + tile / 4) * word / 4)
+    fetched = 0 if held else n * columns * word / 32
+    joined = -(-passed * columns * spread // _THREADS) * (-(-parts // spread) * 12 + 100)
+    time = passes * (loop + fetched + joined + passed * n / 16 + 1000)
+    time += (members > 1) * (1000 + 8 * members)
+    return time, _Shape(0, each, members, columns, passed, parts, terms, spread, column_part,
+                        row_part, tile, held, room)  # fmt: skip
 
 
 def _packed(fields: dict[str, int]) -> bytes:
@@ -242,18 +352,16 @@ def _strides(name: str, x: Array, axes: str) -> dict[str, int]:
 
 
 @functools.lru_cache(maxsize=64)
-def step_source(
-    plan: Plan, logarithms: bool, reverse: bool, wanted: int = 0, path: bool = False
+def chain_source(
+    plan: Plan, logarithms: bool, reverse: bool, wanted: int, path: bool, tile: int, held: bool
 ) -> str:
-    """The text of the kernel that comes behind a product; see sr::WideStep and sr::WideJoin."""
-    step = f"WideStep<Algebra, {flags(reverse)}, {wanted}>"
-    if not logarithms:
-        step = f"WideJoin<Algebra, {flags(reverse, path)}>"
+    """The text of the kernel that carries rows; see sr::WideChain."""
+    given = f"{flags(logarithms, reverse)}, {wanted}, {flags(path)}, {tile}, {flags(held)}"
     return f"""#include "wide.cuh"
 {algebra(plan)}
-extern "C" __global__ void __launch_bounds__({_THREADS})
+extern "C" __global__ void __launch_bounds__({_THREADS}, 1)
 kernel(const __grid_constant__ sr::WideParams p) {{
-  sr::{step}::run(p);
+  sr::WideChain<Algebra, {given}>::run(p);
 }}
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_memory, where
+from ..arrays import Call, check_all_pairs, check_memory, where
 from ..bits import BitMatrix, closure_bits
 from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
@@ -35,7 +35,7 @@ from .out_of_core import solve_rows
 from .rounds import solve_rounds
 from .spanning import as_undirected, solve_forest
 
-__all__ = ["apsp", "closure"]
+__all__ = ["apsp", "closure", "distances"]
 
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
@@ -134,7 +134,9 @@ def apsp(
     NegativeCycleError
         With the cycle in it.
     MemoryError, OSError
-        Before any work, if the matrix does not fit in memory, or not on the disk.
+        Before any work, if the matrix does not fit in memory, or not on the disk; and if that of a
+        graph that is no matrix would take more than 4 GiB, where neither `out`, `memory_limit` nor
+        `sources` speaks of it.
     FileExistsError
         If there is such a file already; with `resume`, if it is not known to be the result of the
         same graph and arguments.
@@ -280,6 +282,31 @@ def closure(
     return _solve(s, a, asked, weight, directed, sources, None, options, progress)
 
 
+def distances(
+    graph: Any, *, predecessors: bool, sources: Any = None, directed: bool | None = None,
+    method: str = "auto", overwrite: bool = False, device: str | None = None,
+) -> Any:  # fmt: skip
+    """As :func:`apsp`, of any size: for functions of other packages, which return a matrix."""
+    asked = Request(
+        "min_plus", 0, 0, method=method, predecessors=predecessors, overwrite=overwrite
+    )  # fmt: skip
+    return _solve(
+        semirings["min_plus"], graph, asked, "weight", directed, sources, None,
+        TileOptions(device), None, large=True,
+    )  # fmt: skip
+
+
+def _check_asked(s: Semiring, edges: EdgeList, *, predecessors: bool) -> None:
+    """Raise MemoryError for a matrix of all pairs of a graph that has none, if it is large."""
+    size = (edge_dtype(s, edges.weight).itemsize + 4 * predecessors) * edges.n**2
+    statistics = ", sm.statistics(graph) keeps none of them" if s.name == "min_plus" else ""
+    check_all_pairs(
+        edges.n, size,
+        f"memory_limit='4GB' takes them, with so much for the work, out='D.npy' writes them to a "
+        f"file, sources=[...] finds some rows{statistics}, sm.prepare(graph) answers for pairs",
+    )  # fmt: skip
+
+
 def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, refused: bool) -> Any:
     if refused:
         raise TypeError(
@@ -293,7 +320,8 @@ def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, refused: boo
 
 def _solve(
     s: Semiring, graph: Any, asked: Request, weight: str | int | None, directed: bool | None,
-    sources: Any, max_hops: int | None, options: TileOptions, progress: Progress,
+    sources: Any, max_hops: int | None, options: TileOptions, progress: Progress, *,
+    large: bool = False,
 ) -> Any:  # fmt: skip
     reporter(progress, 1.0)  # the argument's own errors come first
     if asked.overwrite and not (isinstance(graph, np.ndarray) or hasattr(graph, "__dlpack__")):
@@ -309,6 +337,8 @@ def _solve(
     graph, nodes = as_graph(graph, weight=weight, directed=directed)
     edges = graph if isinstance(graph, EdgeList) else None
     if edges is not None and not options:  # before any work
+        if sources is None and not large:
+            _check_asked(s, edges, predecessors=asked.predecessors)
         count = edges.n if sources is None else np.size(sources)
         size = count * edges.n * edge_dtype(s, edges.weight).itemsize
         if size >= _LARGE:
@@ -378,6 +408,8 @@ def _solve(
             few = rows is not None and 4 * len(rows) <= edges.n and call.engine.SPARSE
             if few and rows is not None and max_hops is not None:
                 return _named(s, solve_rounds(s, edges, rows, max_hops, progress), nodes, rows)
+            if rows is not None:
+                _check_asked(s, edges, predecessors=False)
             d = adjacency(edges, s)[0]
             if call.moved:
                 check_memory(d.nbytes, _matrix_of(d), call.engine)

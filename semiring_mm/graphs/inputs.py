@@ -229,7 +229,7 @@ def _numbered(edges: EdgeList) -> EdgeList:
 def warn_of_entries(s: Semiring, matrix: Any) -> None:
     """Warn of entries of a matrix, or a stack, on the host that are hardly the edges they count as.
 
-    They are inf where -inf means no edge, or mostly 0 where inf does: one pass, up to the first.
+    They are inf where -inf means no edge, or 0 in half of a matrix where inf does.
     """
     if type(matrix) is not np.ndarray or matrix.ndim not in (2, 3) or not matrix.size:
         return
@@ -250,13 +250,13 @@ def warn_of_entries(s: Semiring, matrix: Any) -> None:
 
 
 def _warn_of_zeros(s: Semiring, matrix: NDArray[Any]) -> None:
-    """Warn if most entries off the diagonal are 0 and none says that there is no edge."""
+    """Warn if half of the entries off the diagonal are 0 and none says that there is no edge."""
     none, n = s.identities(matrix.dtype)[0], matrix.shape[-1]
     if matrix[0].max() == none:  # at once, for most matrices of sparse graphs
         return
     diagonal = np.count_nonzero(matrix.diagonal(0, -2, -1) == 0)
     zeros = matrix.size - int(np.count_nonzero(matrix)) - int(diagonal)
-    if 2 * zeros > matrix.size - matrix.size // n and matrix.max() != none:
+    if 2 * zeros >= max(matrix.size - matrix.size // n, 3) and matrix.max() != none:
         warn(
             f"{zeros:,} of {matrix.size - matrix.size // n:,} entries off the diagonal are 0 and "
             f"none is inf: over {s.name} a 0 is an edge of weight 0. Where it means no edge, write "

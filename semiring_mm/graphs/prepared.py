@@ -7,7 +7,6 @@ import functools
 import hashlib
 import json
 import os
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_memory, device_index, gpu_engine, where
+from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_engine, where
 from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
+from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
@@ -27,10 +27,12 @@ from ..cpu import threads
 from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
 from ..gpu.collector import Placed, current_index, fetch, place
+from ..hierarchy import costs
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..semirings import Semiring, as_semiring, semirings
-from ..storage import atomic_write
+from ..storage import atomic_write, one_line, read_arrays
+from ..warn import warn
 from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
 
@@ -43,8 +45,24 @@ _VERSION = 2
 #: Rows, and entries, of a result that are computed at a time where they are narrowed, and entries
 #: that a thread narrows at a time.
 _ROWS, _PIECE, _LINE = 64, 1 << 22, 1 << 16
-#: Arrays of a file beside the weights.
+#: Nanoseconds of a core's closure from which there is a warning.
+_LONG = 5e9
+_UNPREPARED = (
+    "without preparing it, sm.apsp(graph, sources=...) searches from some nodes, and "
+    "sm.nearest(graph, facilities) from facilities"
+)
+#: Types of what is said about a file's graph.
+_ABOUT = {
+    "version": int, "directed": bool, "dtype": str, "fringe": int, "columns": list, "semiring": list
+}  # fmt: skip
+#: Arrays of the structure in a file; types of all arrays but the weights and labels.
 _STRUCTURE = ("node", "parent", "level", "first", "head")
+_OPTIONAL = {"labels", "table_rows"}
+_TYPES = {
+    **dict.fromkeys(("node", "parent", "level", "head"), np.dtype(np.int32)),
+    **dict.fromkeys(("row", "col", "table_rows"), np.dtype(np.int32)),
+    "first": np.dtype(np.int64), "about": np.dtype(np.uint8),
+}  # fmt: skip
 
 
 class PreparedGraph:
@@ -81,7 +99,7 @@ class PreparedGraph:
 
     def __init__(
         self, s: Semiring, edges: EdgeList, structure: Structure,
-        columns: tuple[str | int | None, Any, Any],
+        columns: tuple[str | int | None, Any, Any], progress: Progress = None,
     ) -> None:  # fmt: skip
         self.semiring, self.nodes, self.directed = s, edges.nodes, edges.directed
         self.dtype = np.dtype(edges.weight.dtype)
@@ -91,7 +109,7 @@ class PreparedGraph:
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._table: Any = None  # what it was prepared from, if that has columns of weights
         self._customizers: dict[int, Any] = {}  # of CUDA devices
-        self._state = self._customized(edges, None)
+        self._state = self._customized(edges, None, progress=progress)
 
     @property
     def edges(self) -> EdgeList:
@@ -115,7 +133,12 @@ class PreparedGraph:
         return PreparedGraph, own
 
     def customize(
-        self, weights: Any, *, weight: str | int | None = None, device: str | None = None
+        self,
+        weights: Any,
+        *,
+        weight: str | int | None = None,
+        device: str | None = None,
+        progress: Progress = None,
     ) -> None:
         """Give the edges new weights; what follows uses them.
 
@@ -134,6 +157,8 @@ class PreparedGraph:
         device : {None, "cpu", "cuda", "cuda:N"}
             Where the edges of the elimination get their weights; None: where `weights` lives. From
             a CUDA device they are copied when something is first asked of the CPU.
+        progress : bool or callable, optional
+            As for :func:`prepare`; on the CPU.
 
         Raises
         ------
@@ -178,7 +203,7 @@ class PreparedGraph:
         edges = EdgeList(self.nodes, row, col, values, self.directed, table_rows=rows)
         warn_of_edges(self.semiring, edges)
         typed = _typed(self.semiring, edges, self.dtype)
-        self._state = self._customized(typed, self._state, index)
+        self._state = self._customized(typed, self._state, index, progress)
 
     def _as_weights(self, weights: Any, weight: str | int | None) -> Array:
         """One for each edge."""
@@ -272,8 +297,9 @@ class PreparedGraph:
         return values
 
     def _customized(
-        self, edges: EdgeList, before: _State | None, index: int | None = None
-    ) -> _State:
+        self, edges: EdgeList, before: _State | None, index: int | None = None,
+        progress: Progress = None,
+    ) -> _State:  # fmt: skip
         """The state of weights, computed on a CUDA device (-1: the current one) or the CPU."""
         problem = Problem.of(
             EdgeSource(self.semiring, edges, self.dtype),
@@ -288,13 +314,9 @@ class PreparedGraph:
         except MemoryError as error:
             if not x.core:
                 raise
-            raise MemoryError(
-                f"{x.core} nodes of the graph have no small separators and become a dense core: "
-                f"{error}; without preparing it, sm.apsp(graph, sources=...) searches from some "
-                f"nodes, and sm.nearest(graph, facilities) from facilities"
-            ) from None
+            raise MemoryError(f"{_dense(x)}: {error}; {_UNPREPARED}") from None
         if index is None:
-            metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs))
+            metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs, progress))
         else:
             with gpu_engine().on(index):
                 metric = problem.solve(self._customizer())
@@ -335,6 +357,8 @@ class PreparedGraph:
         ------
         ValueError
             If there is no such node.
+        MemoryError
+            If neither `sources` nor `targets` are given and all pairs take more than 4 GiB.
 
         Notes
         -----
@@ -361,6 +385,11 @@ class PreparedGraph:
             rows = positions(given["sources"], n, self._labels)
             columns = positions(given["targets"], n, self._labels, "targets")
             count, width = (n if x is None else len(x) for x in (rows, columns))
+            if rows is None and columns is None:
+                check_all_pairs(
+                    n, n * n * self.dtype.itemsize, "distances(net.nodes) takes them, "
+                    "distances(sources, targets) finds some, sm.statistics(net) keeps none of them",
+                )  # fmt: skip
             check_memory(
                 count * width * self.dtype.itemsize, f"the result of {count} x {width} entries",
                 cpu if call.moved else call.engine,
@@ -691,6 +720,7 @@ def prepare(
     dtype: Any = None,
     source: Any = None,
     target: Any = None,
+    progress: Progress = None,
 ) -> PreparedGraph:
     """Prepare a sparse graph for many questions about best paths.
 
@@ -714,6 +744,8 @@ def prepare(
         float64 for others; bool where the semiring works on truth values.
     source, target : optional
         The columns of a table, or of a file, that hold the ends of edges.
+    progress : bool or callable, optional
+        As for :func:`apsp`: of the nodes in the order, and then of the pairs (⊗, ⊕) of weights.
 
     Returns
     -------
@@ -729,8 +761,9 @@ def prepare(
     -----
     Nodes are eliminated one after the other, and their neighbours joined. Where separators are
     small, as in road networks, few edges are filled in; then every question is answered from them.
-    Where they are large, what is left becomes a dense core. Planken, de Weerdt and van der Krogt
-    (2012); Dibbelt, Strasser and Wagner (2016).
+    Where they are large, what is left becomes a dense core of c nodes, whose closure takes c³
+    pairs; there is a warning if that takes more than some seconds. Planken, de Weerdt and van der
+    Krogt (2012); Dibbelt, Strasser and Wagner (2016).
 
     Examples
     --------
@@ -746,17 +779,38 @@ def prepare(
     edges = edges_of_graph(s, graph, weight, directed, source, target)
     warn_of_edges(s, edges)
     wanted = edge_dtype(s, edges.weight) if dtype is None else np.dtype(dtype)
-    if not (s.selective or wanted.kind == "b"):
+    _check_chooses(s, wanted)
+    edges = _typed(s, edges, wanted)
+    reporter(progress, 1.0)  # the argument's own errors come first
+    structure = prepare_structure(edges.n, edges.row, edges.col, order, progress)
+    _warn_of_core(structure, wanted.itemsize, undirected=s.commutes and not edges.directed)
+    net = PreparedGraph(s, edges, structure, (weight, source, target), progress)
+    if is_table(graph) or isinstance(graph, (str, os.PathLike)) or are_paths(graph):
+        net._table = graph
+    return net
+
+
+def _warn_of_core(x: Structure, itemsize: int, *, undirected: bool) -> None:
+    """Say what a large core takes, before it takes it."""
+    working = threads.get_num_threads()
+    time = costs.closure(x.core, None, itemsize=itemsize, undirected=undirected, threads=working)
+    if time > _LONG:
+        warn(
+            f"{_dense(x)} of {x.bytes(itemsize, trees=False) / 1e9:.2g} GB, which takes about "
+            f"{time / 1e9:.2g} s now and for new weights; {_UNPREPARED}"
+        )
+
+
+def _dense(x: Structure) -> str:
+    return f"{x.core:,} of the {x.n:,} nodes have no small separators and become a dense core"
+
+
+def _check_chooses(s: Semiring, dtype: np.dtype[Any]) -> None:
+    if not (s.selective or dtype.kind == "b"):
         raise ValueError(
             f"a prepared graph needs a semiring whose ⊕ chooses one of its operands (min or max), "
             f"and {s.name} has ⊕ = {s.add}"
         )
-    edges = _typed(s, edges, wanted)
-    structure = prepare_structure(edges.n, edges.row, edges.col, order)
-    net = PreparedGraph(s, edges, structure, (weight, source, target))
-    if is_table(graph) or isinstance(graph, (str, os.PathLike)) or are_paths(graph):
-        net._table = graph
-    return net
 
 
 def _is_array(x: Any) -> bool:
@@ -856,7 +910,9 @@ def load(path: str | os.PathLike[str]) -> PreparedGraph:
 
     Notes
     -----
-    Nothing in the file is run; a digest tells whether it is as it was written.
+    Nothing in the file is run. A digest tells whether it is as it was written, and what it says of
+    the elimination is checked, in O(f) time (f being its edges), before anything is computed with
+    it. It takes no more memory than the file has bytes.
 
     Examples
     --------
@@ -868,40 +924,69 @@ def load(path: str | os.PathLike[str]) -> PreparedGraph:
     ['a', 'b', 'c']
     """
     name = os.fspath(path)
+    with open(name, "rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            raise ValueError(
+                f"{name!r} is no prepared graph, or damaged: net.save(path) writes one, and "
+                f"sm.prepare({name!r}) prepares a graph in another file"
+            )
     try:
-        with np.load(name, allow_pickle=False) as file:
-            if "about" not in file.files or "digest" not in file.files:
-                raise ValueError(f"{name!r} is no prepared graph: net.save(path) writes one")
-            about = json.loads(bytes(file["about"]))
-            if about["version"] != _VERSION:
-                raise ValueError(
-                    f"{name!r} was saved in version {about['version']} of the format, and this is "
-                    f"version {_VERSION}: prepare the graph anew"
-                )
-            arrays = {word: file[word] for word in file.files}
-    except (zipfile.BadZipFile, KeyError, TypeError, EOFError, json.JSONDecodeError) as error:
-        raise ValueError(f"{name!r} is no prepared graph, or damaged: {error}") from None
-    except (ValueError, AttributeError) as error:
-        if repr(name) in str(error):
-            raise
-        raise ValueError(f"{name!r} is no prepared graph, or damaged: {error}") from None
-    digest = bytes(arrays.pop("digest"))
-    if digest != _digest(arrays):
-        raise ValueError(f"{name!r} is damaged: its contents are not what was saved")
+        arrays = read_arrays(name)
+        if not {"about", "digest"} <= arrays.keys():
+            raise ValueError(
+                f"net.save(path) writes one, and sm.prepare({name!r}) prepares a graph"
+            )
+        about = dict(json.loads(bytes(arrays["about"])))
+        if about.get("version") == _VERSION:
+            return _restored(about, arrays)
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"{name!r} is no prepared graph, or damaged: {one_line(error)}") from None
+    raise ValueError(
+        f"{name!r} was saved in version {one_line(about.get('version'))} of the format, and this "
+        f"is version {_VERSION}: prepare the graph anew"
+    )
+
+
+def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
+    """The prepared graph of a file's arrays, which may be anything.
+
+    Raises
+    ------
+    ValueError, TypeError, ArithmeticError, RecursionError
+        If they are not what :meth:`PreparedGraph.save` writes.
+    """
+    if bytes(arrays.pop("digest")) != _digest(arrays):
+        raise ValueError("its contents are not what was saved")
+    if {word: type(x) for word, x in about.items()} != _ABOUT:
+        raise ValueError(f"it has no such fields as {about}")
+    types = _TYPES | {"weights": np.dtype(about["dtype"])}
+    if arrays.keys() - _OPTIONAL != types.keys() - _OPTIONAL:
+        raise ValueError(f"its arrays are {', '.join(sorted(arrays))}")
+    for word, x in arrays.items():
+        if x.ndim != 1 or x.dtype != types.get(word, np.uint8):
+            raise ValueError(f"{word} has shape {x.shape} and dtype {x.dtype}")
     title, add, mul, zero, one, domain, use = about["semiring"]
     s = Semiring(title, add, mul, float(zero), float(one), domain, use)
     if title in list(semirings) and semirings[title] == s:
         s = semirings[title]
-    x = {word: arrays[word] for word in _STRUCTURE}
-    structure = Structure.restored(about["fringe"], **x)
+    structure = Structure.checked(about["fringe"], **{word: arrays[word] for word in _STRUCTURE})
     nodes: Sequence[Any] = range(structure.n)
     if "labels" in arrays:
         nodes = _decoded(json.loads(bytes(arrays["labels"])))
-    row, col = (arrays[word].astype(np.int64) for word in ("row", "col"))
-    edges = EdgeList(nodes, row, col, arrays["weights"], about["directed"])
-    if "table_rows" in arrays:
-        edges = replace(edges, table_rows=arrays["table_rows"].astype(np.int64))
-    return PreparedGraph(s, edges, structure, tuple(about["columns"]))
+    if len(nodes) != structure.n:
+        raise ValueError(f"{len(nodes)} labels of {structure.n} nodes")
+    row, col, weight = (arrays[word] for word in ("row", "col", "weights"))
+    if weight.dtype.kind == "b" and (weight.view(np.uint8) != 1).any():
+        raise ValueError("an edge without a weight")
+    edges = EdgeList(nodes, row, col, weight, about["directed"])
+    if (rows := arrays.get("table_rows")) is not None:
+        if len(rows) != len(row) or rows.min(initial=0) < 0:
+            raise ValueError("the rows of the table are not one for each edge")
+        edges = replace(edges, table_rows=rows.astype(np.int64))
+    edges = edges_of_graph(s, edges, "weight", None)
+    _check_chooses(s, weight.dtype)
+    weight_column, source, target = about["columns"]
+    return PreparedGraph(s, edges, structure, (weight_column, source, target))
 
 
 def _digest(arrays: dict[str, Any]) -> bytes:

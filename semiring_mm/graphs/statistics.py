@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import operator
 import os
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_met
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import semirings
-from ..storage import atomic_write
+from ..storage import atomic_write, read_arrays
 from ..tiled.checkpoint import seal, unseal
 from ..tiled.solve import TileOptions
 from .choice import hop_device, sweep_device
@@ -630,7 +630,7 @@ class _Work:
     ) -> dict[str, Array]:  # fmt: skip
         done, found = 0, collector.empty(len(order))
         if state is not None:
-            done, found = state.begin(name, found)
+            done, found = state.begin(name, len(order), found)
         while done < len(order):
             some = order[done : done + collector.batch]
             collector.run(self.rows[some], some, found)
@@ -731,13 +731,15 @@ class _State:
 
     def _load(self) -> None:
         try:
-            with np.load(self.path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            arrays = read_arrays(self.path)
             fields = unseal(str(arrays.pop("state")))
             if fields["format"] != _FORMAT or fields["arrays"] != _digest(arrays):
                 raise ValueError("another version's, or damaged")
-            task, done = fields["task"], dict(fields["done"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+            task, done = fields["task"], fields["done"]
+            for name, count in done.items():
+                mine = {x.split(".")[1]: a for x, a in arrays.items() if x.split(".")[0] == name}
+                self.passes[name] = operator.index(count), mine
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             raise ValueError(
                 f"checkpoint: {self.path} is no state of an unfinished run that this version can "
                 f"read, or it has changed since it was written; remove it to begin again"
@@ -747,14 +749,13 @@ class _State:
                 f"checkpoint: {self.path} is the state of other work: of another graph, other "
                 f"sources or other statistics; give the same, or another path"
             )
-        for name, count in done.items():
-            mine = {x.split(".")[1]: a for x, a in arrays.items() if x.split(".")[0] == name}
-            self.passes[name] = int(count), mine
 
-    def begin(self, name: str, empty: dict[str, Array]) -> tuple[int, dict[str, Array]]:
-        """How many sources are done, and their results."""
+    def begin(self, name: str, count: int, empty: dict[str, Array]) -> tuple[int, dict[str, Array]]:
+        """How many of some sources are done, and their results."""
         done, kept = self.passes.get(name, (0, empty))
-        same = kept.keys() == empty.keys() and all(kept[x].shape == empty[x].shape for x in empty)
+        same = 0 <= done <= count and kept.keys() == empty.keys()
+        for x, room in empty.items():
+            same = same and (kept[x].shape, kept[x].dtype) == (room.shape, room.dtype)
         return (done, kept) if same else (0, empty)
 
     def keep(self, name: str, done: int, found: dict[str, Array], *, last: bool) -> None:

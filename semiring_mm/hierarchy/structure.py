@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.progress import Progress, reporter
 from ..cpu import elimination as code
 from ..cpu import threads
 from ..naming import install
@@ -23,6 +25,8 @@ Node = NDArray[np.int32]
 
 #: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
 _WORK = 5000
+#: Work of an order that is done at a time: a third of a second.
+_GRANT = 1 << 26
 #: Core of a prepared graph up to which it is eliminated, too (a larger one only if it has no more
 #: edges than the rest): then a path is unpacked by triangles.
 _CORE = 1024
@@ -83,6 +87,60 @@ class Structure:
         low = _transposed(n, fringe, first, head)
         return cls(fringe, position, node, parent, level, first, head, *low)
 
+    @classmethod
+    def checked(
+        cls, fringe: int, node: Node, parent: Node, level: Node, first: Index, head: Node
+    ) -> Structure:
+        """As :meth:`restored`, of arrays that may be anything.
+
+        Raises
+        ------
+        ValueError
+            If they are not those of an elimination. O(n + edges) time, and nothing compiled sees
+            indices that may be out of range.
+        """
+        n = len(node)
+
+        def check(right: bool | np.bool_, what: str) -> None:
+            if not right:
+                raise ValueError(what)
+
+        check(0 <= fringe <= n, f"{fringe} of {n} nodes are eliminated")
+        _check_range("node", node, n)
+        check(n == 0 or np.bincount(node).max() == 1, "node: a node has two positions")
+        check(
+            len(parent) == len(level) == len(first) - 1 == fringe,
+            f"parent, level and first are of {len(parent)}, {len(level)} and {len(first) - 1} "
+            f"eliminated nodes, not {fringe}",
+        )
+        ends = first[0] == 0 and first[-1] == len(head)
+        check(ends and (first[1:] >= first[:-1]).all(), "first: not the ranges of head")
+        _check_range("head", head, n)
+        degree = np.diff(first)
+        tail = np.repeat(np.arange(fringe, dtype=np.int32), degree)
+        lower = np.concatenate([tail[:1], head[:-1]])  # than each head: the one before it
+        begin = first[:-1][degree > 0]
+        lower[begin] = tail[begin]
+        check((head > lower).all(), "head: not ascending positions above the tail")
+        lowest = np.full(fringe, n, np.int32)
+        lowest[degree > 0] = head[begin]
+        check((parent == lowest).all(), "parent: not the lowest of the higher neighbours")
+        inner = np.flatnonzero(parent < fringe)
+        up = parent[inner]
+        height = np.zeros(fringe, np.int32)
+        np.maximum.at(height, up, level[inner] + np.int32(1))
+        check((level == height).all(), "level: not the heights of the elimination tree")
+        size = np.ones(fringe, np.int64)
+        code.totals({"n": fringe, "work": size.copy(), "size": size, "parent": parent})
+        low = np.arange(fringe) - size + 1
+        check((low[up] <= low[inner]).all(), "parent: not in postorder")
+        # the other higher neighbours of a node are those of its parent, too
+        rest = np.ones(len(head), bool)
+        rest[begin] = False
+        rest &= parent[tail] < fringe
+        _slots(first, head, parent[tail[rest]], head[rest])
+        return cls.restored(fringe, node, parent, level, first, head)
+
     @property
     def n(self) -> int:
         """Number of nodes."""
@@ -92,6 +150,11 @@ class Structure:
     def core(self) -> int:
         """Number of nodes of the core."""
         return self.n - self.fringe
+
+    @functools.cached_property
+    def pairs(self) -> float:
+        """Pairs (⊗, ⊕) that join the weights of the edges: Σ degree²."""
+        return float((np.diff(self.first).astype(np.float64) ** 2).sum())
 
     def bytes(self, itemsize: int, *, trees: bool) -> int:
         """Memory of weights of that size for all edges, of the core, and of sweeps."""
@@ -165,16 +228,37 @@ class Structure:
         inside = (u >= self.fringe) & (v >= self.fringe)
         i, j = (x[inside].astype(np.int64) - self.fringe for x in (u, v))
         slot[inside] = -1 - (i * self.core + j)
-        other = np.empty(len(u) - len(i), np.int64)
-        u, v = (np.ascontiguousarray(x[~inside]) for x in (u, v))
-        code.locate(
-            {"m": len(u), "first": self.first, "slot": other, "row": u, "col": v, "head": self.head}
-        )
-        slot[~inside] = other
+        outside = ~inside
+        slot[outside] = _slots(self.first, self.head, u[outside], v[outside])
         return slot
 
 
-def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:
+def _check_range(name: str, x: Node, end: int) -> None:
+    if len(x) and not 0 <= x.min() <= x.max() < end:
+        raise ValueError(f"{name}: {x[(x < 0) | (x >= end)][0]} is out of range")
+
+
+def _slots(first: Index, head: Node, row: Node, col: Node) -> Index:
+    """2 e upward along edge e and 2 e + 1 downward, between positions.
+
+    Raises
+    ------
+    ValueError
+        If there is no such edge.
+    """
+    slot = np.empty(len(row), np.int64)
+    code.locate({"m": len(row), "first": first, "slot": slot, "row": row, "col": col, "head": head})
+    if len(row):
+        low = np.minimum(row, col)
+        there = first[low] < first[low + 1]
+        if not (there.all() and (head[slot >> 1] == np.maximum(row, col)).all()):
+            raise ValueError("head: lacks an edge of the graph, or one that elimination fills in")
+    return slot
+
+
+def prepare_structure(
+    n: int, row: Index, col: Index, order: str, progress: Progress = None
+) -> Structure:
     """The structure for any use, by minimum degree or, on top of it, nested dissection.
 
     All nodes are eliminated one by one, unless the order by minimum degree stops at a large core;
@@ -190,7 +274,10 @@ def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:
         "auto" is nested dissection where METIS is installed and the graph is not small.
     """
     first, near = _neighbours(n, row, col)
-    ranked, degree = _minimum_degree(n, first, near, _WORK * (n + len(near)), n, _CORE)
+    tick = reporter(progress, float(n), "order", "nodes")
+    ranked, degree = _minimum_degree(n, first, near, _WORK * (n + len(near)), n, _CORE, tick)
+    if tick is not None:
+        tick(float(n))
     core = n - len(degree)
     if core > _CORE and core**2 > 2 * degree.sum(dtype=np.int64):
         return _structure(n, first, near, ranked, len(degree))
@@ -293,8 +380,9 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
 
 
 def _minimum_degree(
-    n: int, first: Index, near: Node, work: int, sources: int, least: int = 0
-) -> tuple[Node, Node]:
+    n: int, first: Index, near: Node, work: int, sources: int, least: int = 0,
+    tick: Callable[[float], None] | None = None,
+) -> tuple[Node, Node]:  # fmt: skip
     """All nodes by minimum degree, and the degrees of the eliminated ones.
 
     The others are a core: of at least `least` nodes, unless `work` was used up.
@@ -308,7 +396,7 @@ def _minimum_degree(
     following[by_size[:-1]] = np.where(same[1:], by_size[1:], -1)
     before[by_size[1:]] = np.where(same[1:], by_size[:-1], -1)
     bucket[size[by_size[~same]]] = by_size[~same]
-    state = np.array([0, 0, 0, work, 1], np.int64)
+    state = np.array([0, 0, 0, 0, 1], np.int64)
     working = threads.get_num_threads()
     fields: dict[str, Any] = {
         "n": n, "sources": sources, "least": least, "state": state,
@@ -318,9 +406,14 @@ def _minimum_degree(
         "before": before, "order": order, "degree": degree,
     }  # fmt: skip
     pool, begin = near, first[:-1]
-    while state[4] == 1:
-        pool, begin, room = _repacked(pool, begin, size)
-        state[1] = room.sum(dtype=np.int64)
+    while state[4] == 1 or (state[4] == 2 and work > 0):
+        if state[4] == 1:
+            pool, begin, room = _repacked(pool, begin, size)
+            state[1] = room.sum(dtype=np.int64)
+        state[3] += (some := min(work, _GRANT))  # so that Ctrl-C need not wait for all
+        work -= some
+        if tick is not None:
+            tick(float(state[0]))
         code.minimum_degree(fields | {
             "capacity": len(pool), "pool": pool, "begin": begin, "room": room,
         })  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import join_edges
+from ..closures.progress import Progress, Tick, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.steps import Improves, Steps, computed, path_plan, stored
@@ -382,7 +383,9 @@ class Arcs:
         return weight[self.apart]
 
 
-def customize_arcs(structure: Structure, problem: Problem, arcs: Arcs) -> Metric:
+def customize_arcs(
+    structure: Structure, problem: Problem, arcs: Arcs, progress: Progress = None
+) -> Metric:
     """As :func:`customize`, without predecessors, for the edges of an :class:`EdgeSource`.
 
     Of an undirected graph whose ⊗ commutes ``back`` is ``out``.
@@ -409,13 +412,19 @@ def customize_arcs(structure: Structure, problem: Problem, arcs: Arcs) -> Metric
     metric.code("place", fields)
     if arcs.undirected and not symmetric:
         metric.code("place", fields | {"out": back, "back": out})
-    _contract(metric)
+    closing = float(core) ** 3 / (2 if steps.symmetric else 1)
+    _contract(metric, reporter(progress, structure.pairs + closing, "weights"))
     return metric
 
 
-def _contract(metric: Metric) -> None:
+def _contract(metric: Metric, tick: Tick | None = None) -> None:
     """Join the ways through lower neighbours to all edges, subtrees first; close the core."""
     x, steps = metric.structure, metric.steps
+
+    def told(done: float, parts: Mapping[str, float] | None = None) -> None:
+        if tick is not None:
+            tick(float(done), parts)
+
     nodes, cuts = x.schedule
     fields = metric.fields | {"nodes": nodes, "matrix": metric.core, "core_pred": metric.core_pred}
 
@@ -424,8 +433,10 @@ def _contract(metric: Metric) -> None:
         metric.code("customize", fields | {"begin": begin, "end": end, "place": place})
 
     *parts, last = itertools.pairwise(cuts.tolist())
-    threads.run([functools.partial(some, *part) for part in parts])
+    each = x.pairs / (len(parts) + 1)
+    threads.run([functools.partial(some, *part) for part in parts], lambda done: told(done * each))
     some(*last)
+    told(x.pairs)
     if steps.look:
         check_edges(metric)
     if x.core:
@@ -436,7 +447,13 @@ def _contract(metric: Metric) -> None:
         metric.core[own, own] = steps.identities[1]
         if metric.core_pred is not None:
             metric.core_pred[own, own] = UNREACHED
-        steps.close(engine, metric.core, metric.core_pred, 0)
+        steps.close(
+            engine,
+            metric.core,
+            metric.core_pred,
+            0,
+            lambda done, parts=None: told(x.pairs + done, parts),
+        )
 
 
 def _in_parts(work: Callable[[int, int], None], begin: int, end: int) -> None:
@@ -457,7 +474,8 @@ def check_edges(metric: Metric) -> None:
     """Raise Improves if the way up an edge and back is better than none."""
     x, s, (zero, one) = metric.structure, metric.steps.s, metric.identities
     there = (metric.out != zero) & (metric.back != zero)
-    around = evaluate(s.mul_expr, metric.out[there], metric.back[there])
+    around = np.empty_like(metric.out[there])
+    around[...] = evaluate(s.mul_expr, metric.out[there], metric.back[there])  # or a constant
     better = np.flatnonzero(evaluate(s.add_expr, around, around.dtype.type(one)) != one)
     if better.size:
         edge = int(np.flatnonzero(there)[better[0]])

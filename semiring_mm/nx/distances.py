@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError
-from ..graphs.apsp import apsp
+from ..graphs.apsp import distances
 from ..graphs.choice import SPARSE_FROM
 from ..graphs.search import Arcs, search_order, settle
 from ..graphs.statistics import collect, fastest
@@ -31,7 +31,7 @@ _ENTRIES, _ROWS = 1 << 24, 128
 
 def matrix(net: Network, predecessors: bool = False) -> Any:
     """Return all distances, and the predecessors if they are wanted."""
-    return apsp(_edges(net), return_predecessors=predecessors, device=_device())
+    return distances(_edges(net), predecessors=predecessors, device=_device())
 
 
 def _device() -> str | None:

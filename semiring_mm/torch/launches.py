@@ -2,8 +2,9 @@
 
 An operator costs hundreds of microseconds of the host: its dispatch in Python, and conversions of
 each tensor. Of the usual models, a batch of sequences with one matrix of transitions, the launch
-is kept by shapes and strides, and gets the addresses of tensors. All others take the operators,
-and so do compilation, tracing, ``vmap`` and second derivatives.
+is kept by shapes and strides, and gets the addresses of tensors; of many states those of
+``semiring_mm.sequences`` are kept. All others take the operators, and so do compilation, tracing,
+``vmap`` and second derivatives.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from .. import sequences as host
 from ..gpu import device
 from ..gpu.chain import POINTERS, Model
 from .operators import TENSORS, is_plain
@@ -77,6 +79,8 @@ class Sequences(NamedTuple):
         With `wanted` 1 derivatives of the emissions are computed, with 2 of the transitions too,
         those for each sequence.
         """
+        if self.model.wide:
+            return self._many_states(wanted)
         e = self.e
         batch, steps, n = e.shape
         total = e.new_empty(batch)
@@ -88,10 +92,35 @@ class Sequences(NamedTuple):
 
     def best_path(self) -> tuple[Tensor, Tensor] | None:
         """Best paths and their scores; None if lengths are out of range."""
+        if self.model.wide:
+            return host.best_path(*self._operands(), known=True) if self._in_range() else None
         e = self.e
         score, path = e.new_empty(e.shape[0]), e.new_empty(e.shape[:2], dtype=torch.int32)
         pointers = e.new_empty(e.shape, dtype=torch.int16)
         return (path, score) if self._run(None, total=score, path=path, pointers=pointers) else None
+
+    def _operands(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        e, a, start, end, lengths = (
+            None if x is None else x.detach()
+            for x in (self.e, self.a, self.start, self.end, self.lengths)
+        )
+        return e, a, start, end, lengths
+
+    def _in_range(self) -> bool:
+        """Whether lengths are; waits for the device where that is not known."""
+        if not self.unknown or self.lengths is None:
+            return True
+        low, high = self.lengths.aminmax()
+        return int(low) >= 0 and int(high) <= self.e.shape[1]
+
+    def _many_states(self, wanted: int) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
+        if not self._in_range():
+            return None
+        found = host.posterior("log_partition", *self._operands(), wanted, known=True)
+        total, states, pairs = found
+        for x in (states, pairs)[:wanted]:  # 0 where no sequence is possible
+            x.masked_fill_((total == -torch.inf)[:, None, None], 0)
+        return total, states, pairs
 
     def _run(self, wanted: int | None, **results: Tensor | None) -> bool:
         tensors = results | {

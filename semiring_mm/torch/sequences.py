@@ -74,10 +74,9 @@ def viterbi(
     if not _wanted(emissions, transitions, start, end):
         e, a, first, last = _promoted(emissions, transitions, start, end)
         ready = launches.sequences(e, a, first, last, lengths)
-        if ready is not None and not ready.model.wide_paths:
-            found = ready.best_path()
-            if found is not None:
-                return found
+        found = ready and ready.best_path()
+        if found is not None:
+            return found
     m = _model("viterbi", emissions, transitions, start, end, lengths)
     value, path = operate("best_path", *m)
     return path, value
@@ -425,13 +424,16 @@ def _launched(
     """The log-partition, less the score of tags, of what one launch is kept for."""
     e, a, start, end = _promoted(e, a, start, end)
     ready = launches.sequences(e, a, start, end, lengths, tags)
-    if ready is None or ready.model.wide_sums:
-        return None
     wanted = _wanted(e, a, start, end)
-    found = ready.posterior(wanted)
-    if found is None or not wanted:
-        return None if found is None else found[0]
-    return _sums.apply(found, ready, e, a, start, end)
+    found = ready and ready.posterior(wanted)
+    if ready is None or found is None:
+        return None
+    rest = tags is not None and ready.model.wide
+    ready = ready._replace(tags=None) if rest else ready
+    total = _sums.apply(found, ready, e, a, start, end) if wanted else found[0]
+    if rest:
+        total = total - _scored("crf_loss", _model("crf_loss", e, a, start, end, lengths), tags)
+    return total
 
 
 def _promoted(*operands: Tensor | None) -> Any:

@@ -30,6 +30,7 @@ SR_FN void end_phase_if_complete(Phase& x) {
   if (x.pending || x.bytes) return;
   x.parity ^= 1;
   x.pending = x.arrivals;
+  host::give_way();
 }
 SR_FN void Barrier::init(u32 arrivals) {
   word = 0;
@@ -212,6 +213,6 @@ SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], Matrix b, bool ac
 SR_FN void warpgroup_arrive() {}
 SR_FN void warpgroup_commit() {}
 template <int PENDING>
-SR_FN void warpgroup_wait() {}
+SR_FN void warpgroup_wait() { __syncwarp(); }  // the warp comes together
 
 }  // namespace sr

@@ -1,11 +1,14 @@
 // Runs the threads of a kernel (host.h).
 //
-// Blocks run one after the other, and a launch does the same in the same order every time. A fiber
-// runs until it waits at a barrier. A warp runs as far as it can, through all its own barriers,
-// before the next one starts: so a barrier of a warp where one of the block is needed shows. Warps,
-// and the threads of a warp, go upwards in even blocks and downwards in odd ones, since a missing
-// barrier may show in one order only. Threads of a warp are not in step: code that needs them to be
-// must say so.
+// Blocks run one after the other, but for those of a cluster, and of a kernel whose blocks wait for
+// others. Of these all begin, and then the one that began last goes on whenever it can: what it does
+// not wait for is not there, and what others should have waited for is overwritten.
+//
+// A fiber runs until it waits at a barrier, or for a word. A warp runs as far as it can, through all
+// its own barriers, before the next one starts: so a barrier of a warp where one of the block is
+// needed shows. Warps, and the threads of a warp, go upwards in even blocks and downwards in odd
+// ones, or the other way round, as the caller says: a missing barrier may show in one order only.
+// Threads of a warp are not in step: code that needs them to be must say so.
 #include "host.h"
 
 #include <setjmp.h>
@@ -34,11 +37,14 @@ struct Fiber {
   bool begun;
 };
 
-Fiber fibers[THREADS];  // [cluster][blockDim.x]
+Fiber fibers[THREADS];  // [resident][blockDim.x]
 jmp_buf scheduler;
 void (*body)();        // the kernel, with its parameters
-unsigned first_block;  // of the cluster
-bool progressed;
+unsigned resident;     // blocks that run at the same time
+unsigned first_block;  // of them
+bool progressed, gives_way;
+bool fenced;       // whether this thread has come to a fence since it was entered
+const void* bare;  // the last word that was stored without a fence before it
 char trouble[256];
 
 }  // namespace
@@ -59,6 +65,18 @@ void leave(State state) {
 
 void yield() { leave(YIELDING); }
 void progress() { progressed = true; }
+void give_way() {
+  gives_way = true;
+  leave(READY);
+}
+void fence() { fenced = true; }
+void stored(const void* word) {
+  progress();
+  if (!fenced) bare = word;
+}
+void seen(const void* word) {
+  if (word == bare) report("block %u waits for a word stored without a fence", blockIdx.x);
+}
 
 namespace {
 
@@ -69,6 +87,7 @@ void enter(unsigned thread) {
   threadIdx.x = thread % blockDim.x;
   blockIdx.x = first_block + block;
   shared = all_shared + block * room;
+  fenced = false;
   if (_setjmp(scheduler)) return;
   if (fiber.begun) _longjmp(fiber.here, 1);
   fiber.begun = true;
@@ -102,36 +121,49 @@ bool open(unsigned first, unsigned last, State barrier) {
   return any;
 }
 
-// Run the threads [first, last) of a warp until none can go on by itself.
+// Run the threads [first, last) of a warp until none can go on by itself, or one gives way.
 void run_warp(unsigned first, unsigned last, bool upwards) {
   do {
     for (unsigned i = first; i < last; ++i) {
       const unsigned t = upwards ? i : last - 1 - (i - first);
       if (fibers[t].state <= YIELDING) enter(t);
+      if (gives_way) {
+        gives_way = false;
+        return;
+      }
     }
   } while (open(first, last, AT_WARP));
 }
 
-// Open the barriers of blocks, or that of the cluster. Whether any was opened.
-bool open_blocks() {
-  bool any = false;
-  for (unsigned block = 0; block < cluster; ++block)
-    any |= open(block * blockDim.x, (block + 1) * blockDim.x, AT_BLOCK);
-  return any || open(0, cluster * blockDim.x, AT_CLUSTER);
+// Run the warps of a block, each until it can go on no further.
+void run_block(unsigned block, bool upwards) {
+  const unsigned threads = blockDim.x, warps = (threads + WARP - 1) / WARP;
+  const unsigned end = (block + 1) * threads;
+  for (unsigned i = 0; i < warps; ++i) {
+    const unsigned first = block * threads + (upwards ? i : warps - 1 - i) * WARP;
+    run_warp(first, first + WARP < end ? first + WARP : end, upwards);
+  }
 }
 
-void run_cluster(bool upwards) {
-  const unsigned threads = blockDim.x, warps = (threads + WARP - 1) / WARP;
-  for (unsigned t = 0; t < cluster * threads; ++t) fibers[t].state = READY;
+// Open the barriers of clusters. Whether any was opened.
+bool open_clusters() {
+  bool any = false;
+  for (unsigned block = 0; block < resident; block += cluster)
+    any |= open(block * blockDim.x, (block + cluster) * blockDim.x, AT_CLUSTER);
+  return any;
+}
+
+void run_resident(bool upwards) {
+  const unsigned threads = blockDim.x;
+  for (unsigned t = 0; t < resident * threads; ++t) fibers[t].state = READY;
+  for (unsigned block = 0; block < resident; ++block) run_block(block, upwards);
   do {
     progressed = false;
-    for (unsigned i = 0; i < cluster * warps; ++i) {
-      const unsigned at = upwards ? i : cluster * warps - 1 - i, end = (at / warps + 1) * threads;
-      const unsigned first = at / warps * threads + at % warps * WARP;
-      run_warp(first, first + WARP < end ? first + WARP : end, upwards);
-    }
-  } while (progressed || open_blocks());
-  for (unsigned t = 0; t < cluster * threads; ++t)
+    for (unsigned block = resident; block-- > 0 && !progressed;)
+      do run_block(block, upwards);
+      while (!progressed && open(block * threads, (block + 1) * threads, AT_BLOCK));
+  } while (progressed || open_clusters());
+  for (unsigned t = 0; t < resident * threads; ++t)
     if (fibers[t].state != DONE)
       return report("block %u: thread %u waits for threads that never come",
                     first_block + t / threads, t % threads);
@@ -145,18 +177,18 @@ const char* refuse(unsigned size, unsigned expected) {
   return trouble;
 }
 
-const char* run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned bytes,
-                unsigned blocks_of_cluster) {
+const char* run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned bytes, Order order) {
   trouble[0] = 0;
+  bare = nullptr;
   body = kernel;
-  cluster = blocks_of_cluster;
-  if (blocks % cluster || cluster * threads > THREADS) {
+  cluster = order.cluster;
+  const unsigned wave = cluster * order.together, most = wave < blocks ? wave : blocks;
+  if (blocks % cluster || most * threads > THREADS) {
     report("%u blocks of %u threads in clusters of %u", blocks, threads, cluster);
     return trouble;
   }
-  const unsigned together = cluster * threads;
-  auto* stacks = static_cast<char*>(malloc(size_t(together) * STACK));
-  for (unsigned t = 0; t < together; ++t) {
+  auto* stacks = static_cast<char*>(malloc(size_t(most) * threads * STACK));
+  for (unsigned t = 0; t < most * threads; ++t) {
     ucontext_t& start = fibers[t].start;
     getcontext(&start);
     start.uc_stack.ss_sp = stacks + size_t(t) * STACK;
@@ -166,18 +198,19 @@ const char* run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned by
     fibers[t].begun = false;
   }
   room = (bytes + GUARD + 1023) / 1024 * 1024;
-  all_shared = static_cast<unsigned char*>(aligned_alloc(1024, cluster * room));
+  all_shared = static_cast<unsigned char*>(aligned_alloc(1024, most * room));
   struct sigaction fault = {}, before;
   fault.sa_sigaction = on_fault;
   fault.sa_flags = SA_SIGINFO | SA_NODEFER;  // the handler does not return
   sigaction(SIGSEGV, &fault, &before);
   gridDim.x = blocks;
   blockDim.x = threads;
-  for (unsigned b = 0; b < blocks && !trouble[0]; b += cluster) {
+  for (unsigned b = 0; b < blocks && !trouble[0]; b += wave) {
     first_block = b;
-    memset(all_shared, 0xff, cluster * room);  // NaN in every floating type
-    run_cluster(b / cluster % 2 == 0);
-    for (unsigned block = 0; block < cluster; ++block)
+    resident = b + wave < blocks ? wave : blocks - b;
+    memset(all_shared, 0xff, resident * room);  // NaN in every floating type
+    run_resident(b / wave % 2 != order.upwards);
+    for (unsigned block = 0; block < resident; ++block)
       for (unsigned i = 0; i < GUARD; ++i)
         if (all_shared[block * room + bytes + i] != 0xff)
           report("block %u wrote %u bytes behind its %u of shared memory", b + block, i, bytes);

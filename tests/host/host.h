@@ -26,14 +26,14 @@ extern Index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host {
 
-constexpr unsigned THREADS = 1024, WARP = 32;  // of a cluster, at most; of a warp
+constexpr unsigned THREADS = 4096, WARP = 32;  // that run at the same time, at most; of a warp
 
 enum State { READY, YIELDING, AT_WARP, AT_BLOCK, AT_CLUSTER, DONE };  // the first two can run
 
-extern unsigned current;           // the thread that runs, of those of the cluster
-extern unsigned cluster;           // blocks that run at the same time
-extern size_t room;                // bytes from the shared memory of one of them to the next's
-extern unsigned char* all_shared;  // [cluster][room]
+extern unsigned current;           // the thread that runs, of those that run at the same time
+extern unsigned cluster;           // blocks of a cluster
+extern size_t room;                // bytes from the shared memory of one block to the next's
+extern unsigned char* all_shared;  // [blocks that run at the same time][room]
 extern unsigned char* shared;      // of this block
 
 // The first thing that went wrong, in words, is what a launch returns.
@@ -47,20 +47,33 @@ void leave(State state);
 void yield();
 void progress();
 
-// Run a kernel, in clusters of some blocks. Returns an empty string, or what went wrong.
-const char* run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned bytes,
-                unsigned blocks_of_cluster);
+// This thread, and its warp, go on only after all other warps have run: it has woken one of them.
+void give_way();
+
+// A fence of this thread; a word that it stores for other blocks; a word of theirs that is there.
+void fence();
+void stored(const void* word);
+void seen(const void* word);
+
+// How blocks run: those of a cluster, and `together` clusters, at the same time; and whether warps,
+// and the threads of a warp, go upwards first.
+struct Order {
+  unsigned cluster, together, upwards;
+};
+
+// Run a kernel. Returns an empty string, or what went wrong.
+const char* run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned bytes, Order order);
 const char* refuse(unsigned size, unsigned expected);
 
 template <class Params>
 const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, unsigned bytes,
-                   const void* params, unsigned size, unsigned blocks_of_cluster) {
+                   const void* params, unsigned size, Order order) {
   static Params given;
   static void (*entry)(Params);
   if (size && size != sizeof(Params)) return refuse(size, sizeof(Params));
   memcpy(&given, params, sizeof(Params));
   entry = kernel;
-  return run([] { entry(given); }, blocks, threads, bytes, blocks_of_cluster);
+  return run([] { entry(given); }, blocks, threads, bytes, order);
 }
 
 }  // namespace host

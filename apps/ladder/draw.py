@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import IO, TYPE_CHECKING, Any
 
-from ..naming import install
+from semiring_mm.naming import install
+
 from .measure import CUBLAS
 from .report import median, rate
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import device
-from .source import pack
+from semiring_mm.gpu import device
+from semiring_mm.gpu.source import pack
 
 __all__ = ["elapsed", "spin", "timed"]
 

@@ -1,25 +1,25 @@
 """Matrix and matrix-vector products step by step as in the textbooks, from the library's kernels.
 
-A loop is a set of template arguments of ``kernels/rungs.cuh`` (or of the library's own
-``kernels/vector.cuh``), no code of its own. The library itself launches none of these; the ladder
-(:mod:`semiring_mm.ladder`) shows what each argument is worth. Everything but the two launches is a
-pure function of values.
+A loop is a set of template arguments of ``rungs.cuh`` (or of the library's own
+``kernels/vector.cuh``), no code of its own. Everything except the two launches is a pure function
+of values.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import astuple, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..plan import Plan, make_plan
-from ..semirings import Semiring
-from . import device, vector
-from .source import Step, algebra, kind_of, pack_fields, steps
-from .tiles import Tile, choose
-from .views import address, aligned, strides, wide_along
+from semiring_mm.gpu import device, vector
+from semiring_mm.gpu.source import Step, algebra, kind_of, pack_fields, steps
+from semiring_mm.gpu.tiles import Tile, choose
+from semiring_mm.gpu.views import address, aligned, strides, wide_along
+from semiring_mm.plan import Plan, make_plan
+from semiring_mm.semirings import Semiring
 
 __all__ = [
     "Grid", "Loop", "Traffic", "VectorLoop", "chosen", "gemv", "plan_of", "product",
@@ -27,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = Any
+_KERNELS = Path(__file__).with_name("rungs.cuh").read_text(encoding="utf-8")
 _SECTOR = 32  # bytes: what a warp's request for a word of global memory fetches at least
 _THREADS = 256  # sr::Vector's
 
@@ -155,7 +156,7 @@ def product_source(plan: Plan, loop: Loop, wide: Reach) -> str:
     # a copy of a long function for every element in every k step takes minutes to compile
     slow = kind_of(plan, Step("General"), arg=False) == "slow"
     most = 4 if not slow else 2 if loop.ahead else 1
-    return f"""#include "rungs.cuh"
+    return f"""{_KERNELS}
 {algebra(plan)}
 using Step = {step};
 using Shape = {loop.arguments()};

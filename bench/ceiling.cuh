@@ -4,7 +4,8 @@
 //
 // A Form has the Word of an accumulator, the DEPTH in steps of k that it folds at once, u32
 // entry(random bits), Word start() and Word take(c, a[DEPTH], b[DEPTH], odd, unit).
-#pragma once
+//
+// gpu_ceilings.py puts this text before each loop's entry; the headers are those of kernels/.
 #include "steps.cuh"
 
 namespace sr {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..gpu.rungs import Grid, Loop, VectorLoop
-from ..gpu.tiles import Tile
+from semiring_mm.gpu.tiles import Tile
+
+from .rungs import Grid, Loop, VectorLoop
 
 __all__ = ["BLOCKS", "ELEMENTS", "LANES", "PRODUCT", "ROWS", "STAGES", "VECTOR", "Rung"]
 

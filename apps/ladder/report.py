@@ -8,10 +8,11 @@ import statistics
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..gpu import rungs
-from ..gpu.rungs import Loop, VectorLoop
-from ..semirings import Semiring
+from semiring_mm.semirings import Semiring
+
+from . import rungs
 from .measure import CUBLAS, rungs_of
+from .rungs import Loop, VectorLoop
 
 __all__ = [
     "COUNTED", "counted", "dumps", "heading", "markdown", "median", "rate", "show", "sizes",

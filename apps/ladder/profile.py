@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from bench.machine import ROOT
+
 __all__ = ["METRICS", "counters", "marker", "parse"]
 
-#: This package's names of counters, and Nsight Compute's (sums or averages over the chip).
+#: The ladder's names of counters, and Nsight Compute's (sums or averages over the chip).
 METRICS = {
     "duration": "gpu__time_duration.sum",
     "dram_read": "dram__bytes_read.sum",
@@ -48,12 +50,12 @@ def marker(word: str) -> None:
 def counters(
     arguments: Sequence[str], seconds: float = 300.0
 ) -> tuple[dict[int, dict[str, float]], str]:
-    """Run this package's ladder under Nsight Compute.
+    """Run the ladder under Nsight Compute.
 
     Parameters
     ----------
     arguments : sequence of str
-        Of ``semiring-mm ladder``, which is run with ``--once``.
+        Of ``python -m apps.ladder``, which is run with ``--once``.
     seconds : float
         When to give up.
 
@@ -72,10 +74,12 @@ def counters(
         command = [
             ncu, "--csv", "--page", "raw", "--profile-from-start", "off", "--clock-control", "none",
             "--metrics", ",".join(wanted.values()),
-            sys.executable, "-m", "semiring_mm", "ladder", *arguments, "--once",
+            sys.executable, "-m", "apps.ladder", *arguments, "--once",
         ]  # fmt: skip
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+            done = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, timeout=seconds
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             return {}, f"Nsight Compute: {error}"
         said = done.stdout + done.stderr

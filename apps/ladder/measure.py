@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import functools
 import math
-import os
-import subprocess
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import semiring_mm as sm
+from bench import gpu_ceilings, machine
+from bench.gpu_clock import elapsed, timed
+from semiring_mm.expressions import evaluate
+from semiring_mm.gpu import device
+from semiring_mm.gpu.source import Step, steps, word_size
+from semiring_mm.gpu.views import to_host
+from semiring_mm.semirings import Semiring
 
-from ..expressions import evaluate
-from ..gpu import ceiling, device, rungs
-from ..gpu.about import describe, versions
-from ..gpu.clock import elapsed, timed
-from ..gpu.rungs import Loop, VectorLoop
-from ..gpu.source import Step, steps, word_size
-from ..gpu.views import to_host
-from ..semirings import Semiring
+from . import rungs
+from .rungs import Loop, VectorLoop
 from .steps import BLOCKS, ELEMENTS, LANES, PRODUCT, ROWS, STAGES, VECTOR, Rung
 
 __all__ = [
@@ -34,6 +33,7 @@ __all__ = [
 Array = Any
 CUBLAS = "cuBLAS"
 _SAMPLE, _SAMPLES, _SECONDS = 2e-3, 7, 0.25  # seconds of a sample; samples, unless they take longer
+_LOCAL, _REGISTERS = 3, 4  # of CUfunction_attribute
 _LARGEST_SWEEP = 2048  # a block of one thread takes seconds beyond
 _ROUNDED = frozenset({"exp", "log", "log1p", "expm1", "logaddexp", "sqrt", "/"})
 
@@ -281,11 +281,17 @@ def _line(
 
 
 def _kernel(kernel: device.Kernel, threads: int, shared: int) -> dict[str, Any]:
-    blocks = kernel.occupancy(threads, shared)
+    """Registers of a thread, bytes that did not fit into them, and blocks on a multiprocessor."""
+    from cupy.cuda import driver
+
+    at = kernel.function.ptr
     return {
-        "registers": kernel.registers, "spilled": kernel.spilled, "shared_bytes": shared,
-        "threads": threads, "blocks_per_sm": blocks,
-    }  # fmt: skip
+        "registers": driver.funcGetAttribute(_REGISTERS, at),
+        "spilled": driver.funcGetAttribute(_LOCAL, at),
+        "shared_bytes": shared,
+        "threads": threads,
+        "blocks_per_sm": driver.occupancyMaxActiveBlocksPerMultiprocessor(at, threads, shared),
+    }
 
 
 def _ceilings(semiring: Semiring, arch: int) -> dict[str, float]:
@@ -298,8 +304,8 @@ def _ceilings(semiring: Semiring, arch: int) -> dict[str, float]:
     for name, step in named.items():
         if step is not None:
             found[name] = max(
-                max(ceiling.rates(ceiling.of_step(plan, step, tile), tile, repeat=3))
-                for tile in ceiling.TILES
+                max(gpu_ceilings.rates(gpu_ceilings.of_step(plan, step, tile), tile, repeat=3))
+                for tile in gpu_ceilings.TILES
             )
     return found
 
@@ -347,13 +353,13 @@ def ladder(
     result: dict[str, Any] = {
         "verb": verb,
         "semiring": {"name": semiring.name, "add": semiring.add, "mul": semiring.mul},
-        "machine": describe(),
-        "versions": versions(),
+        "machine": machine.describe_device(),
+        "versions": machine.device_versions(()),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": machine.commit(),
         "notes": notes,
         "ceilings": _ceilings(semiring, here.arch),
-        "copy": max(ceiling.copies(1 << 30)),
+        "copy": max(gpu_ceilings.copies(1 << 30)),
         "lines": [],
         "sweeps": {},
     }
@@ -366,11 +372,13 @@ def ladder(
         needed = [rung.loop for rung in chain]
         needed += [loop for more in swept.values() for loop in more.values() if sweeps]
         plan, aligned = rungs.plan_of(semiring), all(n % 4 == 0 for n in sizes)
-        device.compile_ahead(
+        sources = [
             rungs.product_source(plan, loop, rungs.reach_of(loop, aligned))
             for loop in needed
             if isinstance(loop, Loop)
-        )
+        ]
+        with ThreadPoolExecutor() as pool:  # into the disk cache
+            list(pool.map(lambda source: device.compiled(source, here.arch), sources))
     for n in sizes:
         check, x = _Check(semiring, verb, n), _operands(semiring, verb, n, exact=False)
         for rung in [*chain, beside]:
@@ -413,22 +421,3 @@ def _free() -> None:
     import cupy
 
     cupy.get_default_memory_pool().free_all_blocks()
-
-
-def _commit() -> str:
-    """The commit of the checkout that this runs in, "+" where files differ from it.
-
-    Elsewhere it is what the variable BENCH_COMMIT says.
-    """
-    if given := os.environ.get("BENCH_COMMIT"):
-        return given[:12]
-    head = _git("rev-parse", "--short=12", "HEAD")
-    return head + ("+" if head and _git("status", "--porcelain") else "")
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(Path(__file__).parents[2]), *arguments]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
