@@ -536,22 +536,62 @@ def _bytecode() -> str:
     return directory.name
 
 
+def _printed(script: str, which: int) -> float:
+    """One of the numbers that a script prints in an interpreter of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        | {"PYTHONPYCACHEPREFIX": _bytecode()},  # an installed package has its bytecode
+    )  # fmt: skip
+    return float(done.stdout.split()[which])
+
+
 def start_up(which: int) -> Callable[[int, Options], Line]:
     """One of the four times that the script above prints."""
 
     def build(n: int, options: Options) -> Line:
-        def call() -> float:
-            done = subprocess.run(
-                [sys.executable, "-c", _FIRST.format(n=n)],
-                cwd=ROOT, capture_output=True, text=True, check=True,
-                env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-                | {"PYTHONPYCACHEPREFIX": _bytecode()},  # an installed package has its bytecode
-            )  # fmt: skip
-            return float(done.stdout.split()[which])
-
+        call = functools.partial(_printed, _FIRST.format(n=n), which)
         return Line("", "–", "", 0, [Contender(OURS, call, own_clock=True)])
 
     return build
+
+
+#: What a process does that begins with importing NumPy, and how.
+_USES = {
+    "import": "",
+    "min-plus product": "sm.matmul(a, a, semiring='min_plus')",
+    "apsp, predecessors": "sm.apsp(a, return_predecessors=True)",
+    "Viterbi": "sm.sequences.viterbi(a[:, :6], a[:6, :6])",
+    "knn": "sm.knn(a[:, :3], a[:, 3:6], 3)",
+    "prepare and a path": "sm.prepare(roads).path(0, 899)",
+    "statistics": "sm.statistics(roads)",
+}
+_START = """
+import time
+start = time.process_time()
+import numpy as np
+known = time.process_time() - start
+rng = np.random.default_rng(0)
+a = rng.random((64, 64))
+near = lambda i: [j for j, there in ((i + 1, i % 30 < 29), (i + 30, i < 870)) if there]
+roads = {{i: {{j: 1 + rng.random() for j in near(i)}} for i in range(900)}}
+start = time.process_time()
+import semiring_mm as sm
+{use}
+print(time.process_time() - start, known)
+"""
+
+
+def first_use(what: str, options: Options) -> Line:
+    """Seconds of CPU time of the import and a call, all compiled already, beside NumPy's import."""
+    script = _START.format(use=_USES[what])
+    contenders = [
+        Contender(name, functools.partial(_printed, script, i), own_clock=True)
+        for i, name in enumerate((OURS, "import numpy"))
+    ]
+    compiled = functools.partial(_printed, script, 0)
+    return Line("", what, "", 0, contenders, prepare=compiled)
 
 
 CASES = [
@@ -559,6 +599,7 @@ CASES = [
     Case("first product", start_up(1), (64,), (8,)),
     Case("first product, new dtype", start_up(2), (64,), (8,)),
     Case("first product, new semiring", start_up(3), (64,), (8,)),
+    Case("CPU time beyond NumPy's", first_use, tuple(_USES), tuple(_USES)),
     Case("small min-plus f32", product("min_plus", "f4"), (1, 16, 32, 64, 128), (16,), threads=1),
     Case("small plus-times f32", product("plus_times", "f4"), (8, 16, 64), (16,), threads=1),
     Case("small plus-times f32 A x", gemv("plus_times", False), (8, 16, 64), (16,), threads=1),

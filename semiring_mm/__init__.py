@@ -14,27 +14,29 @@ not show is not for users.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .bits import BitMatrix
-from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
-from .chains import chain, scan
-from .closures.labelled import LabelledArray, reconstruct_path
-from .closures.paths import NegativeCycleError
-from .config import show_config
-from .cpu.threads import get_num_threads, set_num_threads
-from .eigen import Eigen, eigen
-from .einsum import einsum
-from .graphs.apsp import apsp, closure
-from .graphs.inputs import adjacency
-from .graphs.nearest import Nearest, nearest
-from .graphs.prepared import PreparedGraph, load, prepare
-from .graphs.statistics import Histogram, Statistics, statistics
-from .laws import SemiringLawError
-from .metrics import Metric
-from .neighbours import argbest, cdist, knn, radius_count
 from .semirings import Semiring, semirings
 from .version import __version__
+
+if TYPE_CHECKING:
+    from .bits import BitMatrix
+    from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
+    from .chains import chain, scan
+    from .closures.labelled import LabelledArray, reconstruct_path
+    from .closures.paths import NegativeCycleError
+    from .config import show_config
+    from .cpu.threads import get_num_threads, set_num_threads
+    from .eigenvalues import Eigen, eigen
+    from .graphs.apsp import apsp, closure
+    from .graphs.inputs import adjacency
+    from .graphs.nearest import Nearest, nearest
+    from .graphs.prepared import PreparedGraph, load, prepare
+    from .graphs.statistics import Histogram, Statistics, statistics
+    from .laws import SemiringLawError
+    from .metrics import Metric
+    from .neighbours import argbest, cdist, knn, radius_count
+    from .summation import einsum
 
 __all__ = [
     "BitMatrix",
@@ -79,6 +81,28 @@ __all__ = [
     "statistics",
 ]
 
+#: Where names are that are imported when they are first used, as the block above says for readers
+#: and type checkers. No module has a public name: its import would hide what is meant.
+_HOMES = {
+    "bits": "BitMatrix",
+    "blas": "dgemm dgemv gemm gemv matmul matrix_power sgemm sgemv",
+    "chains": "chain scan",
+    "closures.labelled": "LabelledArray reconstruct_path",
+    "closures.paths": "NegativeCycleError",
+    "config": "show_config",
+    "cpu.threads": "get_num_threads set_num_threads",
+    "eigenvalues": "Eigen eigen",
+    "graphs.apsp": "apsp closure",
+    "graphs.inputs": "adjacency",
+    "graphs.nearest": "Nearest nearest",
+    "graphs.prepared": "PreparedGraph load prepare",
+    "graphs.statistics": "Histogram Statistics statistics",
+    "laws": "SemiringLawError",
+    "metrics": "Metric",
+    "neighbours": "argbest cdist knn radius_count",
+    "summation": "einsum",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
     "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "gf2": (),
@@ -87,6 +111,10 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        found = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+        globals()[name] = found  # from now on without this function
+        return found
     if name in _LATER:
         return importlib.import_module(f".{name}", __name__)
     if name == "strassen":

@@ -20,13 +20,11 @@ import numpy as np
 
 from .cpu import engine as cpu
 from .engine import Engine
-from .gpu.calls import learn
-from .gpu.device import recorded
 from .naming import named
 
 __all__ = [
     "Call", "check_all_pairs", "check_memory", "device_index", "gpu_engine", "gpu_has", "joined",
-    "where",
+    "masked", "repeat", "where",
 ]  # fmt: skip
 
 Array = Any
@@ -56,7 +54,7 @@ class Call:
     head : tuple, optional
         The verb and all its arguments that are no arrays, where the same call on a device may come
         again: its launches are kept (:mod:`semiring_mm.gpu.calls`). The operands are then those of
-        :func:`~semiring_mm.gpu.calls.repeat`, in the same order.
+        :func:`repeat`, in the same order.
     **operands : array_like
         Operands by their names in messages; None stays None. Lists go where the arrays are.
 
@@ -139,6 +137,8 @@ class Call:
                 )
             lists = any(isinstance(x, _ANYWHERE) for x in self._given.values())
             if self._head is not None and not self.moved and not lists:
+                from .gpu.device import recorded
+
                 self._notes = context.enter_context(recorded())
             if self._library == "jax":
                 # JAX may give the operands' memory to other work, on its own stream, once they
@@ -173,6 +173,8 @@ class Call:
         else:
             given = self._given_back(result)
         if self._notes is not None:
+            from .gpu.calls import learn
+
             there = [name for name, x in self._given.items() if x is not None]
             learn(
                 self._notes, self._head or (), [self._given[name] for name in there], self._out,
@@ -216,6 +218,14 @@ class Call:
         if (operand := next(operands, None)) is not None:  # it is to be overwritten
             return operand if self.moved else operand.astype(native)
         return self.engine.xp.empty(target.shape, native)
+
+
+def repeat(
+    head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None, dtype: str = ""
+) -> Any:
+    """:func:`.gpu.calls.repeat`: the result of a call that was made before on a device, or None."""
+    calls = sys.modules.get("semiring_mm.gpu.calls")  # loaded by the first call that is kept
+    return None if calls is None else calls.repeat(head, operands, out, dtype)
 
 
 def gpu_engine() -> Engine:
@@ -268,6 +278,12 @@ def where(x: Any, name: str) -> int | None:
     elif hasattr(x, "__cuda_array_interface__"):
         return int(gpu_engine().xp.asarray(x).device.id)
     return None
+
+
+def masked(x: Any) -> bool:
+    """Whether it is a masked array; only who has one has loaded ``numpy.ma``."""
+    ma = sys.modules.get("numpy.ma")
+    return ma is not None and isinstance(x, ma.MaskedArray)
 
 
 def _one_place(places: dict[str, int | None]) -> int | None:
@@ -337,7 +353,7 @@ def _follows_standard(x: Any) -> bool:
 
 
 def _on_host(x: Any, name: str) -> Array:
-    if isinstance(x, np.ma.MaskedArray):
+    if masked(x):
         raise TypeError(
             f"{name} is a masked array, whose mask would be lost: use {name}.filled(...)"
         )

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Call
+from .arrays import Call, repeat
 from .closures.bits import close_bits
 from .engine import Engine
-from .gpu.calls import repeat
 from .naming import integer
 from .plan import bit_join, unpack_bits, words_of_bits
 from .products import join_leading

@@ -13,14 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call
+from .arrays import Call, repeat
 from .bits import BitMatrix, matmul_bits, power_bits
 from .cpu import calls
 from .cpu import engine as cpu
 from .engine import Engine, Scalar, Scaling
-from .gpu.calls import repeat
-from .gpu.device import address
-from .gpu.sparse import kept
 from .naming import integer
 from .products import (
     check_dtype,
@@ -156,7 +153,8 @@ def matmul(
                 "over tiles a product has no return_arg, and out is a path: leave out devices, "
                 "memory_limit and resume"
             )
-        from .tiled.solve import TileOptions, product
+        from .tiled.options import TileOptions
+        from .tiled.solve import product
 
         options = TileOptions(device, devices, out, memory_limit, checkpoint, resume)
         return product(s, *_by_blocks(s, a, b), options, progress)
@@ -495,6 +493,8 @@ def _sparse(
         and type(b) is not np.ndarray
         and hasattr(b, "ndim")
     ):
+        from .gpu.sparse import kept
+
         longer = kept(known)
         if longer is not None or len(known) == 2 or (b.ndim > 1 and b.shape[-1] > 1):
             head = _scaled_head("sparse", s, alpha, None, verb, a.shape, trans_a, trans_b, longer)
@@ -692,7 +692,8 @@ def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
 
 def _same(x: Array, y: Array) -> bool:
     """Whether two arrays are the same memory in the same layout."""
-    return address(x) == address(y) and x.shape == y.shape and x.strides == y.strides
+    first, second = (a.ctypes.data if isinstance(a, np.ndarray) else a.data.ptr for a in (x, y))
+    return bool(first == second and x.shape == y.shape and x.strides == y.strides)
 
 
 def _scalar(s: Semiring, value: Scalar, dtype: np.dtype[Any], name: str) -> Scalar:

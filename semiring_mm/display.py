@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +45,7 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def html_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table for notebooks, with a title above it."""
+    import html
 
     def line(words: Sequence[str], kind: str) -> str:
         cells = (

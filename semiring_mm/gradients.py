@@ -26,10 +26,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .arrays import Call
+from .arrays import Call, repeat
 from .engine import Engine
 from .expressions import A, B, Expr, derivative
-from .gpu.calls import repeat
 from .products import flatten_leading, multiply
 from .semirings import Semiring, semirings
 

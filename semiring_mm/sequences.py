@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call, check_memory
+from .arrays import Call, check_memory, repeat
 from .chains import as_lengths, chains_of, check_lengths, flat, on_host, refuse_ragged
 from .engine import Chains
-from .gpu.calls import repeat
 from .naming import integer
 from .products import join_leading
 from .semirings import Semiring, semirings

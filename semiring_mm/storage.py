@@ -1,20 +1,27 @@
-"""Durable files: replaced as a whole or not at all, and read without trust in what they declare."""
+"""Durable files: replaced as a whole or not at all, and read without trust in what they hold."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import textwrap
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-__all__ = ["atomic_write", "one_line", "read_array", "read_arrays", "read_header", "sync_folder"]
+if TYPE_CHECKING:
+    import zipfile
+
+__all__ = [
+    "atomic_write", "one_line", "read_array", "read_arrays", "read_header", "seal", "sync_folder",
+    "unseal",
+]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -68,6 +75,25 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
         os.close(handle)
 
 
+def seal(fields: dict[str, Any]) -> str:
+    """JSON of some fields and of a hash of them."""
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**fields, "sha256": digest}, indent=1) + "\n"
+
+
+def unseal(text: str) -> dict[str, Any]:
+    """The fields of a text that :func:`seal` made; ValueError if any byte of it has changed."""
+    try:
+        fields = json.loads(text)
+        del fields["sha256"]
+        intact = seal(fields) == text
+    except (ValueError, KeyError, TypeError, RecursionError):
+        intact = False
+    if not intact:
+        raise ValueError("the text is not what was written")
+    return dict(fields)
+
+
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """Arrays of a file of :func:`numpy.savez`, which take no more memory than the file has bytes.
 
@@ -86,6 +112,8 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     >>> read_arrays(path)
     {'x': array([1, 2])}
     """
+    import zipfile
+
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         try:

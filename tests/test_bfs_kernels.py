@@ -11,10 +11,10 @@ from test_hops import EVERYTHING, FAMILIES, family
 
 import semiring_mm as sm
 from semiring_mm.closures.sources import ArraySource
-from semiring_mm.gpu import bfs, device
+from semiring_mm.gpu import bfs, device, memory
 from semiring_mm.gpu import engine as gpu
 from semiring_mm.gpu.bfs import DeviceHops, Shape
-from semiring_mm.graphs import choice, dense, hops, statistics
+from semiring_mm.graphs import choice, dense, statistics
 from semiring_mm.graphs.choice import Choice, Request
 from semiring_mm.graphs.hops import HopCollector, Hops
 from semiring_mm.hierarchy.statistics import Wanted
@@ -105,8 +105,8 @@ def test_counters_of_many_nodes(host, monkeypatch):
 
 def test_statistics_of_a_graph_on_a_device(host, monkeypatch):
     """The collector's results are the same as on the CPU, batch by batch, also backwards."""
-    monkeypatch.setattr(hops, "on", lambda index: contextlib.nullcontext())
-    monkeypatch.setattr(hops, "DeviceHops", lambda *given: DeviceHops(*given, shape=SMALL))
+    monkeypatch.setattr(memory, "on", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(bfs, "DeviceHops", lambda *given: DeviceHops(*given, shape=SMALL))
     n = 45
     graph = Hops(n, *family("sparse", n), directed=True)
     wanted = Wanted(EVERYTHING, np.array([0, 1, 2, 7, 9]), np.array([-1, 0, 2.5, 1e9]))
@@ -130,7 +130,7 @@ def launched():
 
 def test_public_functions_on_a_device(host, monkeypatch):
     """By name, and by themselves where there is much to do."""
-    monkeypatch.setattr(hops, "on", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(memory, "on", lambda index: contextlib.nullcontext())
     monkeypatch.setattr(
         statistics.TileOptions, "indices", lambda self: [0] if self.device == "cuda" else None
     )

@@ -279,7 +279,7 @@ def test_labels_of_the_rows(run, tmp_path):
     for graph in ("g.gr", "g.csv"):  # labels of other nodes would be wrong of the new matrix
         code, _, err = run("apsp", graph, "-o", "D.npy")
         assert code == 2
-        assert "the labels of its rows go to D.nodes.txt, which exists; --force" in err
+        assert "its labels go to D.nodes.txt, which exists; --force" in err
         assert labels.read_text() == "1\n2\n"
     assert run("apsp", "g.csv", "-o", "D.npy", "--force")[0] == 0
     assert labels.read_text() == "0\n1\n2\n"

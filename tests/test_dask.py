@@ -17,7 +17,7 @@ from semiring_mm.closures.paths import NO_PREDECESSOR
 from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.cpu import threads
 from semiring_mm.expressions import evaluate
-from semiring_mm.tiled.checkpoint import seal, unseal
+from semiring_mm.storage import seal, unseal
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

@@ -24,6 +24,7 @@ from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device, engine
 from semiring_mm.gpu import facts as scan
 from semiring_mm.plan import Facts
+from semiring_mm.tiled import solve
 
 inf = np.inf
 HOST = host_device.HostDevice()
@@ -413,7 +414,6 @@ def test_edges_are_moved_as_a_matrix():
 
 
 def test_big_dense_graphs_choose_a_device(monkeypatch):
-    from semiring_mm.graphs import apsp as module
     from semiring_mm.graphs import choice
 
     on_host(monkeypatch)
@@ -430,7 +430,7 @@ def test_big_dense_graphs_choose_a_device(monkeypatch):
     assert not seen
     monkeypatch.setattr(engine, "free_memory", lambda: 10_000)
     streamed = []  # what the device cannot hold streams through it
-    monkeypatch.setattr(module, "close", lambda s, graph, where, **_: streamed.append(where))
+    monkeypatch.setattr(solve, "close", lambda s, graph, where, **_: streamed.append(where))
     sm.apsp(w)
     sm.apsp(w, device="cuda")
     assert [x.device for x in streamed] == ["cuda", "cuda"]

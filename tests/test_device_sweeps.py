@@ -17,7 +17,7 @@ from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import collector, device, engine, hierarchy
 from semiring_mm.graphs import choice, contraction, statistics
 from semiring_mm.graphs.packages import EdgeList
-from semiring_mm.tiled.solve import TileOptions
+from semiring_mm.tiled.options import TileOptions
 
 HOST = host_device.HostDevice()
 #: Small blocks, several groups of sources, levels of regions, and a core of some nodes.
@@ -217,9 +217,9 @@ def test_predecessors_are_of_worsened_weights(monkeypatch):
         given.append(edges)
         return whole_fetch(*args, edges=edges, **rest)
 
-    whole_fetch = contraction.fetch
+    whole_fetch = collector.fetch
     monkeypatch.setattr(contraction, "_fetched", fetched)
-    monkeypatch.setattr(contraction, "fetch", fetch)
+    monkeypatch.setattr(collector, "fetch", fetch)
     edges = EdgeList(range(n), row, col, weight, True)
     sm.apsp(edges, device="cuda", method="sparse", return_predecessors=True)
     problem, (row, col, worse) = given

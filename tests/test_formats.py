@@ -319,6 +319,92 @@ def test_refused_as_collections_write(tmp_path, name, text, words):
     assert "\n" not in str(caught.value)
 
 
+GML = (
+    'Creator "x 1e5 graph [" {}graph [\n node [ id 0 label "1e5" ] # 1e9 "\n'
+    ' node [ id 1 label "b" ]\n{}]'
+)
+
+
+@pytest.mark.parametrize("before", ["", "\n"])
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("1e+20", 1e20), ("5E-7", 5e-7), ("-2e3", -2e3), ("1.5e3", 1.5e3), (".5e1", 5), ("7", 7)],
+)
+def test_numbers_of_gml_are_read_whole(tmp_path, before, word, value):
+    """NetworkX reads 1e+20, as igraph writes it, as a weight 1 and an attribute e of 20."""
+    pytest.importorskip("networkx")
+    edge = f' edge [ source 0 target 1 note "a 2e3" weight {word} ]\n'
+    graph = read_graph(write(tmp_path, "a.gml", GML.format(before, edge + edge)))
+    assert graph.weight.tolist() == [value, value]
+    assert (graph.nodes, graph.notes) == (["1e5", "b"], ())
+
+
+#: What is read of a Pajek file, by its fault in NetworkX: body below two nodes a and b, our edges,
+#: and those of `networkx.read_pajek`, or the type of its error.
+PAJEK_FAULTS = {
+    "lists": ("*Arcslist\n1 2 1\n", [("a", "b", 1), ("a", "a", 1)], [("a", "b", 1)]),
+    "edges behind arcs": (
+        "*Arcs\n1 2 3\n*Edges\n1 2 5\n",
+        [("a", "b", 3), ("a", "b", 5), ("b", "a", 5)], [("a", "b", 3), ("a", "b", 5)],
+    ),
+    "headings": (
+        '*Arcs :1 "likes"\n1 2 3\n*Arcs :2 "knows"\n1 2 5\n',
+        [("a", "b", 3), ("a", "b", 5)], [("a", "b", 3), ("a", "b", 5), ("*Arcs", ":2", 1)],
+    ),
+    "relations": ("*Arcs\n1: 1 2 7\n", [("a", "b", 7)], [("1:", "a", 2)]),
+    "comments": (
+        "*Arcs\n% in 2020\n1 2 7\n", [("a", "b", 7)], [("a", "b", 7), ("%", "in", 2020)],
+    ),
+    "fractions": ("*Matrix\n0 0.5\n0 0\n", [("a", "b", 0.5)], ValueError),
+    "node out of range": ("*Arcs\n1 3 7\n", GraphFileError, [("a", "3", 7)]),
+    "no number": ("*Arcs\n1 2 x7\n", GraphFileError, [("a", "b", 1)]),
+    "cut short": ("*Matrix\n0 2\n", GraphFileError, [("a", "b", 2)]),
+}  # fmt: skip
+PAJEK_NODES = {
+    "same labels": ("*Vertices 2\n1 a\n2 a\n", ["1", "2"], ["a"]),
+    "two kinds": ("*Vertices 2 1\n1 a\n2 b\n", ["a", "b"], ValueError),
+    "no lines": ("*Vertices 2\n*Arcs\n1 2\n", ["1", "2"], ValueError),
+    "blank lines": ("*Vertices 2\n1 a\n\n2 b\n", ["a", "b"], ValueError),
+    "apostrophes": ("*Vertices 2\n1 O'Hare\n2 b\n", ["O'Hare", "b"], ValueError),
+    "byte order marks": (
+        "\ufeff*Vertices 2\n1 a\n2 b\n*Arcs\n1 2\n",
+        ["a", "b"],
+        UnboundLocalError,
+    ),
+}
+
+
+def outcome_of(read, path):
+    try:
+        return read(path)
+    except (ValueError, UnboundLocalError) as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("fault", PAJEK_FAULTS)
+def test_networkx_reads_these_lines_of_pajek_wrongly(tmp_path, fault):
+    """Why `files.pajek` is there; where NetworkX has learned one of these, strike it out."""
+    body, ours, theirs = PAJEK_FAULTS[fault]
+    path = write(tmp_path, "a.net", f"*Vertices 2\n1 a\n2 b\n{body}")
+
+    def networkx(path):
+        return [(u, v, w) for u, v, w in nx.read_pajek(path).edges(data="weight", default=1)]
+
+    assert outcome_of(lambda path: edges(read_graph(path)), path) == ours
+    found = outcome_of(networkx, path)
+    assert (found if isinstance(theirs, type) else sorted(found)) == (
+        theirs if isinstance(theirs, type) else sorted(theirs)
+    )
+
+
+@pytest.mark.parametrize("fault", PAJEK_NODES)
+def test_networkx_reads_these_nodes_of_pajek_wrongly(tmp_path, fault):
+    text, ours, theirs = PAJEK_NODES[fault]
+    path = write(tmp_path, "a.net", text)
+    assert outcome_of(lambda path: list(read_graph(path).nodes), path) == ours
+    assert outcome_of(lambda path: list(nx.read_pajek(path)), path) == theirs
+
+
 @pytest.mark.parametrize("kind", ["Graph", "DiGraph", "MultiGraph", "MultiDiGraph"])
 @pytest.mark.parametrize("form", ["graphml", "gml", "gexf", "pajek"])
 def test_what_networkx_writes_is_read_back(tmp_path, kind, form):

@@ -32,10 +32,10 @@ ROOMS = """
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
     closures.solve closures.memory closures.spanning
-    tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
+    tiled.sizes tiled.timeline tiled.devices tiled.options tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
     tiled.solve
-    products bits gf2 sparse blas einsum neighbours chains sequences eigen alignment
+    products bits gf2 sparse blas summation neighbours chains sequences eigenvalues alignment
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
     gpu.customize gpu.hierarchy gpu.collector
@@ -178,7 +178,42 @@ def test_importing_the_package_loads_numpy_only():
     assert "semiring_mm" in loaded
     tops = {name.split(".")[0] for name in loaded - modules_after("import numpy")}
     assert tops - sys.stdlib_module_names <= {"semiring_mm", "numpy"}
-    assert not {f"semiring_mm.{x}" for x in ("files", "cli", "plot")} & loaded
+    assert own(loaded) == {"expressions", "laws", "semirings", "version"}
+
+
+def own(loaded):
+    """The modules of the package among those loaded, without its folders themselves."""
+    names = {x.removeprefix("semiring_mm.") for x in loaded if x.startswith("semiring_mm.")}
+    return names & set(ORDER)
+
+
+#: Calls, and the folders and modules that they have no part in.
+FIRST_CALLS = {
+    "sm.matmul(a, a, 'min_plus')": (
+        "gpu tiled hierarchy graphs files plot cli cpu.chain cpu.viterbi cpu.forward_backward "
+        "cpu.select cpu.screen cpu.spanning cpu.sparse cpu.wavefront neighbours chains metrics"
+    ),
+    "sm.apsp(a, return_predecessors=True)": (
+        "gpu hierarchy.structure hierarchy.sweeps files plot cli tiled.solve tiled.stored "
+        "graphs.contraction graphs.out_of_core graphs.prepared cpu.chain cpu.screen neighbours"
+    ),
+    "sm.sequences.viterbi(a, a)": "gpu tiled hierarchy graphs files plot cli cpu.screen neighbours",
+    "sm.knn(a, a, 2)": "gpu tiled hierarchy graphs files plot cli cpu.chain cpu.spanning chains",
+    "sm.prepare({0: {1: 2.0}}).path(0, 1)": (
+        "gpu files.formats plot cli tiled.solve tiled.stored graphs.statistics cpu.chain neighbours"
+    ),
+    "sm.statistics({0: {1: 2.0}})": "gpu files.formats plot cli tiled.solve cpu.chain neighbours",
+}
+
+
+@pytest.mark.parametrize("call", FIRST_CALLS)
+def test_a_call_loads_what_it_needs(call):
+    start = "import numpy as np, semiring_mm as sm; a = np.ones((3, 3))\n"
+    loaded = modules_after(start + call)
+    assert "cpu.engine" in own(loaded)
+    parts = FIRST_CALLS[call].split()
+    assert not {x for x in own(loaded) for part in parts if x == part or x.startswith(part + ".")}
+    assert not {"concurrent.futures", "logging", "html"} & loaded
 
 
 def test_the_compiler_is_loaded_by_the_first_product():

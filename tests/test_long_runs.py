@@ -17,6 +17,7 @@ from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm import cli
+from semiring_mm.cli import compute
 from semiring_mm.closures import progress
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(sm.__file__).parents[1])}
@@ -193,7 +194,7 @@ def test_all_pairs_of_a_large_graph_ask_for_consent(ring, options, words):
 def test_a_matrix_that_has_no_room_in_memory_is_not_begun(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("g.gr").write_text("p sp 3 1\na 1 2 1\n")
-    monkeypatch.setattr(sm.cpu.engine, "free_memory", lambda: 71)
+    monkeypatch.setattr(compute, "free_memory", lambda: 71)
     assert cli.main(["apsp", "g.gr", "-o", "D.npy"]) == 2
     assert re.search(r"D.npy: 3 × 3 entries .* --memory-limit 4GB works", capsys.readouterr().err)
     assert os.listdir() == ["g.gr"]

@@ -19,6 +19,7 @@ import pytest
 import walks
 
 import semiring_mm as sm
+from semiring_mm import storage
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.schedule import Grid, eliminate
 from semiring_mm.closures.solve import Problem
@@ -27,7 +28,7 @@ from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.closures.weights import Weights
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.semirings import semirings
-from semiring_mm.tiled import budget, checkpoint, results, stored, stores, streamed
+from semiring_mm.tiled import budget, results, stored, stores, streamed
 from semiring_mm.tiled import devices as devices_module
 from semiring_mm.tiled import run as run_module
 from semiring_mm.tiled.checkpoint import Checkpoint
@@ -994,8 +995,8 @@ def test_states_out_of_range(tmp_path, wrong):
     """Fields that no run has written, under a hash that is right."""
     w = graph(100)
     out, state = begun(tmp_path, w)
-    fields = checkpoint.unseal(state.file.read_text())
-    state.file.write_text(checkpoint.seal({**fields, **wrong}))
+    fields = storage.unseal(state.file.read_text())
+    state.file.write_text(storage.seal({**fields, **wrong}))
     before = results.part_of(out).read_bytes()
     with pytest.raises(ValueError, match=r"resume: .*(remove|give that one)"):
         solve(w, (out, None), resume=True)

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import functools
 import math
-import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -17,11 +16,11 @@ from numpy.testing import assert_array_equal
 import semiring_mm as sm
 from semiring_mm import arrays, blas, gradients, sequences
 from semiring_mm import bits as packed
+from semiring_mm import summation as sums
 from semiring_mm.gpu import calls, device, engine, tensor, wide
 from semiring_mm.gpu import product as products
 
 pytestmark = pytest.mark.usefixtures("gxx")
-sums = sys.modules["semiring_mm.einsum"]
 INF, NAN = np.inf, np.nan
 RNG = np.random.default_rng(3)
 

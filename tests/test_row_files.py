@@ -15,10 +15,9 @@ import semiring_mm as sm
 from semiring_mm.closures.progress import Watched
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.graphs import apsp as apsp_module
 from semiring_mm.graphs import out_of_core
 from semiring_mm.graphs.inputs import as_graph
-from semiring_mm.tiled import results, stores
+from semiring_mm.tiled import results, solve, stores
 from semiring_mm.tiled.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("two_threads")
@@ -36,7 +35,7 @@ def small_strips(monkeypatch):
     """Some strips even of small graphs; and tiles are told of."""
     monkeypatch.setattr(out_of_core, "_ROWS", 20)
     monkeypatch.setattr(out_of_core, "_STRIP", 0)
-    monkeypatch.setattr(apsp_module, "close", None)
+    monkeypatch.setattr(solve, "close", None)
 
 
 def places(folder, kind, trees):
@@ -256,7 +255,7 @@ def test_a_run_of_tiles_stays_one(tmp_path, monkeypatch):
     monkeypatch.undo()
     graph = undirected(nx.path_graph(600))
     with monkeypatch.context() as patch:
-        patch.setattr(apsp_module, "solve_rows", lambda *_, **__: None)
+        patch.setattr(out_of_core, "solve_rows", lambda *_, **__: None)
         with pytest.raises(KeyboardInterrupt):
             sm.apsp(graph, out=tmp_path / "d.npy", memory_limit="5MB", progress=stop(0.5))
     assert Checkpoint.load(tmp_path / "d.npy").task["rows"] is None

@@ -396,7 +396,7 @@ def test_refusals(words, message):
 
 @pytest.mark.parametrize("words", [{"sources": 0}, {"method": "sparse"}])
 def test_rows_alone_are_not_for_several_devices(monkeypatch, words):
-    monkeypatch.setattr(solve, "device_list", lambda *_: [0, 1])
+    monkeypatch.setattr(devices_module, "device_list", lambda *_: [0, 1])
     with pytest.raises(ValueError, match=r"(sources|method='sparse') is for graphs in one memory"):
         sm.apsp(np.ones((500, 500)), devices="all", **words)
 

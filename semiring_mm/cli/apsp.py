@@ -12,6 +12,7 @@ from .compute import Result, asks_net, from_net, save, solve
 from .graph import Finder, GivenGraph, read_network, read_pairs
 from .options import (
     Refusal,
+    check_labels,
     check_outputs,
     check_paths,
     check_tiles,
@@ -22,7 +23,7 @@ from .options import (
     settings,
 )
 from .report import Report, remark, warn
-from .tables import all_pairs, labels_file, some_pairs, write_labels, write_table
+from .tables import all_pairs, labels_file, some_pairs, write_columns, write_labels
 
 __all__ = ["run"]
 
@@ -95,22 +96,8 @@ def _labels_file(args: argparse.Namespace, given: GivenGraph) -> Path | None:
     target = args.output if is_matrix(args.output) else args.predecessors
     labels, read = given.graph.nodes, given_files(args)
     file = labels_file(target, labels, read)
-    if file is None:
-        return None
-    if file.resolve() in read:
-        raise Refusal(
-            f"{target}: the labels of its rows go to {file}, which is read here; choose another "
-            "name for the output"
-        )
-    if file.is_dir() or (file.exists() and not (args.force or args.resume)):
-        raise Refusal(
-            f"{target}: the labels of its rows go to {file}, which exists; --force overwrites it"
-        )
-    if (broken := next((x for x in labels if len(x.splitlines()) > 1), None)) is not None:
-        raise Refusal(
-            f"{target}: the labels of its rows go to {file}, one a line, and {broken!r} has more; "
-            "write --output D.csv or D.parquet"
-        )
+    if file is not None:
+        check_labels(target, file, labels, args, "D.csv or D.parquet", goes_on=args.resume)
     return file
 
 
@@ -131,10 +118,8 @@ def _write(
             save(args.output, result.values, result.mapped)
         written[args.output] = _shape(result.values)
     elif is_table(args.output):
-        more = ["legs"] if pairs is None and result.predecessors is not None else []
-        more += ["route"] if args.routes else []
-        rows = all_pairs(result) if pairs is None else some_pairs(result, pairs, *more)
-        count = write_table(args.output, result, rows, *more)
+        some = all_pairs(result) if pairs is None else some_pairs(result, pairs, routes=args.routes)
+        count = write_columns(args.output, some)
         written[args.output] = f"{count:,} rows{'' if pairs else _left_out(result, count)}"
     if labels is not None:
         write_labels(labels, result.given.graph.nodes)

@@ -20,16 +20,12 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..arrays import check_all_pairs
 from ..closures.progress import ProgressBar, Watched
-from ..closures.sources import source_of
-from ..graphs.prepared import PreparedGraph
+from ..cpu.memory import free_memory
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
-from ..tiled.checkpoint import Checkpoint, is_finished, keep_record
-from ..tiled.results import open_result, part_of
 from .graph import GivenGraph
-from .options import Refusal, in_files, in_tiles, is_matrix, is_table, is_zarr
+from .options import Refusal, check_disk, in_files, in_tiles, is_matrix, is_table, is_zarr
 
 __all__ = ["Result", "asks_net", "from_net", "refused", "save", "solve", "watched"]
 
@@ -182,7 +178,7 @@ def asks_net(args: argparse.Namespace) -> bool:
 
 
 def from_net(
-    args: argparse.Namespace, given: GivenGraph, net: PreparedGraph, pairs: Iterable[Pair]
+    args: argparse.Namespace, given: GivenGraph, net: sm.PreparedGraph, pairs: Iterable[Pair]
 ) -> Result:
     """The paths between pairs of nodes of a prepared graph."""
     start, nodes, far = time.perf_counter(), net.nodes, net.semiring.zero
@@ -239,11 +235,8 @@ def _check_disk(args: argparse.Namespace, n: int, dtype: np.dtype[Any]) -> None:
         return  # the library counts what is there of the files already
     sizes = ((_matrix_output(args), n * n * dtype.itemsize), (args.predecessors, n * n * 4))
     for name, size in sizes:
-        if name and size > (free := shutil.disk_usage(Path(name).parent).free):
-            raise Refusal(
-                f"{name}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB, and "
-                f"{free / 2**30:,.1f} GiB are free there"
-            )
+        if name:
+            check_disk(name, f"{n:,} × {n:,} entries take", size)
 
 
 def _few(
@@ -270,13 +263,15 @@ def _check_memory(
     if args.force or in_files(args):
         return
     unasked = (not file) * size + (trees and not args.predecessors) * 4 * entries
-    free = sm.cpu.engine.free_memory()
+    free = free_memory()
     room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
     instead = (
         f"--force takes it, -o D.npy --memory-limit 4GB works in a file"
         f"{', --from A --to B needs one row of it' if args.start is None else ''}"
         f"{', semiring-mm stats none' if args.semiring == 'min_plus' else ''}"
     )
+    from ..arrays import check_all_pairs
+
     try:
         check_all_pairs(n, unasked, instead)
     except MemoryError as error:
@@ -383,8 +378,12 @@ def _resumable(args: argparse.Namespace) -> str:
     names = _matrices(args)
     if args.scheduler and _has_steps(args) and Path(_steps_of(args), "run.json").exists():
         return _steps_of(args)
-    if in_files(args) and names and Checkpoint(Path(names[0]), {}, 1).file.exists():
-        return str(part_of(Path(names[0])))
+    if in_files(args) and names:
+        from ..tiled.checkpoint import Checkpoint
+        from ..tiled.results import part_of
+
+        if Checkpoint(Path(names[0]), {}, 1).file.exists():
+            return str(part_of(Path(names[0])))
     return ""
 
 
@@ -427,6 +426,10 @@ def _on_workers(
     args: argparse.Namespace, graph: Any, arguments: dict[str, Any], stack: contextlib.ExitStack
 ) -> Any:
     """The results of a scheduler's workers: in the files asked for, or in memory."""
+    from ..closures.sources import source_of
+    from ..tiled.checkpoint import is_finished, keep_record
+    from ..tiled.results import open_result
+
     wanted, names = arguments["return_predecessors"], _matrices(args)
     s, paths = sm.semirings[args.semiring], [Path(name) for name in names]
     source = source_of(s, graph, arguments["directed"])

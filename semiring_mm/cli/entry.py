@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 
 import semiring_mm as sm
 
-from ..config import configuration
 from . import apsp, nearest, prepare, stats, table
 from .options import Parser, Refusal, add_options
 
@@ -195,6 +194,8 @@ def _info_options(command: Parser) -> None:
 
 def _info(args: argparse.Namespace) -> int:
     if args.json:
+        from ..config import configuration
+
         print(json.dumps(configuration(), indent=2))
     else:
         sm.show_config()

@@ -25,7 +25,6 @@ from ..files.file import File
 from ..files.graph import NumberLabels
 from ..files.nodes import read_nodes
 from ..files.npy import map_matrix, zero_warnings
-from ..graphs.prepared import PreparedGraph
 from ..naming import named
 from .options import KINDS, Kind, Refusal, did_you_mean
 
@@ -153,7 +152,7 @@ def read(args: argparse.Namespace, *, dense: bool = False, tiles: bool = False) 
 
 def read_network(
     args: argparse.Namespace, *, dense: bool = False, tiles: bool = False
-) -> tuple[GivenGraph, PreparedGraph | None]:
+) -> tuple[GivenGraph, sm.PreparedGraph | None]:
     """Read what the command line names, which may be a file of ``semiring-mm prepare``."""
     name = args.graph[0]
     if not _is_prepared(args):
@@ -207,7 +206,7 @@ def read_network(
     return GivenGraph(graph, None, KINDS[args.semiring]), net
 
 
-def _new_weights(args: argparse.Namespace, net: PreparedGraph, labels: Sequence[str]) -> Graph:
+def _new_weights(args: argparse.Namespace, net: sm.PreparedGraph, labels: Sequence[str]) -> Graph:
     """Give a prepared graph the weights of another file of its edges, which is returned."""
     source, target = args.columns
     directed = None if net.directed else False

@@ -18,7 +18,8 @@ from .options import (
     check_names,
     given_files,
     graph_options,
-    noise_options,
+    output_file,
+    output_manner,
     positive,
     settings,
     threads_option,
@@ -45,17 +46,12 @@ def add_options(command: Parser) -> None:
         "--outward", action="store_true", help="distances from the facilities, not to them"
     )
     threads_option(command.add_argument_group("the computation"))
-    out = command.add_argument_group("the output")
-    out.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="N.csv, N.csv.gz or N.parquet: a row for each node and facility (node, rank, "
-        "facility, distance). Default: CSV is printed",
+    out = output_file(
+        command,
+        "N.csv, N.csv.gz or N.parquet: a row for each node and facility (node, rank, facility, "
+        "distance). Default: CSV is printed",
     )
-    out.add_argument("--json", action="store_true", help="print JSON")
-    out.add_argument("--force", action="store_true", help="overwrite an existing file")
-    noise_options(out)
+    output_manner(out)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,9 +82,9 @@ def _run(args: argparse.Namespace) -> int:
         "distance": found.distance[node, rank],
     }
     if args.output:
-        write_columns(args.output, columns)
+        write_columns(args.output, [columns])
     elif not args.json:
-        for text in csv_lines(columns):
+        for text in csv_lines([columns]):
             print_data(text)
     if args.json:
         rows = [] if args.output else zip(*(list(x) for x in columns.values()), strict=True)

@@ -10,6 +10,7 @@ import math
 import operator
 import os
 import re
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,11 +26,12 @@ from ..semirings import as_semiring, semirings
 from ..tiled.sizes import parse_size
 
 __all__ = [
-    "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_names",
+    "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_disk",
+    "check_labels", "check_names",
     "check_outputs", "check_paths", "check_tiles", "device_option", "devices_option",
     "did_you_mean", "given_files", "graph_options", "in_files", "in_tiles", "is_matrix",
-    "is_table", "is_zarr", "noise_options", "numbers", "positive",
-    "semiring_option", "settings", "threads_option",
+    "is_table", "is_zarr", "numbers", "output_file", "output_manner", "positive",
+    "semiring_option", "settings", "some_of", "threads_option",
 ]  # fmt: skip
 
 
@@ -217,8 +219,19 @@ def devices_option(group: argparse._MutuallyExclusiveGroup) -> None:
     )
 
 
-def noise_options(group: argparse._ArgumentGroup) -> None:
-    """Add what is printed beside the results."""
+def output_file(
+    command: Parser, text: str, *, file: str = "FILE", required: bool = False
+) -> argparse._ArgumentGroup:
+    """Add what is written, of which a `text` tells; the group of all that is written."""
+    out = command.add_argument_group("the output")
+    out.add_argument("-o", "--output", required=required, metavar=file, help=text)
+    return out
+
+
+def output_manner(group: argparse._ArgumentGroup, force: str = "overwrite existing files") -> None:
+    """Add how results are written, and what is printed beside them."""
+    group.add_argument("--json", action="store_true", help="print JSON")
+    group.add_argument("--force", action="store_true", help=force)
     noise = group.add_mutually_exclusive_group()
     noise.add_argument("--quiet", action="store_true", help="no progress and no remarks")
     noise.add_argument("--progress", action="store_true", help="progress though not on a terminal")
@@ -262,15 +275,12 @@ def add_options(apsp: Parser) -> None:
         "is none, and do nothing where all is done",
     )
 
-    out = apsp.add_argument_group("the output")
-    out.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="D.npy or D.zarr: the matrix, rows in the order of D.nodes.txt, which is written "
-        "beside it where nodes are not 0, 1, 2, ...; D.zarr is worked on in the file. D.csv, "
-        "D.csv.gz or D.parquet: a row for each pair with a path (from, to, distance, legs), or for "
-        "those of --pairs",
+    out = output_file(
+        apsp,
+        "D.npy or D.zarr: the matrix, rows in the order of D.nodes.txt, which is written beside it "
+        "where nodes are not 0, 1, 2, ...; D.zarr is worked on in the file. D.csv, D.csv.gz or "
+        "D.parquet: a row for each pair with a path (from, to, distance, legs), or for those of "
+        "--pairs",
     )
     out.add_argument(
         "--predecessors", metavar="FILE", help="P.npy or P.zarr: int32, -9999 for none"
@@ -284,24 +294,21 @@ def add_options(apsp: Parser) -> None:
     out.add_argument("--from", dest="start", metavar="A", help="print the best path from A ...")
     out.add_argument("--to", dest="end", metavar="B", help="... to B, leg by leg")
     out.add_argument("--summary", action="store_true", help="size, reach, diameter, average, time")
-    out.add_argument("--json", action="store_true", help="print JSON")
     out.add_argument(
         "--plot", metavar="FILE", help="draw the network with the path, or --plot-what"
     )
     out.add_argument(
         "--plot-what",
-        type=_panels,
+        type=some_of(PANELS),
         default=("map",),
         metavar="LIST",
         help=f"what to draw, of {','.join(PANELS)}; default map",
     )
-    out.add_argument(
-        "--force",
-        action="store_true",
-        help="overwrite existing output, and take more than 4 GiB of memory for what was not "
-        "said to be so large",
+    output_manner(
+        out,
+        "overwrite existing output, and take more than 4 GiB of memory for what was not said to "
+        "be so large",
     )
-    noise_options(out)
 
 
 def _semiring(word: str) -> str:
@@ -331,11 +338,16 @@ def _columns(word: str) -> tuple[str, str]:
     return ends
 
 
-def _panels(word: str) -> tuple[str, ...]:
-    panels = tuple(part.strip() for part in word.split(","))
-    if not set(panels) <= set(PANELS):
-        raise argparse.ArgumentTypeError(f"expected some of {','.join(PANELS)}, got {word!r}")
-    return panels
+def some_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """What reads some of these words, between commas."""
+
+    def read(word: str) -> tuple[str, ...]:
+        names = tuple(part.strip() for part in word.split(","))
+        if not {*names} <= {*known}:
+            raise argparse.ArgumentTypeError(f"expected some of {','.join(known)}, got {word!r}")
+        return names
+
+    return read
 
 
 def positive(word: str) -> int:
@@ -373,18 +385,19 @@ def _devices(word: str) -> str | list[int]:
     return [int(x) for x in numbers]
 
 
-def _device(word: str) -> str:
-    if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", word):
-        raise argparse.ArgumentTypeError(f"expected cpu, cuda or cuda:N, got {word!r}")
-    return word
+def _like(pattern: str, expected: str) -> Callable[[str], str]:
+    """What takes a word of this pattern."""
+
+    def read(word: str) -> str:
+        if not re.fullmatch(pattern, word):
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {word!r}")
+        return word
+
+    return read
 
 
-def _address(word: str) -> str:
-    if not re.fullmatch(r"[a-z]+://\S+", word):
-        raise argparse.ArgumentTypeError(
-            f"expected a scheduler's address such as tcp://HOST:8786, got {word!r}"
-        )
-    return word
+_device = _like(r"cpu|cuda(:[0-9]+)?", "cpu, cuda or cuda:N")
+_address = _like(r"[a-z]+://\S+", "a scheduler's address such as tcp://HOST:8786")
 
 
 def given_files(args: argparse.Namespace) -> list[Path]:
@@ -526,6 +539,28 @@ def check_names(
             raise Refusal(f".parquet needs PyArrow: {install('io')}")
         if option == "--plot" and importlib.util.find_spec("matplotlib") is None:
             raise Refusal(f"--plot needs Matplotlib: {install('plot')}")
+
+
+def check_labels(
+    target: str, file: Path, labels: Sequence[str], args: argparse.Namespace, instead: str, *,
+    goes_on: bool = False,
+) -> None:  # fmt: skip
+    """Refuse a file for the labels of a matrix's rows or columns that cannot be written."""
+    goes = f"{target}: its labels go to {file}"
+    if file.resolve() in given_files(args):
+        raise Refusal(f"{goes}, which is read here; choose another name for the output")
+    if file.is_dir() or (file.exists() and not (args.force or goes_on)):
+        raise Refusal(f"{goes}, which exists; --force overwrites it")
+    if (broken := next((x for x in labels if len(x.splitlines()) > 1), None)) is not None:
+        raise Refusal(f"{goes}, one a line, and {broken!r} has more; write --output {instead}")
+
+
+def check_disk(target: str, what: str, size: int) -> None:
+    """Refuse a result for which there is no room on the disk."""
+    if size > (free := shutil.disk_usage(Path(target).parent).free):
+        raise Refusal(
+            f"{target}: {what} {size / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are free there"
+        )
 
 
 def _is_array(folder: Path) -> bool:

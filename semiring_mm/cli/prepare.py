@@ -10,7 +10,6 @@ from typing import Any
 
 import semiring_mm as sm
 
-from ..graphs.prepared import PreparedGraph
 from .compute import refused, watched
 from .graph import GivenGraph, read
 from .options import (
@@ -19,7 +18,8 @@ from .options import (
     check_names,
     given_files,
     graph_options,
-    noise_options,
+    output_file,
+    output_manner,
     semiring_option,
     settings,
     threads_option,
@@ -35,13 +35,8 @@ def add_options(command: Parser) -> None:
     work = command.add_argument_group("the computation")
     preparing_options(work)
     threads_option(work)
-    out = command.add_argument_group("the output")
-    out.add_argument(
-        "-o", "--output", required=True, metavar="NET.npz", help="the prepared graph: sm.load(path)"
-    )
-    out.add_argument("--json", action="store_true", help="print JSON")
-    out.add_argument("--force", action="store_true", help="overwrite an existing file")
-    noise_options(out)
+    out = output_file(command, "the prepared graph: sm.load(path)", file="NET.npz", required=True)
+    output_manner(out)
 
 
 def preparing_options(work: argparse._ArgumentGroup) -> None:
@@ -99,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 def prepared(
     args: argparse.Namespace, given: GivenGraph, *, labelled: bool = False
-) -> PreparedGraph:
+) -> sm.PreparedGraph:
     """The graph prepared as the options ask, its nodes being numbers or `labelled`."""
     if args.semiring == "lor_land" and args.dtype:
         raise Refusal("lor_land has results of dtype bool; leave out --dtype")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import io
 import itertools
 import json
 import math
@@ -24,7 +23,7 @@ from ..text import NumberFormat
 from .compute import Result
 from .graph import GivenGraph
 from .options import is_table
-from .tables import number, print_data, some_pairs, write_csv
+from .tables import csv_lines, number, print_data, some_pairs
 
 __all__ = [
     "Report", "about", "graph_name", "print_lines", "reach_as_text", "remark", "remark_notes",
@@ -161,10 +160,8 @@ class Report:
         if asked:
             self._print_summary()
         if pairs is not None and not is_table(self.args.output):
-            text = io.StringIO()
-            routes = ["route"] if self.args.routes else []
-            write_csv(text, self.result, some_pairs(self.result, pairs, *routes), *routes)
-            print_data(text.getvalue())
+            table = csv_lines(some_pairs(self.result, pairs, routes=self.args.routes))
+            print_data("".join(table))
 
     def remarks(self, asked: bool, there_is: bool) -> None:
         """Tell on standard error what goes with a result, if there is one that does not tell it."""

@@ -19,16 +19,12 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..closures.sources import source_of
 from ..files.file import File
 from ..files.nodes import read_numbers
-from ..graphs.prepared import PreparedGraph
-from ..graphs.statistics import Statistics
 from ..plot import draw_statistics
 from ..plot.draw import can_be_drawn
 from ..storage import atomic_write
 from ..text import NumberFormat
-from ..tiled.checkpoint import is_finished, keep_record
 from .compute import refused, watched
 from .graph import Finder, GivenGraph, chosen_nodes, read_network
 from .options import (
@@ -40,10 +36,12 @@ from .options import (
     devices_option,
     given_files,
     graph_options,
-    noise_options,
     numbers,
+    output_file,
+    output_manner,
     positive,
     settings,
+    some_of,
     threads_option,
 )
 from .report import about, graph_name, print_lines, reach_as_text, remark, remark_notes, warn
@@ -62,7 +60,7 @@ def add_options(command: Parser) -> None:
     what = command.add_argument_group("the statistics")
     what.add_argument(
         "--what",
-        type=_what,
+        type=some_of(_WHAT),
         metavar="LIST",
         help=f"some of {','.join(_WHAT)}; default all",
     )
@@ -107,30 +105,18 @@ def add_options(command: Parser) -> None:
         help="go on from the state of the same work; begin where there is none, and do nothing "
         "where all is done",
     )
-    out = command.add_argument_group("the output")
-    out.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="S.csv, S.csv.gz or S.parquet: a row for each node; S.npz: the same as arrays, and "
-        "the histogram",
+    out = output_file(
+        command,
+        "S.csv, S.csv.gz or S.parquet: a row for each node; S.npz: the same as arrays, and the "
+        "histogram",
     )
-    out.add_argument("--json", action="store_true", help="print JSON")
     out.add_argument(
         "--plot",
         metavar="FILE",
         help="draw the network coloured by closeness, if nodes have coordinates or are few, and "
         "the histogram",
     )
-    out.add_argument("--force", action="store_true", help="overwrite existing output")
-    noise_options(out)
-
-
-def _what(word: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in word.split(","))
-    if not {*names} <= {*_WHAT}:
-        raise argparse.ArgumentTypeError(f"expected some of {','.join(_WHAT)}, got {word!r}")
-    return names
+    output_manner(out)
 
 
 def _bins(word: str) -> int | list[float]:
@@ -143,7 +129,7 @@ class _Found:
 
     args: argparse.Namespace
     given: GivenGraph
-    statistics: Statistics  # nodes by their positions
+    statistics: sm.Statistics  # nodes by their positions
     seconds: float
     method: str
 
@@ -243,10 +229,10 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
 
 
 def _call(
-    args: argparse.Namespace, given: GivenGraph, net: PreparedGraph | None,
+    args: argparse.Namespace, given: GivenGraph, net: sm.PreparedGraph | None,
     asked: dict[str, Any], nodes: list[int] | None,
     mass: NDArray[Any] | None, state: Path | None, work: Any,
-) -> Statistics:  # fmt: skip
+) -> sm.Statistics:  # fmt: skip
     """What the library's function returns."""
     graph: Any = net or given.numbered
     sources = nodes if net is None or nodes is None else [net.nodes[k] for k in nodes]
@@ -285,14 +271,20 @@ class _State:
             self.file.unlink()
         drawn = not args.plot or os.path.exists(args.plot)
         if args.resume and not (args.force or self.file.exists()) and drawn:
+            from ..tiled.checkpoint import is_finished
+
             self.is_done = is_finished([self._output], task, self._fingerprint)
 
     def finished(self) -> None:
         """Keep the record."""
         if self.file is not None:
+            from ..tiled.checkpoint import keep_record
+
             keep_record([self._output], self._task, self._fingerprint())
 
     def _fingerprint(self) -> str:
+        from ..closures.sources import source_of
+
         return source_of(sm.semirings["min_plus"], self._given.numbered, None).fingerprint()
 
 
@@ -314,7 +306,7 @@ def _write(done: _Found) -> list[str]:
         if args.output.lower().endswith(".npz"):
             _write_arrays(args.output, columns, done)
         else:
-            write_columns(args.output, columns)
+            write_columns(args.output, [columns])
     if args.plot:
         words = "distances" if found.histogram is not None else ""
         if found.closeness is not None and can_be_drawn(graph):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import semiring_mm as sm
+
 from ..closures.progress import Watched, reporter
-from ..graphs.prepared import PreparedGraph
 from .compute import watched
 from .graph import Finder, GivenGraph, read_network, read_nodes_of
 from .options import (
     Parser,
     Refusal,
+    check_disk,
+    check_labels,
     check_names,
     device_option,
     given_files,
     graph_options,
-    noise_options,
+    output_file,
+    output_manner,
     settings,
     threads_option,
 )
@@ -57,18 +60,13 @@ def add_options(command: Parser) -> None:
     preparing_options(work)
     device_option(work, "cpu")
     threads_option(work)
-    out = command.add_argument_group("the output")
-    out.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="T.csv, T.csv.gz or T.parquet: a row for each node paths lead from, a column for each "
-        "they lead to, with their labels; T.npy: the numbers, and the labels in T.from.txt and "
+    out = output_file(
+        command,
+        "T.csv, T.csv.gz or T.parquet: a row for each node paths lead from, a column for each they "
+        "lead to, with their labels; T.npy: the numbers, and the labels in T.from.txt and "
         "T.to.txt. Default: CSV is printed",
     )
-    out.add_argument("--json", action="store_true", help="print JSON")
-    out.add_argument("--force", action="store_true", help="overwrite existing files")
-    noise_options(out)
+    output_manner(out)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,7 +101,8 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     table = Wide(rows, columns, net.dtype, parts, none, net.semiring.zero)
     written = [args.output, *map(str, files)] if args.output else []
     if args.output:
-        _check_disk(args.output, len(rows) * len(columns) * net.dtype.itemsize)
+        size = len(rows) * len(columns) * net.dtype.itemsize
+        check_disk(args.output, "the table takes", size)
         write_wide(args.output, table)
         for file, some in files.items():
             write_labels(file, some)
@@ -132,7 +131,7 @@ def _chosen(
 
 
 def _parts(
-    net: PreparedGraph, start: NDArray[np.int64], end: NDArray[np.int64], device: str | None,
+    net: sm.PreparedGraph, start: NDArray[np.int64], end: NDArray[np.int64], device: str | None,
     work: Watched,
 ) -> Iterator[NDArray[Any]]:  # fmt: skip
     """The table, some rows at a time."""
@@ -157,17 +156,7 @@ def _labels_files(
             for word, some in (("from", rows), ("to", columns))
         }
         for file, some in files.items():
-            if file.resolve() in given_files(args):
-                raise Refusal(f"{target}: its labels go to {file}, which is read here")
-            if file.is_dir() or (file.exists() and not args.force):
-                raise Refusal(
-                    f"{target}: its labels go to {file}, which exists; --force overwrites it"
-                )
-            if (broken := next((x for x in some if len(x.splitlines()) > 1), None)) is not None:
-                raise Refusal(
-                    f"{target}: its labels go to {file}, one a line, and {broken!r} has more; "
-                    f"write --output T.csv or T.parquet"
-                )
+            check_labels(target, file, some, args, "T.csv or T.parquet")
         return files
     names = ["from", *columns]
     if target.lower().endswith(".parquet") and len({*names}) < len(names):
@@ -177,12 +166,3 @@ def _labels_files(
             f"--output T.csv or T.npy"
         )
     return {}
-
-
-def _check_disk(target: str, size: int) -> None:
-    """Refuse a table for which there is no room on the disk."""
-    if size > (free := shutil.disk_usage(Path(target).parent).free):
-        raise Refusal(
-            f"{target}: the table takes {size / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are "
-            f"free there"
-        )

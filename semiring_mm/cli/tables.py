@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import gzip
 import io
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,27 +22,21 @@ from ..storage import atomic_write
 from .compute import Result
 
 __all__ = [
-    "Columns", "Rows", "Wide", "all_pairs", "csv_lines", "labels_file", "number", "print_data",
-    "some_pairs", "write_columns", "write_csv", "write_labels", "write_table", "write_wide",
+    "Columns", "Wide", "all_pairs", "csv_lines", "labels_file", "number", "print_data",
+    "some_pairs", "write_columns", "write_labels", "write_wide",
 ]  # fmt: skip
 
 _ROWS = 1 << 18  # of a table that are made at a time
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Some rows of a table."""
-
-    start: NDArray[np.int64]  # positions of nodes
-    end: NDArray[np.int64]
-    value: NDArray[Any]
-    legs: NDArray[np.int32] | None = None
-    routes: Sequence[str] | None = None  # the nodes of each path, with semicolons between
+#: Texts of few kinds are an array of objects.
+Columns = Mapping[str, Sequence[str] | NDArray[Any]]
 
 
-def all_pairs(result: Result) -> Iterator[Rows]:
-    """The pairs of different nodes with a path, row by row of the matrix."""
-    n = len(result.given.graph.nodes)
+def all_pairs(result: Result) -> Iterator[Columns]:
+    """The pairs of different nodes with a path, row by row of the matrix, and their legs."""
+    labels = np.array([*result.given.graph.nodes], object)
+    n = len(labels)
     lines = max(1, _ROWS // n)
     for first in range(0, n, lines):
         sources = np.arange(first, min(first + lines, n))
@@ -49,28 +44,46 @@ def all_pairs(result: Result) -> Iterator[Rows]:
         there = values != result.zero
         there[np.arange(len(sources)), sources] = False
         row, col = np.nonzero(there)
-        legs = None
+        legs = {}
         if result.predecessors is not None:
             trees = np.asarray(result.predecessors[first : first + lines])
-            legs = leg_counts(trees, sources)[row, col]
-        yield Rows(row + first, col, values[row, col], legs)
+            legs = {"legs": leg_counts(trees, sources)[row, col]}
+        yield _named(result, labels[row + first], labels[col], values[row, col]) | legs
 
 
-def some_pairs(result: Result, pairs: Sequence[tuple[int, int]], *more: str) -> Iterator[Rows]:
-    """Those pairs of nodes, with a path or without; `more` may be the column of routes."""
+def some_pairs(
+    result: Result, pairs: Sequence[tuple[int, int]], *, routes: bool
+) -> Iterator[Columns]:
+    """Those pairs of nodes, with a path or without, and perhaps the nodes of their paths."""
     values = np.array([result.value(i, j) for i, j in pairs], result.values.dtype)
-    start, end = np.array(pairs, np.int64).T
-    routes = [_quoted(*result.labels(i, j), between=";") for i, j in pairs] if more else None
-    yield Rows(start, end, values, routes=routes)
+    start, end = np.array([*result.given.graph.nodes], object)[np.array(pairs).T]
+    paths = [_quoted(*result.labels(i, j), between=";") for i, j in pairs] if routes else []
+    yield _named(result, start, end, values) | ({"route": paths} if routes else {})
 
 
-def write_table(target: str, result: Result, rows: Iterator[Rows], *more: str) -> int:
-    """Write a file whose extension names the format; the number of rows."""
+def _named(
+    result: Result, start: NDArray[Any], end: NDArray[Any], values: NDArray[Any]
+) -> dict[str, Any]:
+    return {"from": start, "to": end, result.given.kind.value.replace(" ", "_"): values}
+
+
+def write_columns(target: str, parts: Iterable[Columns]) -> int:
+    """Write columns of one length, part after part, as CSV or Parquet; the number of rows."""
+    count = 0
+
+    def counted() -> Iterator[Columns]:
+        nonlocal count
+        for columns in parts:
+            count += len(next(iter(columns.values())))
+            yield columns
+
     with atomic_write(target) as part:
         if target.lower().endswith(".parquet"):
-            return _write_parquet(part, result, rows, *more)
-        with _opened(part) as file:
-            return write_csv(file, result, rows, *more)
+            _write_parquet(part, counted())
+        else:
+            with _opened(part) as file:
+                file.writelines(csv_lines(counted()))
+    return count
 
 
 def _opened(part: Path) -> TextIO:
@@ -82,54 +95,38 @@ def _opened(part: Path) -> TextIO:
     return file
 
 
-def write_csv(file: TextIO, result: Result, rows: Iterator[Rows], *more: str) -> int:
-    """Write CSV to a stream, with more columns: legs, route; the number of rows."""
-    labels = [f"{_quoted(label)}," for label in result.given.graph.nodes]
-    file.write(",".join(_header(result, *more)) + "\n")
-    count = 0
-    for some in rows:
-        start = [labels[i] for i in some.start.tolist()]
-        end = [labels[j] for j in some.end.tolist()]
-        columns = [_numbers(some.value)]
-        if some.legs is not None:
-            columns.append([f",{x}" for x in some.legs.tolist()])
-        if some.routes is not None:
-            columns.append([f",{_quoted(x) if x else x}" for x in some.routes])
-        columns.append(["\n"] * len(start))
-        file.write("".join(map("".join, zip(start, end, *columns, strict=True))))
-        count += len(start)
-    return count
+def csv_lines(parts: Iterable[Columns]) -> Iterator[str]:
+    """Columns of one length as lines of CSV, many at a time."""
+    quoted = functools.cache(lambda text: text and _quoted(text))
+    for k, columns in enumerate(parts):
+        if not k:
+            yield ",".join(map(_quoted, columns)) + "\n"
+        for i in range(0, len(next(iter(columns.values()))), _ROWS):
+            some = (x[i : i + _ROWS] for x in columns.values())
+            words = (_numbers(x) if _is_numeric(x) else map(quoted, x) for x in some)
+            yield "".join([f"{','.join(row)}\n" for row in zip(*words, strict=True)])
 
 
-def _write_parquet(target: Path, result: Result, rows: Iterator[Rows], *more: str) -> int:
+def _is_numeric(column: Sequence[str] | NDArray[Any]) -> TypeGuard[NDArray[Any]]:
+    return isinstance(column, np.ndarray) and column.dtype != object
+
+
+def _write_parquet(target: Path, parts: Iterable[Columns]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    labels = pa.array(list(result.given.graph.nodes), pa.string())
-    start, end, value, *rest = _header(result, *more)
-    node = pa.dictionary(pa.int32(), pa.string())
-    fields = [(start, node), (end, node), (value, pa.from_numpy_dtype(result.values.dtype))]
-    kinds = {"legs": pa.int32(), "route": pa.string()}
-    schema = pa.schema([*fields, *((name, kinds[name]) for name in rest)])
-    count = 0
-    with parquet.ParquetWriter(target, schema) as file:
-        for some in rows:
-            ends = (
-                pa.DictionaryArray.from_arrays(pa.array(x.astype(np.int32)), labels)
-                for x in (some.start, some.end)
-            )
-            columns = [*ends, pa.array(some.value)]
-            if some.legs is not None:
-                columns.append(pa.array(some.legs))
-            if some.routes is not None:
-                columns.append(pa.array(some.routes, pa.string()))
-            file.write_table(pa.Table.from_arrays(columns, schema=schema))
-            count += len(some.start)
-    return count
+    def array(column: Sequence[str] | NDArray[Any]) -> Any:
+        if _is_numeric(column):
+            return pa.array(column)
+        texts = pa.array(column, pa.string())
+        return texts.dictionary_encode() if isinstance(column, np.ndarray) else texts
 
-
-def _header(result: Result, *more: str) -> list[str]:
-    return ["from", "to", result.given.kind.value.replace(" ", "_"), *more]
+    with contextlib.ExitStack() as stack:
+        file = None
+        for columns in parts:
+            table = pa.table({name: array(x) for name, x in columns.items()})
+            file = file or stack.enter_context(parquet.ParquetWriter(target, table.schema))
+            file.write_table(table)
 
 
 def _quoted(*labels: str, between: str = ",") -> str:
@@ -210,17 +207,10 @@ class Wide:
             ],
         }
 
-    def write_parquet(self, target: Path) -> None:
+    def columns(self) -> Iterator[Columns]:
         """A column of labels, and one for each of the columns."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        kind = pa.from_numpy_dtype(self.dtype)
-        schema = pa.schema([("from", pa.string()), *((x, kind) for x in self.end)])
-        with parquet.ParquetWriter(target, schema) as file:
-            for start, values in self._labelled():
-                columns = [pa.array(list(start), pa.string()), *map(pa.array, values.T)]
-                file.write_table(pa.Table.from_arrays(columns, schema=schema))
+        for start, values in self._labelled():
+            yield dict(zip(["from", *self.end], [start, *values.T], strict=True))
 
     def write_npy(self, target: Path) -> None:
         """The numbers alone."""
@@ -247,38 +237,12 @@ def write_wide(target: str, table: Wide) -> None:
     name = target.lower()
     with atomic_write(target) as part:
         if name.endswith(".parquet"):
-            table.write_parquet(part)
+            _write_parquet(part, table.columns())
         elif name.endswith(".npy"):
             table.write_npy(part)
         else:
             with _opened(part) as file:
                 file.writelines(table.as_csv())
-
-
-Columns = Mapping[str, Sequence[str] | NDArray[Any]]
-
-
-def write_columns(target: str, columns: Columns) -> None:
-    """Write columns of one length, of text or numbers, as CSV or Parquet."""
-    with atomic_write(target) as part:
-        if target.lower().endswith(".parquet"):
-            import pyarrow as pa
-            from pyarrow import parquet
-
-            arrays = [x if isinstance(x, np.ndarray) else list(x) for x in columns.values()]
-            parquet.write_table(pa.table(dict(zip(columns, arrays, strict=True))), part)
-            return
-        with _opened(part) as file:
-            file.writelines(csv_lines(columns))
-
-
-def csv_lines(columns: Columns) -> Iterator[str]:
-    """Columns of one length as lines of CSV, many at a time."""
-    yield ",".join(map(_quoted, columns)) + "\n"
-    for i in range(0, len(next(iter(columns.values()))), _ROWS):
-        some = (x[i : i + _ROWS] for x in columns.values())
-        words = (_numbers(x) if isinstance(x, np.ndarray) else map(_quoted, x) for x in some)
-        yield "".join(f"{','.join(row)}\n" for row in zip(*words, strict=True))
 
 
 def print_data(text: str) -> None:

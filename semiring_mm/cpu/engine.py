@@ -5,15 +5,15 @@ They run code that is generated for the semiring and this processor, and compile
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
-from . import chain as chains
-from . import select
 from .closure import BASE, closure_batch, closure_block, doubtful
 from .combine import apply, unit_rows
 from .facts import facts, facts_beside
 from .gf2 import PANEL, ROWS, reduce_bits
-from .kleene import eliminate
 from .memory import (
     capturing,
     copy,
@@ -27,11 +27,16 @@ from .memory import (
     wait,
 )
 from .product import pack_bits, product, product_bits
-from .screen import Screen
-from .spanning import best_outside, between, towards
-from .sparse import csr_product, dia_product
 from .vector import gemv
-from .wavefront import align
+
+if TYPE_CHECKING:
+    from . import chain as chains
+    from . import select
+    from .kleene import eliminate
+    from .screen import Screen
+    from .spanning import best_outside, between, towards
+    from .sparse import csr_product, dia_product
+    from .wavefront import align
 
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
@@ -53,3 +58,19 @@ BATCH = 0
 SPARSE = True
 trees = None
 log_shares = None
+
+#: The verbs that no product takes part in, and their modules: loaded on first use.
+_HOMES = {
+    "Screen": "screen", "align": "wavefront", "best_outside": "spanning", "between": "spanning",
+    "chains": "chain", "csr_product": "sparse", "dia_product": "sparse", "eliminate": "kleene",
+    "select": "select", "towards": "spanning",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f".{_HOMES[name]}", __package__)
+    found = module if name in ("chains", "select") else getattr(module, name)
+    globals()[name] = found  # from now on without this function
+    return found

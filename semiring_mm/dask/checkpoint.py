@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from ..closures.schedule import Grid
 from ..closures.solve import Problem
 from ..naming import named
-from ..storage import atomic_write
-from ..tiled.checkpoint import seal, unseal
+from ..storage import atomic_write, seal, unseal
 from .cluster import positive
 
 __all__ = ["State"]

@@ -253,9 +253,7 @@ def _with_attributes(
             continue
         match, known = _ATTRIBUTES.fullmatch(line), None
         if match and len(line) <= csv.field_size_limit():  # an object is many times its text
-            with contextlib.suppress(
-                ValueError, SyntaxError, TypeError, RecursionError, MemoryError
-            ):
+            with contextlib.suppress(*_NO_LITERAL):
                 known = ast.literal_eval(match[3])
         if not match or not isinstance(known, dict):
             raise file.error(number, f"expected FROM, TO and {{'name': value}}, got {quote(line)}")

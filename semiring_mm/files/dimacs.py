@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .bulk import plain_edges, plain_line
-from .file import File, NumberedEdges, Reading, plain, quote
+from .file import File, NumberedEdges, Reading, quote
 
 __all__ = ["read"]
 
@@ -51,24 +51,10 @@ def _by_lines(file: File) -> Reading:
         elif edges is None:
             raise file.error(number, f"expected {_HEADER} first, got {quote(line)}")
         else:
-            edges.add(number, *_edge(file, number, line, arcs))
+            edges.add_line(number, line, _LINE[arcs])
     if edges is None:
         raise file.error(number, f"no line {_HEADER} in the file")
     return Reading(edges.graph(number, **_known(arcs)), arcs)
-
-
-def _edge(file: File, number: int, line: str, arcs: bool) -> tuple[int, int, float]:
-    words = line.split()
-    try:
-        if len(words) != len(_LINE[arcs].split()) or not plain(line):
-            raise ValueError
-        if not arcs:
-            return int(words[0]), int(words[1]), 1.0
-        if words[0] != "a":
-            raise ValueError
-        return int(words[1]), int(words[2]), float(words[3])
-    except ValueError:
-        raise file.error(number, f"expected '{_LINE[arcs]}', got {quote(line)}") from None
 
 
 def _problem(file: File, number: int, line: str) -> tuple[NumberedEdges, bool]:

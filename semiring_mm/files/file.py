@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
+import importlib
 import io
 import math
 from array import array
@@ -135,20 +135,9 @@ class File:
 
     def _unpacked(self, stream: BinaryIO) -> BinaryIO:
         """A stream of the bytes that a compressed stream stands for."""
-        opened: Any
-        if self.packing == ".gz":
-            opened = gzip.GzipFile(fileobj=stream)
-        elif self.packing == ".bz2":
-            import bz2
-
-            opened = bz2.BZ2File(stream)
-        elif self.packing == ".xz":
-            import lzma
-
-            opened = lzma.LZMAFile(stream)  # noqa: SIM115
-        else:
-            opened = _zstd(self).ZstdFile(stream)
-        unpacked: BinaryIO = opened
+        name = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}.get(self.packing)
+        opened: Any = importlib.import_module(name) if name else _zstd(self)
+        unpacked: BinaryIO = opened.open(stream)
         return unpacked
 
     def read(self) -> bytes:
@@ -295,6 +284,18 @@ class NumberedEdges:
     def __init__(self, file: File, n: int, m: int, promised: int, what: str) -> None:
         self.file, self.n, self.m, self.promised, self.what = file, n, m, promised, what
         self._row, self._col, self._weight = array("q"), array("q"), array("d")
+
+    def add_line(self, number: int, line: str, form: str) -> None:
+        """Append the edge of a line FROM TO; the `form` may have an a before and a value behind."""
+        words, tag = line.split(), ["a"] if form.startswith("a ") else []
+        try:
+            if len(words) != 1 + form.count(" ") or words[: len(tag)] != tag or not plain(line):
+                raise ValueError
+            start, end, *value = words[len(tag) :]
+            edge = int(start), int(end), float(value[0]) if value else 1.0
+        except ValueError:
+            raise self.file.error(number, f"expected '{form}', got {quote(line)}") from None
+        self.add(number, *edge)
 
     def add(self, line: int, start: int, end: int, weight: float) -> None:
         """Append an edge of a line."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .bulk import plain_edges, plain_line
-from .file import File, NumberedEdges, Reading, cut_short, plain, quote, real
+from .file import File, NumberedEdges, Reading, cut_short, quote, real
 from .graph import Graph, NumberLabels
 
 __all__ = ["read"]
@@ -96,17 +96,8 @@ def _by_lines(file: File) -> Reading:
     if matrix.layout == "array":
         return matrix.reading(file, _dense(file, body, n, promised, matrix.symmetry))
     edges = NumberedEdges(file, n, m, promised, "entries")
-    width = len(matrix.entry.split())
     for number, line in body:
-        words = line.split()
-        try:
-            if len(words) != width or not plain(line):
-                raise ValueError
-            value = 1.0 if matrix.field == "pattern" else float(words[2])
-            entry = int(words[0]), int(words[1]), value
-        except ValueError:
-            raise file.error(number, f"expected '{matrix.entry}', got {quote(line)}") from None
-        edges.add(number, *entry)
+        edges.add_line(number, line, matrix.entry)
     return matrix.reading(file, edges.graph(number, directed=True))
 
 

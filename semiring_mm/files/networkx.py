@@ -26,6 +26,8 @@ _DIRECTION = {
     ".gexf": "attribute defaultedgetype",
 }
 
+#: Of GML: strings, comments, the head of the graph, and the digits of numbers without a point.
+_GML_WORDS = re.compile(rb'"[^"]*"|#.*|\bgraph\s*\[|(?<![\w.])[+-]?\d+(?=[eE][+-]?\d)')
 _GEXF = b"http://www.gexf.net/1.2draft"
 
 
@@ -78,7 +80,7 @@ def _parse(file: File) -> Any:
     data = file.read()
     try:
         if file.kind == ".gml":
-            return nx.read_gml(io.BytesIO(_multigraph(data)), label=None)
+            return nx.read_gml(io.BytesIO(_plain_gml(data)), label=None)
         read = nx.read_graphml if file.kind == ".graphml" else nx.read_gexf
         graph = read(io.BytesIO(_known_version(data)))
         there, found = _edges(data), graph.number_of_edges()
@@ -117,10 +119,17 @@ def _known_version(data: bytes) -> bytes:
     return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", _GEXF, data)
 
 
-def _multigraph(data: bytes) -> bytes:
-    """GML of which NetworkX takes edges that are there twice, and letters beyond ASCII."""
+def _plain_gml(data: bytes) -> bytes:
+    """GML that NetworkX reads whole: edges there twice, letters beyond ASCII, 1e5 as a number."""
     data = data.decode("utf-8-sig").encode("ascii", "xmlcharrefreplace")
-    return re.sub(rb"(?m)^\s*graph\s*\[", b"graph [ multigraph 1", data, count=1)
+
+    def form(match: re.Match[bytes]) -> bytes:
+        word = match[0]
+        if word[:1] in b'"#':
+            return word if word[:1] == b'"' else b""  # it takes a quote in a comment for a string
+        return b"graph [ multigraph 1" if word[:1] == b"g" else word + b".0"
+
+    return _GML_WORDS.sub(form, data)
 
 
 def _labels(

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import check_memory
 from .file import File, Reading
 from .graph import Graph, NumberLabels
 
@@ -58,6 +57,8 @@ def _weights(file: File, array: NDArray[Any]) -> NDArray[np.float64]:
     """A matrix of float64, in which inf is no edge and no entry is NaN or -inf."""
     n = len(array)
     if array.dtype != np.float64:
+        from ..arrays import check_memory
+
         check_memory(8 * n * n, f"the {n} x {n} matrix of {file.path} in float64")
     if array.dtype == np.bool_:
         return np.where(array, 1.0, np.inf)

@@ -1,7 +1,8 @@
 """Pajek networks, ``.net``.
 
 NetworkX has a reader, but it takes nodes of the same label for one, ignores which of the lines
-behind the first ``*Arcs`` or ``*Edges`` are arcs and which edges, and reads headings as edges.
+behind the first ``*Arcs`` or ``*Edges`` are arcs and which edges, and reads headings as edges;
+tests/test_formats.py lists its faults.
 """
 
 from __future__ import annotations

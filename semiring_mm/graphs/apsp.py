@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_all_pairs, check_memory, where
+from ..arrays import Call, check_all_pairs, check_memory, masked, where
 from ..bits import BitMatrix, closure_bits
 from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
@@ -19,9 +19,8 @@ from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..naming import integer
 from ..semirings import Semiring, as_semiring, semirings
-from ..tiled.solve import TileOptions, close
+from ..tiled.options import TileOptions
 from .choice import Request, choose, machine_for
-from .contraction import solve_edges
 from .dense import Dense
 from .inputs import (
     adjacency,
@@ -31,9 +30,6 @@ from .inputs import (
     warn_of_edges,
     warn_of_entries,
 )  # fmt: skip
-from .out_of_core import solve_rows
-from .rounds import solve_rounds
-from .spanning import as_undirected, solve_forest
 
 __all__ = ["apsp", "closure", "distances"]
 
@@ -328,7 +324,7 @@ def _solve(
         raise ValueError(
             f"overwrite=True needs a NumPy array to overwrite, got {type(graph).__name__}"
         )
-    if isinstance(graph, np.ma.MaskedArray):
+    if masked(graph):
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
     if weight == "weight" and sources is max_hops is None and not options:
         solved = _small(s, graph, asked, directed, options.device, progress)
@@ -344,10 +340,14 @@ def _solve(
         if size >= _LARGE:
             check_memory(size, f"the result of {count} x {edges.n} entries")
     if edges is not None and directed is None and spans(s, edge_dtype(s, edges.weight)):
+        from .spanning import as_undirected
+
         graph = edges = as_undirected(edges, s.add_kind == "min")
     request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
     if edges is not None and choice.sparse and choice.device not in (None, "cpu"):
+        from .contraction import solve_edges
+
         rows = positions(sources, edges.n, _labels(nodes))
         found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
         if found is not None:
@@ -363,6 +363,9 @@ def _solve(
                 f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
                 f"memory_limit and resume"
             )
+        from ..tiled.solve import close
+        from .out_of_core import solve_rows
+
         warn_of_entries(s, graph)
         host: Any = _on_host(graph) if edges is None else edges
         options = replace(options, device=choice.device)
@@ -396,17 +399,23 @@ def _solve(
         if edges is not None:
             rows = positions(sources, edges.n, _labels(nodes))
             if choice.forest and not edges.directed and call.engine.SPARSE:
+                from .spanning import solve_forest
+
                 warn_of_edges(s, edges)
                 found = solve_forest(s, edges, rows, asked.predecessors, progress)
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
             if choice.sparse:
+                from .contraction import solve_edges
+
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
                 choice = replace(choice, dense=0.0)  # refused
             few = rows is not None and 4 * len(rows) <= edges.n and call.engine.SPARSE
             if few and rows is not None and max_hops is not None:
+                from .rounds import solve_rounds
+
                 return _named(s, solve_rounds(s, edges, rows, max_hops, progress), nodes, rows)
             if rows is not None:
                 _check_asked(s, edges, predecessors=False)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import device_index, gpu_engine, gpu_has
 from ..cpu import threads
 from ..hierarchy import costs
-from ..hierarchy.structure import Structure
+
+if TYPE_CHECKING:
+    from ..hierarchy.structure import Structure
 
 __all__ = [
     "DENSE",
@@ -254,9 +256,13 @@ def sweep_device(device: str | None, x: Structure, sources: int, itemsize: int) 
     return -1 if work >= GPU_SWEEPS and gpu_has(_LABELS * x.n * itemsize) else None
 
 
-def hop_device(time: float, room: int) -> int | None:
+def hop_device(time: float, n: int, arcs: int) -> int | None:
     """The current CUDA device, -1, for searches that take the CPU so long; None: the CPU."""
-    return -1 if time >= GPU_HOPS and gpu_has(room) else None
+    if time < GPU_HOPS:
+        return None
+    from ..gpu.bfs import DeviceHops
+
+    return -1 if gpu_has(DeviceHops.bytes(n, arcs)) else None
 
 
 def machine_for(asked: Request) -> Machine:

@@ -27,8 +27,6 @@ from ..closures.trees import Edges, repair_trees
 from ..closures.weights import worsened
 from ..cpu import engine, threads
 from ..cpu.memory import free_memory
-from ..gpu.bfs import DeviceHops
-from ..gpu.collector import fetch, place
 from ..hierarchy import costs
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
@@ -108,6 +106,8 @@ def _fetched(
     index: int,
 ) -> None:  # fmt: skip
     """Rows by the sweeps of a CUDA device."""
+    from ..gpu.collector import fetch, place
+
     source, edges = problem.source, None
     if p is not None:
         row, col, weight = source.edges()
@@ -176,8 +176,9 @@ def solve_sparse(
 
         found = problem.solve(run)
     if found is None and hops is not None and walks == limit:
-        room = DeviceHops.bytes(hops.n, hops.arcs)
-        there = hop_device(walks, room) if choice.device is None else device_index(choice.device)
+        there = device_index(choice.device)
+        if choice.device is None:
+            there = hop_device(walks, hops.n, hops.arcs)
         return count_hops(problem, hops, chosen, out, there), None
     if found is None and searches < math.inf and searches <= choice.dense:
         found = (search if plain else search_shifted)(problem, sources=rows, out=out)

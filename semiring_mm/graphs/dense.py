@@ -23,12 +23,9 @@ from ..closures.trees import Edges, cyclic_rows, repair_trees
 from ..closures.weights import edges_of, improved
 from ..cpu import threads
 from ..engine import JOIN
-from ..gpu.bfs import DeviceHops
 from ..hierarchy import costs
 from ..products import multiply
 from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
-from .contraction import count_hops, solve_sparse
-from .hops import Hops, lists_of_rows
 
 __all__ = ["Dense"]
 
@@ -258,6 +255,8 @@ def _cyclic(problem: Problem, closed: Array, p: Array, open_rows: Array | None) 
 
 def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | None:
     """By sparse elimination or by searches; None where both are refused."""
+    from .contraction import solve_sparse
+
     source, n = memory.source_of(problem), problem.source.n
     d = memory.begin(problem)
     zero, one = source.s.identities(d.dtype)
@@ -300,6 +299,9 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     there = _ones(xp, d, zero) if d.dtype.name in _COUNTED else None
     if there is None:
         return None
+    from .contraction import count_hops
+    from .hops import Hops, lists_of_rows
+
     chosen = np.arange(n) if rows is None else rows
     if engine.SPARSE:
         graph = Hops.of_matrix(there, symmetric=source.symmetric())
@@ -311,6 +313,8 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     lists = lists_of_rows(xp, there)
     back = lists if source.symmetric() else lists_of_rows(xp, there.T)
     del there
+    from ..gpu.bfs import DeviceHops
+
     device = DeviceHops(n, lists, back)
     probes = device.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
     if (int(probes["far"].max()) + 1) * len(back[1]) > _LEVELS * n * n:

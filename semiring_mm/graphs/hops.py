@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..cpu import bfs, threads
-from ..gpu.bfs import DeviceHops
-from ..gpu.memory import on, to_host
-from ..hierarchy.statistics import Wanted
+
+if TYPE_CHECKING:
+    from ..gpu.bfs import DeviceHops
+    from ..hierarchy.statistics import Wanted
 
 __all__ = ["HopCollector", "Hops", "lists_of_rows"]
 
@@ -160,6 +160,9 @@ class Hops:
         """
         d = np.empty((len(sources), self.n), dtype) if out is None else out
         if device is not None:
+            from ..gpu.bfs import DeviceHops
+            from ..gpu.memory import on, to_host
+
             with on(device):
                 there = DeviceHops(self.n, self.out, self.back)
                 for begin in range(0, len(sources), there.shape.columns):
@@ -238,9 +241,13 @@ class HopCollector:
     def __init__(self, graph: Hops, wanted: Wanted, devices: Sequence[int] | None = None) -> None:
         self.graph, self.bound = graph, max(graph.n - 1, 0)
         self.there: list[tuple[int, DeviceHops]] = []
-        for index in devices or ():
-            with on(index):
-                self.there.append((index, DeviceHops(graph.n, graph.out, graph.back)))
+        if devices:
+            from ..gpu.bfs import DeviceHops
+            from ..gpu.memory import on
+
+            for index in devices:
+                with on(index):
+                    self.there.append((index, DeviceHops(graph.n, graph.out, graph.back)))
         self.want(wanted)
 
     def want(self, wanted: Wanted) -> None:
@@ -291,12 +298,16 @@ class HopCollector:
             part = slice(begin, begin + bfs.LANES)
             join(self.graph.search(sources[part], radii=radii), at[part])
 
-        def away(place: tuple[int, DeviceHops], part: slice) -> None:
-            index, there = place
-            with on(index):
-                join(there.statistics(sources[part], radii), at[part])
-
         if self.there:
+            from concurrent.futures import ThreadPoolExecutor
+
+            from ..gpu.memory import on
+
+            def away(place: tuple[int, DeviceHops], part: slice) -> None:
+                index, there = place
+                with on(index):
+                    join(there.statistics(sources[part], radii), at[part])
+
             cuts = np.linspace(0, len(sources), len(self.there) + 1).astype(int).tolist()
             parts = [slice(*x) for x in itertools.pairwise(cuts)]
             with ThreadPoolExecutor(len(self.there)) as pool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import check_memory
+from ..arrays import check_memory, masked
 from ..closures.edges import EdgeList, edge_dtype, is_table, join_edges, symmetrize
 from ..closures.labelled import LabelledArray, Labels
 from ..cpu import engine as cpu
@@ -116,7 +116,7 @@ def as_graph(
             edges = replace(edges, directed=False, first=None)
         edges = _checked(edges)
         return edges, None if isinstance(edges.nodes, range) else edges.nodes
-    if isinstance(graph, np.ma.MaskedArray):
+    if masked(graph):
         raise TypeError("the graph is a masked array: use graph.filled(inf)")
     nodes: Sequence[Any] | None = None
     if is_table(graph):

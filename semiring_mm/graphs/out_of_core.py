@@ -24,8 +24,8 @@ from ..hierarchy.structure import Structure, eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..naming import named
 from ..semirings import Semiring, semirings
+from ..tiled.options import TileOptions
 from ..tiled.rows import RowFiles
-from ..tiled.solve import TileOptions
 from .choice import DENSE, SPARSE_FROM, Request, choose, count_edges, machine_for
 from .contraction import has_ties
 from .dijkstra import search, searchable

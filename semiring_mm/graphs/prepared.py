@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from ..cpu import engine as cpu
 from ..cpu import threads
 from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
-from ..gpu.collector import Placed, current_index, fetch, place
 from ..hierarchy import costs
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
@@ -35,6 +34,9 @@ from ..storage import atomic_write, one_line, read_arrays
 from ..warn import warn
 from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
+
+if TYPE_CHECKING:
+    from ..gpu.collector import Placed
 
 __all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
 
@@ -416,6 +418,8 @@ class PreparedGraph:
         shape = len(start), len(self.nodes) if end is None else len(end)
         restore = None if self.dtype.kind == "f" else state.problem.restore
         if call.moved:
+            from ..gpu.collector import fetch
+
             found = np.empty(shape, self.dtype)
             fetch(index, there, start, found, targets=end, restore=restore)
             return found
@@ -604,6 +608,8 @@ class _State:
 
     def placed(self, indices: Sequence[int]) -> Placed:
         """The metric on CUDA devices, in the layout of the one before."""
+        from ..gpu.collector import current_index, place
+
         where = tuple(current_index() if i < 0 else i for i in indices)
         found = self._placed.get(where)
         if found is None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +25,22 @@ from ..closures.sources import EdgeSource
 from ..cpu import threads
 from ..cpu.memory import free_memory
 from ..display import cell, chosen, html_table
-from ..gpu.bfs import DeviceHops
-from ..gpu.collector import DeviceCollector, Placed, place
 from ..hierarchy import costs
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import semirings
-from ..storage import atomic_write, read_arrays
-from ..tiled.checkpoint import seal, unseal
-from ..tiled.solve import TileOptions
+from ..storage import atomic_write, read_arrays, seal, unseal
+from ..tiled.options import TileOptions
 from .choice import hop_device, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
 from .prepared import PreparedGraph, edges_of_graph
 from .rows import RowCollector
+
+if TYPE_CHECKING:
+    from ..gpu.collector import DeviceCollector, Placed
 
 __all__ = ["Histogram", "Statistics", "collect", "fastest", "statistics", "sweeps_or_search"]
 
@@ -393,6 +393,8 @@ class _DeviceSweeps(_Sweeps):
         self.indices, self.placed = indices, placed
 
     def collector(self, wanted: Wanted, *, backward: bool = False) -> DeviceCollector:
+        from ..gpu.collector import DeviceCollector, place
+
         metric = reversed_metric(self.metric) if backward else self.metric
         if backward or self.placed is None:
             return DeviceCollector(place(metric, self.indices), metric, wanted)
@@ -468,7 +470,6 @@ def reversed_problem(problem: Problem) -> Problem:
 
 
 _Way = _Sweeps | _Hops | _Searches
-_Collector = Collector | DeviceCollector | HopCollector | RowCollector
 
 
 def _way(work: _Work, *, hops: bool = True, where: Sequence[int] | None = None) -> _Way:
@@ -500,7 +501,7 @@ def _on(
         own = sweep_device(None, way.metric.structure, count, way.dtype.itemsize)
     elif automatic and isinstance(way, _Hops):
         time = way.graph.time(count, labels=False)
-        own = hop_device(time, DeviceHops.bytes(way.graph.n, way.graph.arcs))
+        own = hop_device(time, way.graph.n, way.graph.arcs)
     if own is not None:
         where = [own]
     if where is not None and isinstance(way, _Sweeps):
@@ -625,7 +626,8 @@ class _Work:
         return self._result(way, found, limits)
 
     def _pass(
-        self, collector: _Collector, order: Index, name: str,
+        self, collector: Collector | DeviceCollector | HopCollector | RowCollector,
+        order: Index, name: str,
         state: _State | None, tick: Callable[[int], None] | None,
     ) -> dict[str, Array]:  # fmt: skip
         done, found = 0, collector.empty(len(order))

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import Graph
-from ..graphs.statistics import Statistics
 from ..naming import install
 from ..text import NumberFormat
 from .layout import neighbourhood
@@ -20,6 +19,8 @@ from .network import BLUE, INK, RED, Shades, View, draw_network, view_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from ..graphs.statistics import Statistics
 
 __all__ = [
     "PANELS", "can_be_drawn", "draw", "draw_statistics", "figure", "statistics_figure", "style",

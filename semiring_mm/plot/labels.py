@@ -59,6 +59,8 @@ def place(
     list of Annotation
         The labels that were drawn. No two of them touch.
     """
+    from matplotlib.transforms import Bbox
+
     figure = axes.get_figure()
     assert figure is not None
     point = figure.dpi / 72  # pixels
@@ -69,7 +71,7 @@ def place(
     threads = _spread([to_pixels(line) for line in faint], 4 * point)
     spots = to_pixels(dots)
     spots = spots[(spots > frame.min).all(axis=1) & (spots < frame.max).all(axis=1)]
-    taken: list[tuple[float, float, float, float]] = []
+    taken: list[Bbox] = []
     drawn = []
     for rank, (mark, text) in enumerate(zip(marks, texts, strict=True)):
         weight, size = ("bold", 8.5) if rank < strong else ("normal", 6.5)
@@ -89,7 +91,8 @@ def place(
                 low, high = middle - half, middle + half
                 if (low < frame.min).any() or (high > frame.max).any():
                     continue
-                if any((low < b).all() and (high > a).all() for a, b in _pairs(taken)):
+                box = Bbox([low, high])
+                if box.count_overlaps(taken):
                     continue
                 cost = 0.4 * turn + 4 * step
                 for obstacles, each in ((strokes, 3.0), (threads, 0.4), (spots, 2.0)):
@@ -99,7 +102,7 @@ def place(
                 beside = np.hypot(*np.maximum(np.maximum(low - others, others - high), 0).T)
                 cost += 12.0 * np.count_nonzero(beside < 1.5 * gap * point)
                 if cost < best:
-                    best, found = cost, (middle, gap, away, (*low, *high))
+                    best, found = cost, (middle, gap, away, box)
         if found is None:
             label.remove()
             continue
@@ -112,12 +115,6 @@ def place(
             start = axes.transData.inverted().transform(mark)
             axes.plot(*zip(start, end, strict=True), color=label.get_color(), lw=0.6, zorder=5.5)
     return drawn
-
-
-def _pairs(
-    boxes: list[tuple[float, float, float, float]],
-) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    return [(np.array(box[:2]), np.array(box[2:])) for box in boxes]
 
 
 def _spread(lines: Sequence[NDArray[np.float64]], step: float) -> NDArray[np.float64]:

@@ -42,15 +42,6 @@ def _cylinder(west: float) -> list[Points]:
     return found
 
 
-def _inside(ring: Points, x: float, y: float) -> bool:
-    """Whether a ring in the plane is around a point."""
-    a, b = ring, np.roll(ring, -1, axis=0)
-    meets = (a[:, 1] > y) != (b[:, 1] > y)
-    a, b = a[meets], b[meets]
-    at = a[:, 0] + (y - a[:, 1]) / (b[:, 1] - a[:, 1]) * (b[:, 0] - a[:, 0])
-    return bool(np.count_nonzero(at > x) % 2)
-
-
 def outlines(projection: Azimuthal | EqualEarth) -> list[Points]:
     """Land as rings in the plane, to be filled together where they go around more to the left.
 
@@ -67,8 +58,11 @@ def outlines(projection: Azimuthal | EqualEarth) -> list[Points]:
         return [projection(ring) for ring in _cylinder(projection.longitude - 180)]
     # Around the antipode an azimuthal map is turned inside out: the inside of a ring becomes its
     # outside. Where that is land, a disc as large as the map under all rings makes it right.
+    from matplotlib.path import Path as Outline
+
     opposite = projection.longitude + 180, -projection.latitude
-    land = sum(_inside(ring, *opposite) for ring in _cylinder(projection.longitude)) % 2
+    rings = _cylinder(projection.longitude)
+    land = sum(Outline(ring).contains_point(opposite) for ring in rings) % 2
     turns = np.linspace(0, 2 * np.pi, 73)
     disc = [2 * np.stack([np.cos(turns), np.sin(turns)], axis=1)] if land else []
     return disc + [_to_horizon(projection(ring)) for ring in _rings()]

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+import semiring_mm as sm
+
 from ..files import Graph
-from ..graphs.apsp import apsp
 
 __all__ = ["layout", "neighbourhood"]
 
@@ -88,7 +89,7 @@ def layout(graph: Graph, path: Sequence[int]) -> tuple[NDArray[np.float64], list
     stops = position[shown]
     hops[stops[:-1], stops[1:]] = hops[stops[1:], stops[:-1]] = 1
     np.fill_diagonal(hops, 0)
-    hops = np.asarray(apsp(hops))
+    hops = np.asarray(sm.apsp(hops))
     apart = np.isinf(hops)
     if apart.any():  # parts of the graph stand beside each other
         hops[apart] = np.max(hops, where=~apart, initial=1) + 1

@@ -1,4 +1,7 @@
-"""From degrees to the plane: a projection for the world, one for a part of it, and their lines."""
+"""From degrees to the plane: a projection for the world, one for a part of it, and their lines.
+
+Why not pyproj: see docs/design.md.
+"""
 
 from __future__ import annotations
 

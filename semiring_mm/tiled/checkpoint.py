@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,35 +10,15 @@ from typing import Any
 
 from ..closures.schedule import Grid
 from ..naming import named
-from ..storage import atomic_write
+from ..storage import atomic_write, seal, unseal
 from .results import part_of, work_of
 
 __all__ = [
-    "Checkpoint", "find_state", "is_finished", "keep_record", "leftovers", "record_of", "seal",
-    "unseal",
+    "Checkpoint", "find_state", "is_finished", "keep_record", "leftovers", "record_of",
 ]  # fmt: skip
 
 FORMAT = 2
 PHASES = ("load", "steps", "publish")
-
-
-def seal(fields: dict[str, Any]) -> str:
-    """JSON of some fields and of a hash of them."""
-    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-    return json.dumps({**fields, "sha256": digest}, indent=1) + "\n"
-
-
-def unseal(text: str) -> dict[str, Any]:
-    """The fields of a text that :func:`seal` made; ValueError if any byte of it has changed."""
-    try:
-        fields = json.loads(text)
-        del fields["sha256"]
-        intact = seal(fields) == text
-    except (ValueError, KeyError, TypeError, RecursionError):
-        intact = False
-    if not intact:
-        raise ValueError("the text is not what was written")
-    return dict(fields)
 
 
 @dataclass

@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..arrays import check_memory, device_index
+from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
@@ -20,15 +18,14 @@ from ..closures.sources import Operand, best_edges, source_of
 from ..closures.steps import Steps
 from ..closures.trees import repair_trees
 from ..cpu import engine as cpu
-from ..naming import integer
 from ..semirings import Semiring
 from .blocks import Blocks, shape_of
-from .devices import Device, cuda_devices, device_list
-from .sizes import parse_size
+from .devices import Device, cuda_devices
+from .options import TileOptions
 from .stored import multiply_streamed, solve_streamed
 from .timeline import Timeline
 
-__all__ = ["TileOptions", "close", "over", "product", "tile_of"]
+__all__ = ["close", "over", "product", "tile_of"]
 
 Array = Any
 Out = tuple[Path, Path | None] | None
@@ -144,88 +141,6 @@ def _tile(devices: Sequence[Device], n: int) -> int:
 
 
 # --- what users call ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TileOptions:
-    """The arguments of :func:`semiring_mm.apsp` about devices, files and memory.
-
-    Parameters
-    ----------
-    device : {None, "cpu", "cuda", "cuda:N"}
-    devices : {None, "all"} or sequence of int or "cuda:N"
-    out : path or pair of paths, optional
-    memory_limit : int or str, optional
-    checkpoint : int
-    resume : bool
-    """
-
-    device: str | None = None
-    devices: Any = None
-    out: Any = None
-    memory_limit: int | str | None = None
-    checkpoint: int = 1
-    resume: bool = False
-
-    def __post_init__(self) -> None:
-        try:
-            count = integer(self.checkpoint, "checkpoint")
-        except TypeError:
-            count = 0
-        if count < 1:
-            raise ValueError(f"checkpoint is a number of steps from 1 on, got {self.checkpoint!r}")
-        if self.resume and self.out is None:
-            raise ValueError("resume goes on with a run that had out=PATH: give the same path")
-
-    @classmethod
-    def of(
-        cls, device: str | None, devices: Any, out: Any, memory_limit: int | str | None,
-        checkpoint: int, resume: bool,
-    ) -> TileOptions:  # fmt: skip
-        """The same; a single device that is to hold the matrix needs no tiles."""
-        options = cls(device, devices, out, memory_limit, checkpoint, resume)
-        if devices is None or out is not None or memory_limit is not None:
-            return options
-        found = options.indices()
-        assert found is not None
-        return cls(f"cuda:{found[0]}") if len(found) == 1 else options
-
-    def __bool__(self) -> bool:
-        """Whether it asks for work over tiles at all."""
-        return any(x is not None for x in (self.devices, self.out, self.memory_limit))
-
-    def indices(self) -> list[int] | None:
-        """CUDA devices, or None for the CPU."""
-        if self.devices is not None:
-            if self.device is not None:
-                raise ValueError(
-                    f"device={self.device!r} and devices={self.devices!r}: give one of them"
-                )
-            return device_list(self.devices)
-        index = device_index(self.device)
-        if index is None:
-            return None
-        if index < 0:
-            device_list("all", "device")
-            import cupy
-
-            return [int(cupy.cuda.runtime.getDevice())]
-        return device_list([index], "device")
-
-    def limit(self) -> int | None:
-        """Bytes."""
-        return None if self.memory_limit is None else parse_size(self.memory_limit)
-
-    def paths(self, predecessors: bool) -> tuple[Path, Path | None] | None:
-        """Where distances and predecessors go."""
-        if self.out is None:
-            return None
-        given = self.out if isinstance(self.out, (tuple, list)) else (self.out,)
-        if len(given) != 1 + predecessors or not all(isinstance(x, (str, PathLike)) for x in given):
-            wanted = "two paths, out=(distances, predecessors)" if predecessors else "a path"
-            raise ValueError(f"out is {wanted} ending in .npy or .zarr, got {self.out!r}")
-        first, *rest = (Path(x) for x in given)
-        return first, rest[0] if rest else None
 
 
 def close(

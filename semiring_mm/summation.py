@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Call
+from .arrays import Call, repeat
 from .engine import Engine
 from .expressions import Expr, evaluate
-from .gpu.calls import repeat
 from .laws import SemiringLawError, check_laws
 from .naming import install, integer
 from .plan import make_plan, overflow
