@@ -1,4 +1,4 @@
-"""Strassen's products against the plain one and the library's: time, and error.
+"""Strassen's products (apps/strassen.py) against the plain one and the library's: time, and error.
 
 ``python -m bench.strassen`` measures on this machine's CPU and writes raw results below
 ``bench/results``; ``--device cuda`` does so on the current CUDA device; ``--table`` renews the
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import semiring_mm as sm
+from apps.strassen import strassen
 
 from . import machine, report
 from .measure import Contender, Line, Wall, sample
@@ -85,11 +86,11 @@ def _line(xp: Any, n: int, dtype: str, threads: int) -> Line:
     a, b = (rng.standard_normal((n, n), dtype=dtype) for _ in "ab")
     c = xp.empty((n, n), dtype)
 
-    def strassen(levels: int) -> Callable[[], Any]:
-        return lambda: sm.strassen(a, b, levels=levels, out=c)
+    def ours(levels: int) -> Callable[[], Any]:
+        return lambda: strassen(a, b, levels, out=c)
 
     contenders = [Contender(PLAIN, lambda: sm.matmul(a, b, out=c), float(n) ** 3)]
-    contenders += [Contender(_name(x), strassen(x), float(n) ** 3, ours=True) for x in LEVELS]
+    contenders += [Contender(_name(x), ours(x), float(n) ** 3, ours=True) for x in LEVELS]
     library = "NumPy" if xp is np else "cuBLAS by CuPy"
     contenders.append(Contender(library, lambda: xp.matmul(a, b, out=c), float(n) ** 3))
     rows = [0, n // 2, n - 1]
@@ -128,7 +129,7 @@ def _errors(xp: Any, name: str, draw: Any, n: int, dtype: str) -> dict[str, Any]
     unit = np.finfo(dtype).eps / 2
     found: dict[str, Any] = {"data": name, "dtype": dtype, "n": n}
     for levels in (0, *LEVELS):
-        c = sm.strassen(xp.asarray(a), xp.asarray(b), levels=levels)
+        c = strassen(xp.asarray(a), xp.asarray(b), levels)
         error = np.abs((c if xp is np else c.get()) - right).astype("f8")
         norm = float(error.max() / (unit * np.abs(a).max() * np.abs(b).max()))
         found[f"levels {levels}"] = {"norm": norm, "entry": float((error / terms).max() / unit)}

@@ -1,5 +1,5 @@
-// Kernel: sums and differences of matrices, or another function of them, entry by entry: all of it
-// in one pass over memory (gpu/combine.py).
+// Kernel: a function of the entries of a matrix and of another one, or of a number, in one pass over
+// memory (gpu/combine.py).
 #pragma once
 #include "base.cuh"
 
@@ -17,42 +17,28 @@ struct CombineParams {
   int lanes;
 };
 
-// Sums::of(v, scalar) replaces v[N], an entry of each matrix, by functions of them. READ and WRITTEN: bit i is
-// set if matrix i is. VECTOR: 16 bytes are contiguous and aligned, wherever the kernel reads.
-// Matrices may coincide: a thread reads all of its entries before it writes any.
-template <class T, class Sums, int N, u32 READ, u32 WRITTEN, bool VECTOR>
+// x[0] ← Function::of(x[1], x[2]), with the scalar in place of x[2] where N is 2. x[0] may be an
+// operand. VECTOR: 16 bytes are contiguous and aligned, wherever the kernel reads and writes.
+template <class T, class Function, int N, bool VECTOR>
 struct Combine {
   static constexpr int THREADS = 256, V = VECTOR ? 16 / int(sizeof(T)) : 1;
   using Piece = Pack<T, V>;
-  static_assert(N <= 32, "READ and WRITTEN have a bit for each matrix");
+  static_assert(N == 2 || N == 3, "a result, and one matrix and a number, or two");
 
   SR_FN static void run(const CombineParams<N>& p) {
     const int thread = int(threadIdx.x), lines = THREADS / p.lanes;
     const i64 column = (blockIdx.x % p.segments * p.lanes + thread % p.lanes) * V;
     const i64 row = blockIdx.x / p.segments * lines + thread / p.lanes;
     if (row >= p.rows || column >= p.columns) return;
-    Piece* at[N];  // [N]
-    Piece x[N];  // [N][V]
+    const auto at = [&](int i) {
+      return reinterpret_cast<Piece*>(static_cast<T*>(p.x[i]) + row * p.row[i] +
+                                      column * p.column[i]);
+    };
+    Piece x = *at(1), other = {};
+    if constexpr (N == 3) other = *at(2);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      at[i] = reinterpret_cast<Piece*>(static_cast<T*>(p.x[i]) + row * p.row[i] +
-                                       column * p.column[i]);
-      if (READ >> i & 1) x[i] = *at[i];
-    }
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      T entry[N] = {};  // [N]
-#pragma unroll
-      for (int i = 0; i < N; ++i)
-        if (READ >> i & 1) entry[i] = x[i].x[v];
-      Sums::of(entry, p.scalar);
-#pragma unroll
-      for (int i = 0; i < N; ++i)
-        if (WRITTEN >> i & 1) x[i].x[v] = entry[i];
-    }
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      if (WRITTEN >> i & 1) *at[i] = x[i];
+    for (int v = 0; v < V; ++v) x.x[v] = Function::of(x.x[v], N == 3 ? other.x[v] : T(p.scalar));
+    *at(0) = x;
   }
 };
 

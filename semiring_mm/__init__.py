@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .laws import SemiringLawError
     from .metrics import Metric
     from .neighbours import argbest, cdist, knn, radius_count
-    from .strassen import strassen
     from .summation import einsum
 
 __all__ = [
@@ -80,7 +79,6 @@ __all__ = [
     "sgemv",
     "show_config",
     "statistics",
-    "strassen",
 ]
 
 #: Where names are that are imported when they are first used, as the block above says for readers
@@ -102,7 +100,6 @@ _HOMES = {
     "laws": "SemiringLawError",
     "metrics": "Metric",
     "neighbours": "argbest cdist knn radius_count",
-    "strassen": "strassen",
     "summation": "einsum",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -120,6 +117,11 @@ def __getattr__(name: str) -> Any:
         return found
     if name in _LATER:
         return importlib.import_module(f".{name}", __name__)
+    if name == "strassen":
+        raise AttributeError(
+            "semiring_mm.strassen is a program to read and copy now: apps/strassen.py in the "
+            "project's repository has the function"
+        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -74,8 +74,8 @@ class Call:
     _index: int | None = None  # of the device; -1 is the current one
     _library = "numpy"
     _like: Any = None  # the operand whose library, and device in it, the results are of
+    _plain = True  # whether NumPy's arrays are used as they are
     _context: contextlib.ExitStack | None = None
-
     _notes: list[Any] | None = None  # of what is launched
 
     def __init__(
@@ -114,41 +114,46 @@ class Call:
             )
         if self._index is not None:
             self.engine = gpu_engine()
-        self._context = contextlib.ExitStack()
+        self._plain = False
 
     def __enter__(self) -> Call:
-        if self._context is None:
+        if self._plain:
+            return self
+        if self._index is None:
+            self._take_all()
             return self
         with contextlib.ExitStack() as context:
-            if self._index is not None:
-                theirs: tuple[Any, ...] = ()
-                if self._library == "torch" and not self.moved:
-                    torch = sys.modules["torch"]
-                    stream = torch.cuda.current_stream(self._index).cuda_stream
-                    here = torch.device("cuda", self._index)
-                    theirs = stream, functools.partial(torch.empty, dtype=torch.uint8, device=here)
-                context.enter_context(self.engine.on(self._index, *theirs))
-                if self._out is None and not theirs and self.engine.capturing():
-                    raise RuntimeError(
-                        "a CUDA graph is being captured, and would not keep the memory of this "
-                        "call's result: say by out= where it goes, or use a call that has out="
-                    )
-                lists = any(isinstance(x, _ANYWHERE) for x in self._given.values())
-                if self._head is not None and not self.moved and not lists:
-                    from .gpu.device import recorded
+            theirs: tuple[Any, ...] = ()
+            if self._library == "torch" and not self.moved:
+                torch = sys.modules["torch"]
+                stream = torch.cuda.current_stream(self._index).cuda_stream
+                here = torch.device("cuda", self._index)
+                theirs = stream, functools.partial(torch.empty, dtype=torch.uint8, device=here)
+            context.enter_context(self.engine.on(self._index, *theirs))
+            if self._out is None and not theirs and self.engine.capturing():
+                raise RuntimeError(
+                    "a CUDA graph is being captured, and would not keep the memory of this "
+                    "call's result: say by out= where it goes, or use a call that has out="
+                )
+            lists = any(isinstance(x, _ANYWHERE) for x in self._given.values())
+            if self._head is not None and not self.moved and not lists:
+                from .gpu.device import recorded
 
-                    self._notes = context.enter_context(recorded())
-                if self._library == "jax":
-                    # JAX may give the operands' memory to other work, on its own stream, once they
-                    # are dropped.
-                    context.callback(self.engine.wait)
-            self._arrays = {
-                name: None if x is None else self._take(x, name) for name, x in self._given.items()
-            }
-            if self._out is not None:
-                self.out = self._take_out(self._out)
+                self._notes = context.enter_context(recorded())
+            if self._library == "jax":
+                # JAX may give the operands' memory to other work, on its own stream, once they
+                # are dropped.
+                context.callback(self.engine.wait)
+            self._take_all()
             self._context = context.pop_all()
         return self
+
+    def _take_all(self) -> None:
+        self._arrays = {
+            name: None if x is None else self._take(x, name) for name, x in self._given.items()
+        }
+        if self._out is not None:
+            self.out = self._take_out(self._out)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,

@@ -15,10 +15,8 @@ from numpy.typing import ArrayLike
 
 from .arrays import Call, repeat
 from .bits import BitMatrix, matmul_bits, power_bits
+from .cpu import calls
 from .cpu import engine as cpu
-from .cpu.memory import local
-from .cpu.product import served_again
-from .cpu.quick import Ways
 from .engine import Engine, Scalar, Scaling
 from .naming import integer
 from .products import (
@@ -36,13 +34,6 @@ from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apar
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
 
 Array = Any  # NumPy or CuPy; results have the operands' library
-
-# Repeated small products skip the general checks; see :mod:`semiring_mm.cpu.quick`.
-_MATMUL = Ways([(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)])
-_GEMM = Ways([(2, 2), (2, 3), (3, 2), (3, 3)])
-_GEMV = Ways([(2, 1)])
-#: No quick way: unknown semiring (KeyError), thread without a buffer (AttributeError), no semiring.
-_UNKNOWN = (KeyError, AttributeError, TypeError)
 
 
 def matmul(
@@ -143,16 +134,9 @@ def matmul(
             if c is not None:
                 return c
         else:
-            try:
-                c = _MATMUL[semiring](local.buffer, None, a, b, None, None, False, False, out)
-                if c is not None:
-                    return c
-            except _UNKNOWN:
-                pass
-            if type(b) is np.ndarray:
-                c = served_again(semiring, a, b, out)
-                if c is not None:
-                    return c
+            c = calls.repeat(semiring, a, b, out)
+            if c is not None:
+                return c
     s = as_semiring(semiring)
     if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
         given = (out, devices, memory_limit, progress)
@@ -178,8 +162,8 @@ def matmul(
         raise ValueError(
             "progress is told of work over tiles: give devices, memory_limit or a path as out, too"
         )
-    if out is None and device is None and not return_arg:
-        c = _plain_product(s, a, b, (1, 2))
+    if device is None and not return_arg:
+        c = _plain_product(semiring, a, b, (1, 2), out)
         if c is not None:
             return c
     if is_sparse(a) or is_sparse(b):
@@ -288,16 +272,9 @@ def gemm(
         result = head and repeat(head, (a, b) if c is None else (a, b, c), out)
         if result is not None:
             return result
-    elif device is precision is None:
-        try:
-            result = _GEMM[semiring](local.buffer, alpha, a, b, beta, c, trans_a, trans_b, out)
-            if result is not None:
-                return result
-        except _UNKNOWN:
-            pass
     s = as_semiring(semiring)
-    if device is precision is out is beta is c is None and _scales_nothing(s, alpha):
-        result = _plain_product(s, a, b, (2,), trans_a, trans_b)
+    if device is precision is None and beta is c is None and _scales_nothing(s, alpha):
+        result = _plain_product(s, a, b, (2,), out, trans_a, trans_b)
         if result is not None:
             return result
     if is_sparse(a) or is_sparse(b):
@@ -374,16 +351,9 @@ def gemv(
         result = head and repeat(head, (a, x) if y is None else (a, x, y), out)
         if result is not None:
             return result
-    elif device is None:
-        try:
-            result = _GEMV[semiring](local.buffer, alpha, a, x, beta, y, trans, False, out)
-            if result is not None:
-                return result
-        except _UNKNOWN:
-            pass
     s = as_semiring(semiring)
     if device is out is beta is y is None and _scales_nothing(s, alpha):
-        result = _plain_product(s, a, x, (1,), trans)
+        result = _plain_product(s, a, x, (1,), None, trans)
         if result is not None:
             return result
     if is_sparse(a) or is_sparse(x):
@@ -426,8 +396,8 @@ def _scales_nothing(s: Semiring, alpha: Scalar) -> bool:
 
 
 def _plain_product(
-    s: Semiring, a: Any, b: Any, ranks: tuple[int, ...], trans_a: bool = False,
-    trans_b: bool = False,
+    semiring: str | Semiring, a: Any, b: Any, ranks: tuple[int, ...], out: Any = None,
+    trans_a: bool = False, trans_b: bool = False,
 ) -> Array | None:  # fmt: skip
     """A ⊗ B of NumPy arrays of one native dtype, without the conversions that others need.
 
@@ -438,12 +408,17 @@ def _plain_product(
     if a.ndim != 2 or b.ndim not in ranks:
         return None
     a, b = a.T if trans_a else a, b.T if trans_b else b
-    if (c := served_again(s, a, b)) is not None:
-        return c
     (m, k), (inner, *columns) = a.shape, b.shape
     if inner != k or not k or not m or (columns and (m == 1 or columns[0] < 2)):
         return None
+    s = as_semiring(semiring)
     check_dtype(s, a.dtype)
+    if columns:
+        c = calls.prepared(semiring, s, a, b, out)
+        if c is not None:
+            return c
+    if out is not None:
+        return None
     c = np.empty((m, *columns), a.dtype)
     (cpu.product if columns else cpu.gemv)(s, a, b, c)
     return c
@@ -583,23 +558,13 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
         return general(alpha, left, right, beta, c, **kwargs)
 
     if verb == "gemm":
-        ways = Ways([(2, 2), (2, 3), (3, 2), (3, 3)], dtype)
 
         def call(
             alpha: Scalar, a: ArrayLike, b: ArrayLike, beta: Scalar = None,
             c: ArrayLike | None = None, *, trans_a: bool = False, trans_b: bool = False,
             out: Array | None = None, **kwargs: Any,
         ) -> Array:  # fmt: skip
-            if not kwargs and type(a) is np.ndarray:
-                try:
-                    result = ways["plus_times"](
-                        local.buffer, alpha, a, b, beta, c, trans_a, trans_b, out
-                    )
-                    if result is not None:
-                        return result
-                except _UNKNOWN:
-                    pass
-            elif not kwargs:
+            if not kwargs and type(a) is not np.ndarray:
                 head = _scaled_head("gemm", "plus_times", alpha, beta, trans_a, trans_b, None)
                 if head is not None:
                     result = repeat(head, (a, b) if c is None else (a, b, c), out, dtype)
@@ -609,23 +574,13 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b, out=out, **kwargs
             )
     else:
-        ways = Ways([(2, 1)], dtype)
 
         def call(  # type: ignore[misc]
             alpha: Scalar, a: ArrayLike, x: ArrayLike, beta: Scalar = None,
             y: ArrayLike | None = None, *, trans: bool = False, out: Array | None = None,
             **kwargs: Any,
         ) -> Array:  # fmt: skip
-            if not kwargs and type(a) is np.ndarray:
-                try:
-                    result = ways["plus_times"](
-                        local.buffer, alpha, a, x, beta, y, trans, False, out
-                    )
-                    if result is not None:
-                        return result
-                except _UNKNOWN:
-                    pass
-            elif not kwargs:
+            if not kwargs and type(a) is not np.ndarray:
                 head = _scaled_head("gemv", "plus_times", alpha, beta, trans)
                 if head is not None:
                     result = repeat(head, (a, x) if y is None else (a, x, y), out, dtype)

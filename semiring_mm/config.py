@@ -11,7 +11,6 @@ from .cache import cache_directory
 from .cpu import threads
 from .cpu.compiler import host_target
 from .cpu.tuning import calibration
-from .signs import fitting
 from .version import __version__
 
 __all__ = ["configuration", "show_config"]
@@ -81,7 +80,8 @@ def show_config(file: TextIO | None = None) -> None:
     else:
         lines.append(f"gpu engine  no: {gpu['reason']}")
     stream = file or sys.stdout
-    print(fitting("\n".join(lines), stream), file=stream)
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    print("\n".join(lines).encode(encoding, "replace").decode(encoding), file=stream)
 
 
 def _yes(there: bool) -> str:

@@ -23,7 +23,7 @@ from .semirings import Semiring
 
 __all__ = [
     "JOIN", "PLAIN", "AlignmentRule", "Chains", "CloseStep", "CloseSteps", "Engine", "Forest",
-    "Known", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve", "Sums",
+    "Known", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -31,7 +31,6 @@ T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
 Final = tuple[Expr, float]  # in `a`, which is a result, and `b`, this number
-Sums = tuple[tuple[int, int, int, int], ...]  # (to, left, sign, right): see Engine.combine
 
 
 @dataclass(frozen=True)
@@ -574,18 +573,6 @@ class Engine(Protocol):
         scaling: Scaling = PLAIN, *, trans: bool = False,
     ) -> None:  # fmt: skip
         """The same for A stored by diagonals."""
-
-    def combine(self, sums: Sums, arrays: Sequence[Array]) -> None:
-        """Sums of matrices, entry by entry, one after the other.
-
-        Parameters
-        ----------
-        sums : tuple of (to, left, sign, right)
-            ``arrays[to] ← arrays[left] + sign · arrays[right]``, with sign 1 or -1. Where `to` is
-            the number of arrays, it is a temporary value that later sums may read and replace.
-        arrays : sequence of array (m, n)
-            Floating point, any strides. Two may be the same matrix.
-        """
 
     def apply(self, expr: Expr, x: Array, other: Array | float) -> None:
         """x ← expr(x, other), entry by entry, for a matrix in float32 or float64.

@@ -18,9 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import expressions as ex
 from .arrays import Call, check_memory
+from .cpu import calls
 from .cpu import engine as cpu
-from .cpu.memory import local
-from .cpu.quick import Ways
 from .cpu.threads import get_num_threads
 from .engine import Known, Screen, Sieve
 from .metrics import BuiltIn, Metric, as_metric, weighted
@@ -367,8 +366,6 @@ def _largest_square(limit: float, dtype: np.dtype[Any]) -> float:
 
 # --- repeated small calls -----------------------------------------------------------------------
 
-_WAYS = Ways([(2, 2)], vectors=False)  # of all metrics' products; see :mod:`semiring_mm.cpu.quick`
-
 
 def _small(m: int, n: int, columns: int) -> bool:
     """Whether m · n distances are computed soonest by one thread."""
@@ -401,23 +398,23 @@ def _again(
         return None
     x, y = given
     known = metric if isinstance(metric, BuiltIn) else None
-    try:
-        way = _WAYS[metric.algebra]
-        if known is not None and known.unit:
-            x, y = cpu.unit_rows(x), cpu.unit_rows(y)
-        d: Array | None = way(local.buffer, None, x, y, None, None, False, True, out)
-        if d is None or joined or metric.final_expr == ex.A:
-            return d
-        total: Any = float(x.shape[1])
-        if known is not None and known.over:
-            second = _WAYS[known.over_metric.algebra]
-            total = second(local.buffer, None, x, y, None, None, False, True, None)
-            if total is None:
-                return None
-    except (KeyError, AttributeError):  # a metric, or a thread, that is new
-        return None
+    if known is not None and known.unit:
+        x, y = cpu.unit_rows(x), cpu.unit_rows(y)
+    d = _product(metric.algebra, x, y, out)
+    if d is None or joined or metric.final_expr == ex.A:
+        return d
+    total: Any = float(x.shape[1])
+    if known is not None and known.over:
+        total = _product(known.over_metric.algebra, x, y)
+        if total is None:
+            return None
     cpu.apply(metric.final_expr, d, total)
     return d
+
+
+def _product(algebra: Semiring, x: Array, y: Array, out: Any = None) -> Array | None:
+    """What is joined over the coordinates, if that can be done at once."""
+    return calls.prepared(("rows", algebra), algebra, x, y.T, out)
 
 
 def _nearest_again(

@@ -216,6 +216,8 @@ def join_leading(
 ) -> Shape:
     """Broadcast the leading dimensions of operands, by a library's function."""
     shapes = [tuple(shape) for shape in leading]
+    if not any(shapes):
+        return ()
     try:
         return tuple(join(*shapes))
     except (RuntimeError, ValueError):

@@ -9,7 +9,7 @@ import host_device
 import pytest
 import reference
 
-from semiring_mm.cpu import quick, threads
+from semiring_mm.cpu import threads
 
 
 @pytest.fixture(scope="session")
@@ -38,12 +38,6 @@ def two_threads():
     threads.set_num_threads(2)
     yield
     threads.set_num_threads(before)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_learnt():
-    """Small products go the way that they would in a new process, whatever ran before."""
-    quick.forget()
 
 
 @pytest.fixture

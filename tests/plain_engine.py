@@ -148,16 +148,6 @@ def _sparse_product(semiring, data, rows, columns, b, c, scaling, trans):
     c[...] = result
 
 
-def combine(sums, arrays):
-    values = dict(enumerate(arrays))
-    for to, left, sign, right in sums:
-        result = values[left] + sign * values[right]
-        if to == len(arrays):
-            values[to] = result
-        else:
-            arrays[to][...] = result
-
-
 def closure_block(semiring, a, known, predecessors=None):
     for k in range(a.shape[0]):
         row, column = a[k : k + 1].copy(), a[:, k : k + 1].copy()

@@ -23,6 +23,7 @@ SMALL = {
     "nearest_digits": "--known 300 --queries 60",
     "differentiable_paths": "--side 5 --steps 60",
     "crf": "--steps 30",
+    "strassen": "--side 64",
 }
 NEEDS = {
     "road_network": ["scipy"],
@@ -35,6 +36,7 @@ NEEDS = {
     "nearest_digits": ["scipy"],
     "differentiable_paths": ["torch"],
     "crf": ["torch"],
+    "strassen": [],
 }
 
 
@@ -150,6 +152,15 @@ def test_centrality_of_the_airports_of_openflights(run):
     real_file("routes.dat")
     names = run("centrality", *small("centrality"), "--data", DATA)
     assert names["n"] == 3188
+
+
+# --- products ---------------------------------------------------------------------------------
+
+
+def test_strassen(run):
+    names = run("strassen", *small("strassen"))
+    plain, *others = (error[32:].max() for error in names["errors"])
+    assert plain < 10 < 1000 < min(others)
 
 
 # --- sequences and lattices ---------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
-from semiring_mm.cpu import compiler, product, vector
+from semiring_mm.cpu import calls, compiler, product, vector
 from semiring_mm.cpu.compiler import assembly, host_target
 from semiring_mm.cpu.product_code import micro_function, product_code, tile_shape
 from semiring_mm.engine import PLAIN
@@ -31,6 +31,8 @@ def test_code_that_is_not_used_any_more_is_unloaded(monkeypatch):
     for name in ("product_code", "choose"):
         few = functools.lru_cache(maxsize=4)(getattr(product, name).__wrapped__)
         monkeypatch.setattr(product, name, few)
+    monkeypatch.setattr(calls, "KEPT", 4)
+    monkeypatch.setattr(calls, "_calls", {})
     libraries = []
     for i in range(20):
         sm.matmul(ONES, ONES, own(i))

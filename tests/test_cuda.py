@@ -622,8 +622,9 @@ def small_launches():
     closed("min_plus", "f4", POSITIVE)
     closed("min_plus", "i8", WHOLE, marks=True)
     engine.doubtful(semiring, a, np.empty((40, 40), np.int32))
-    engine.combine(((2, 0, -1, 1),), (a, b, c))
-    engine.combine(((2, 0, -1, 1), (0, 2, 1, 0)), (a.T, b, c))
+    for other in (b, 2.0):
+        engine.apply(semiring.mul_expr, c, other)
+        engine.apply(semiring.mul_expr, c.T, other)
     sweeps("i4")
     hops()
     customized("i8")

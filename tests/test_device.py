@@ -266,27 +266,6 @@ def test_half_of_a_symmetric_matrix(there):
     check(there.get(sm.apsp(there.put(both))), shortest(both), w.dtype)
 
 
-@pytest.mark.parametrize(("dtype", "levels"), [("f4", 2), ("f8", 1)])
-def test_strassen(there, dtype, levels):
-    for m, k, n in [(2, 3, 1), (40, 48, 56), (45, 70, 131)]:
-        a, b = (rng(i).integers(-4, 5, s).astype(dtype) for i, s in enumerate([(m, k), (k, n)]))
-        x, y = there.put(a), there.put(b)
-        for left, right in [(x, y), (there.put(a.T.copy()).T, y), (x, there.put(b.T.copy()).T)]:
-            c = sm.strassen(left, right, levels=levels)
-            assert isinstance(c, there.kind)
-            assert_array_equal(there.get(c), a @ b)
-        out = there.put(np.zeros((n, m), dtype)).T
-        assert sm.strassen(x, y, levels=levels, out=out) is out
-        assert_array_equal(there.get(out), a @ b)
-
-
-def test_sums_of_denormals(there):
-    """Additions do not flush them to zero."""
-    a, b = np.full((4, 4), 2.0**-145, "f4"), np.full((4, 4), 2.0**100, "f4")
-    c = sm.strassen(there.put(a), there.put(b))
-    assert_array_equal(there.get(c), np.full((4, 4), 2.0**-43, "f4"))
-
-
 @pytest.mark.parametrize("dtype", ["?", "f2", "i4", "f8"])
 @pytest.mark.parametrize("n", [1, 31, 32, 70])
 def test_mirror(there, n, dtype):

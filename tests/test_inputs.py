@@ -474,7 +474,6 @@ GRAPH = np.array([[0.0, 1.0], [2.0, 0.0]])
 COUNTS = {
     "a number of neighbours": ("knn: k", lambda x: sm.knn(GRAPH, GRAPH, x)),
     "an exponent": ("matrix_power: k", lambda x: sm.matrix_power(GRAPH, x)),
-    "levels": ("strassen: levels", lambda x: sm.strassen(GRAPH, GRAPH, levels=x)),
     "sequences": ("viterbi: k", lambda x: sm.sequences.viterbi(GRAPH, GRAPH, k=x)),
     "draws": ("sample: size", lambda x: sm.sequences.sample(GRAPH, GRAPH, size=x)),
     "an axis of steps": ("scan: axis", lambda x: sm.scan(np.ones((2, 2, 2)), axis=x)),

@@ -1290,23 +1290,23 @@ def test_gemv_of_every_layout(name, dtype):
     on_all_cores(run, ("C", "F", "odd", "strided"))
 
 
-# --- sums of matrices ---------------------------------------------------------------------------
-
-#: Each sum is of what those before it left behind; 4 is a temporary value.
-SUMS = ((4, 0, 1, 1), (0, 4, -1, 2), (4, 4, 1, 0), (2, 4, -1, 2), (3, 2, 1, 0))
+# --- functions of entries ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_sums(dtype, how):
-    """Some in place, one into what is not read; nothing is read or written around them."""
+def test_functions_of_entries(dtype, how):
+    """In place, of two matrices and of a number; nothing is read or written around them."""
+    expr = sm.Semiring("scaled", "a + b", "a * b - a", 0, 1).mul_expr
     for shape in [(1, 1), (3, 8), (70, 40), (2, 1100), (0, 4)]:
         rng = np.random.default_rng(20)
-        a, b, c = (rng.integers(-9, 9, shape).astype(dtype) for _ in range(3))
-        x = [lay(v, how, nan) for v in (a, b, c, np.full(shape, nan, dtype))]
-        engine.combine(SUMS, x)
-        for found, right in zip(x, (a + b - c, b, 2 * (a + b - c), 3 * (a + b - c)), strict=True):
-            assert_array_equal(found, right)
+        a, b = (rng.integers(-9, 9, shape).astype(dtype) for _ in range(2))
+        x, y = (lay(v, how, nan) for v in (a, b))
+        engine.apply(expr, x, y)
+        assert_array_equal(x, a * b - a)
+        assert_array_equal(y, b)
+        engine.apply(expr, y, 3.0)
+        assert_array_equal(y, 2 * b)
 
 
 # --- closures -----------------------------------------------------------------------------------
@@ -1709,9 +1709,9 @@ def test_other_verbs_over_more_elements_than_32_bits_count():
         for part in (slice(None), slice(34)):  # rows in one piece, or not
             assert scan.facts(semiring, spread[..., part]) == cpu.facts(semiring, stack[..., part])
         assert_array_equal(packing.packed_bits(truth), packing.packed_bits(stack > 20))
-    for left, right, out in each_far(a, a + 1, np.zeros_like(a)):
-        engine.combine(((2, 0, 1, 1),), (left, right, out))
-        assert_array_equal(out, 2 * a + 1)
+    for left, right in each_far(a, a + 1):
+        engine.apply(sm.semirings["plus_times"].add_expr, left, right)
+        assert_array_equal(left, 2 * a + 1)
     w = rng.integers(5, 99, (3, 20, 20)).astype("f4")
     closed, tree = np.empty_like(w), np.empty(w.shape, "i4")
     engine.closure_batch(semiring, w, None, closed, tree)

@@ -14,15 +14,15 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import the modules before it. A star stands for the
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
-    version naming warn cache forks storage display signs expressions laws semirings metrics plan
+    version naming warn cache forks storage display expressions laws semirings metrics plan
     engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory
     cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
     cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
-    cpu.closure cpu.combine cpu.gf2 cpu.quick
-    cpu.product cpu.kleene cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.forward_backward
-    cpu.chain
+    cpu.closure cpu.combine cpu.gf2
+    cpu.product cpu.calls cpu.kleene cpu.vector cpu.sparse cpu.chain_code cpu.viterbi
+    cpu.forward_backward cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.memory gpu.facts gpu.packing
     gpu.tensor gpu.bulk gpu.vector gpu.trees
@@ -35,8 +35,7 @@ ROOMS = """
     tiled.sizes tiled.timeline tiled.devices tiled.options tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
     tiled.solve
-    products bits gf2 sparse blas strassen summation neighbours chains sequences eigenvalues
-    alignment
+    products bits gf2 sparse blas summation neighbours chains sequences eigenvalues alignment
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
     gpu.customize gpu.hierarchy gpu.collector

@@ -315,8 +315,6 @@ def test_out_and_overwritten_arrays_in_foreign_byte_order(dtype):
         "gemv": lambda a, out: sm.gemv(2, a, a[0], 1, a[1], semiring="min_plus", out=out[0]),
         "einsum": lambda a, out: sm.einsum("ij,jk->ik", a, a, semiring="min_plus", out=out),
     }  # fmt: skip
-    if native.dtype.kind == "f":
-        calls["strassen"] = lambda a, out: sm.strassen(a, a, out=out)
     for name, call in calls.items():
         expected, out = call(native, np.zeros_like(native)), np.zeros_like(x)
         result = call(x, out)

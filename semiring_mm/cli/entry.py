@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 
 import semiring_mm as sm
 
-from ..signs import fitting_streams
 from . import apsp, nearest, prepare, stats, table
 from .options import Parser, Refusal, add_options
 
@@ -67,7 +66,7 @@ def as_program(run: Callable[[], int], *, process: bool) -> int:
     process : bool
         Whether the process ends with it.
     """
-    with fitting_streams(), _ended_by_signals(process=process):
+    with _output_of_any_encoding(), _ended_by_signals(process=process):
         return _guarded(run)
 
 
@@ -97,6 +96,22 @@ def _guarded(run: Callable[[], int]) -> int:
         ValueError, TypeError, MemoryError, ImportError, AssertionError, RuntimeError,
     ) as error:  # fmt: skip
         return _say(f"error: {str(error) or type(error).__name__}", 2)
+
+
+@contextlib.contextmanager
+def _output_of_any_encoding() -> Iterator[None]:
+    """Print "?" for a character that standard output cannot encode; data are checked before."""
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper):
+        yield
+        return
+    errors = stream.errors
+    stream.reconfigure(errors="replace")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # closed
+            stream.reconfigure(errors=errors)
 
 
 class _Ended(KeyboardInterrupt):

@@ -10,7 +10,6 @@ import numpy as np
 
 import semiring_mm as sm
 
-from ..signs import exact
 from .compute import refused
 from .graph import Finder, chosen_nodes, read_network
 from .options import (
@@ -26,7 +25,7 @@ from .options import (
     threads_option,
 )
 from .report import about, remark, remark_notes, warn
-from .tables import Columns, csv_lines, number, write_columns
+from .tables import Columns, csv_lines, number, print_data, write_columns
 
 __all__ = ["add_options", "run"]
 
@@ -86,7 +85,7 @@ def _run(args: argparse.Namespace) -> int:
         write_columns(args.output, [columns])
     elif not args.json:
         for text in csv_lines([columns]):
-            print(exact(text), end="")
+            print_data(text)
     if args.json:
         rows = [] if args.output else zip(*(list(x) for x in columns.values()), strict=True)
         table = [

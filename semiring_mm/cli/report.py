@@ -18,13 +18,12 @@ import numpy as np
 
 from ..closures.progress import format_rate
 from ..plot import draw
-from ..signs import exact
 from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import Result
 from .graph import GivenGraph
 from .options import is_table
-from .tables import csv_lines, number, some_pairs
+from .tables import csv_lines, number, print_data, some_pairs
 
 __all__ = [
     "Report", "about", "graph_name", "print_lines", "reach_as_text", "remark", "remark_notes",
@@ -162,7 +161,7 @@ class Report:
             self._print_summary()
         if pairs is not None and not is_table(self.args.output):
             table = csv_lines(some_pairs(self.result, pairs, routes=self.args.routes))
-            print(exact("".join(table)), end="")
+            print_data("".join(table))
 
     def remarks(self, asked: bool, there_is: bool) -> None:
         """Tell on standard error what goes with a result, if there is one that does not tell it."""

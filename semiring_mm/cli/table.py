@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 import semiring_mm as sm
 
 from ..closures.progress import Watched, reporter
-from ..signs import exact
 from .compute import watched
 from .graph import Finder, GivenGraph, read_network, read_nodes_of
 from .options import (
@@ -34,7 +33,7 @@ from .options import (
 )
 from .prepare import prepared, preparing_options
 from .report import about, remark, remark_notes, warn
-from .tables import Wide, write_labels, write_wide
+from .tables import Wide, print_data, write_labels, write_wide
 
 __all__ = ["add_options", "run"]
 
@@ -109,7 +108,7 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
             write_labels(file, some)
     elif not args.json:
         for text in table.as_csv():
-            print(exact(text), end="")
+            print_data(text)
     if args.json:
         values = {} if args.output else table.as_json()
         print(json.dumps(about(args, given, warnings) | values | {"written": written}, indent=2))

@@ -8,6 +8,7 @@ import functools
 import gzip
 import io
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,8 @@ from ..storage import atomic_write
 from .compute import Result
 
 __all__ = [
-    "Columns", "Wide", "all_pairs", "csv_lines", "labels_file", "number", "some_pairs",
-    "write_columns", "write_labels", "write_wide",
+    "Columns", "Wide", "all_pairs", "csv_lines", "labels_file", "number", "print_data",
+    "some_pairs", "write_columns", "write_labels", "write_wide",
 ]  # fmt: skip
 
 _ROWS = 1 << 18  # of a table that are made at a time
@@ -242,6 +243,19 @@ def write_wide(target: str, table: Wide) -> None:
         else:
             with _opened(part) as file:
                 file.writelines(table.as_csv())
+
+
+def print_data(text: str) -> None:
+    """Print data, exactly; ValueError where standard output cannot encode them."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"standard output is in {encoding}, which cannot hold {text[error.start]!a}: write to "
+            f"a file with -o, or set PYTHONIOENCODING=utf-8"
+        ) from None
+    print(text, end="")
 
 
 def labels_file(target: str | None, labels: Sequence[str], taken: Sequence[Path]) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,34 +17,11 @@ from .compiler import KEPT, host_target
 from .ir import PTR, Function, Type, Value, Var
 from .views import ArrayView, array_function
 
-__all__ = ["apply", "combine", "unit_rows"]
+__all__ = ["apply", "unit_rows"]
 
 Array = NDArray[Any]
 
 _STRIP = 64 << 10  # bytes of each matrix that stay in the second-level cache
-
-
-def combine(sums: Sequence[tuple[int, int, int, int]], arrays: Sequence[Array]) -> None:
-    """Sums of matrices, entry by entry, one after the other.
-
-    Parameters
-    ----------
-    sums : sequence of (to, left, sign, right)
-        ``arrays[to] ← arrays[left] + sign · arrays[right]``, with sign 1 or -1. Where `to` is the
-        number of arrays, it is a temporary value that later sums may read and replace.
-    arrays : sequence of ndarray (m, n)
-        Floating point, any strides. Two may be the same matrix.
-    """
-    if abs(arrays[0].strides[0]) < abs(arrays[0].strides[1]):
-        arrays = [x.T for x in arrays]
-    m, n = arrays[0].shape
-    step = max(1, _STRIP // (n * arrays[0].itemsize or 1))
-    threads.run(
-        [
-            functools.partial(_strip, sums, [x[i : i + step] for x in arrays])
-            for i in range(0, m, step)
-        ]
-    )
 
 
 def apply(expr: Expr, x: Array, other: Array | float) -> None:
@@ -146,11 +123,3 @@ def _unit_code(dtype: np.dtype[Any]) -> Any:
             v = f.load_masked(source.at(c * t.size), vector, inside, t.size)
             f.store_masked(v * factor / norm, to.at(c * t.size), inside, t.size)
     return array_function([f], 2)
-
-
-def _strip(sums: Sequence[tuple[int, int, int, int]], strips: list[Array]) -> None:
-    if any(to == len(strips) for to, *_ in sums):
-        strips = [*strips, np.empty(strips[0].shape, strips[0].dtype)]
-    with np.errstate(all="ignore"):
-        for to, left, sign, right in sums:
-            (np.add if sign > 0 else np.subtract)(strips[left], strips[right], out=strips[to])

@@ -197,9 +197,9 @@ class Library:
     def __init__(self, tracker: Any) -> None:
         self._tracker = tracker
 
-    def function(self, name: str, *argtypes: Any) -> Any:
-        """A function that returns nothing, to be called without the GIL."""
-        function: Any = ctypes.CFUNCTYPE(None, *argtypes)(self._tracker[name])
+    def function(self, name: str, *argtypes: Any, result: Any = None) -> Any:
+        """A function to be called without the GIL; `result` is the type of what it returns."""
+        function: Any = ctypes.CFUNCTYPE(result, *argtypes)(self._tracker[name])
         function.library = self  # a caller's reference keeps the code
         return function
 

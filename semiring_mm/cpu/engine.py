@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .closure import BASE, closure_batch, closure_block, doubtful
-from .combine import apply, combine, unit_rows
+from .combine import apply, unit_rows
 from .facts import facts, facts_beside
 from .gf2 import PANEL, ROWS, reduce_bits
 from .memory import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
     "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
-    "closure_batch", "closure_block", "combine", "copy", "csr_product", "dia_product",
+    "closure_batch", "closure_block", "copy", "csr_product", "dia_product",
     "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
     "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
     "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "xp",

@@ -397,11 +397,6 @@ class Function:
         text = ", ".join(f"{a.type} {a.name}" for a in args)
         self._lines.append(f"  call void {pointer.name}({text})")
 
-    def call_at(self, pointer: Value, result: Type, args: Sequence[Value]) -> Value:
-        """Call a function at an address for what it returns."""
-        text = ", ".join(f"{a.type} {a.name}" for a in args)
-        return self.emit(f"call {result} {pointer.name}({text})", result)
-
     def pointer(self, address: int) -> Value:
         """An address of this process."""
         return self.emit(f"inttoptr i64 {address} to ptr", PTR)

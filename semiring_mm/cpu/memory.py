@@ -22,7 +22,6 @@ __all__ = [
     "fill",
     "free_memory",
     "from_host",
-    "local",
     "mirror",
     "new_workspace",
     "on",

@@ -31,7 +31,7 @@ from ..plan import (
     words_of_bits,
 )
 from ..semirings import Semiring, semirings
-from . import crew, logsum, quick, threads
+from . import crew, logsum, threads
 from .closure import keeping
 from .combine import apply
 from .compiler import KEPT
@@ -57,8 +57,8 @@ from .stages import COUNTERS, follow, stopped
 from .tuning import tuned
 
 __all__ = [
-    "Blocks", "Cutter", "Program", "Step", "blas_serves", "blocks", "choose", "coarse",
-    "pack_bits", "product", "product_bits", "program_of", "served_again", "team_of",
+    "Blocks", "Cutter", "Program", "Step", "blas_serves", "blocks", "by_blas", "choose", "coarse",
+    "code_of", "lie_well", "pack_bits", "product", "product_bits", "program_of", "team_of",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -68,6 +68,7 @@ _TEAM = 64 << 20  # bytes of both operands that threads pack together
 _SHARE = 4_000_000  # pairs that pay for one more thread
 _LATE = 1 << 25  # pairs of a thread beside which the time until the last one begins is small
 _SERIAL = 288**3  # pairs below which a second thread costs more than it brings
+_GUESSED = 2 * _SHARE  # pairs beside which reading the operands twice is worth avoiding
 
 
 def product(
@@ -96,25 +97,20 @@ def product(
         return
     whole = arg is None and not overlap and not triangle
     if scaling == PLAIN and whole and on_done is None and blas_serves(semiring, a, b, c):
-        with np.errstate(all="ignore"):
-            np.matmul(a, b, out=c)
-        if len(_served) >= KEPT:
-            _served.clear()
-        _served[_repeat(a, b)] = threads.get_num_threads()
+        by_blas(a, b, c)
         return
     depth = a.shape[-1]
-    if whole and _shifting_pays(semiring, a, c, scaling.alpha):
+    m, n = c.shape[-2:]
+    if whole and _shifting_pays(semiring, a.dtype, m, n, depth, scaling.alpha):
         _log_sum_product(semiring, a, b, c, scaling)
         if on_done is not None:
             on_done(1.0)
         return
     fa = fb = fc = None
-    small = whole and known is None and depth <= quick.DEPTH and c.size * depth < 2 * _SHARE
     guess: _Guess | None = None
     if needs_facts(semiring, a.dtype):
-        if scaling == PLAIN and known is None and c.ndim == 2 and not (
-            small or gather is not None or overlap or triangle or on_done
-        ):  # fmt: skip
+        plain = scaling == PLAIN and not (overlap or triangle or gather is not None or on_done)
+        if plain and known is None and c.ndim == 2 and m * n * depth >= _GUESSED:
             guess = _Guess(semiring, a, b, c, arg)
             if guess.right():
                 return
@@ -129,13 +125,11 @@ def product(
     k_matters = depth if a.dtype.kind in "iu" else 1
     plan, code = choose(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, k_matters, scaling,
-        arg is not None, _width(c),
+        arg is not None, _width(n),
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
     if guess and fa is not None and fb is not None:
         guess.keep(class_of(fa, a.dtype), class_of(fb, a.dtype))
-    if small:
-        _learn(semiring, a.dtype, fa, fb, scaling, plan, c.size * depth)
 
 
 def coarse(
@@ -175,7 +169,7 @@ class _Guess:
             return False
         fa, fb = (facts_of_class(x, a.dtype) for x in guess)
         plan, code = choose(
-            semiring, a.dtype, fa, fb, None, 1, PLAIN, arg is not None, _width(c)
+            semiring, a.dtype, fa, fb, None, 1, PLAIN, arg is not None, _width(c.shape[-1])
         )  # fmt: skip
         if not watches(plan):
             return False
@@ -216,11 +210,12 @@ def pack_bits(x: Array) -> Array:
 _SHIFTED, _THIN = 160**3, 16  # pairs, and steps or rows, from which exponentials of A and B gain
 
 
-def _shifting_pays(semiring: Semiring, a: Array, c: Array, alpha: Scalar) -> bool:
+def _shifting_pays(
+    semiring: Semiring, dtype: np.dtype[Any], m: int, n: int, k: int, alpha: Scalar
+) -> bool:
     """Whether a product is to be one over plus-times of shifted exponentials."""
-    if a.dtype.kind in "iub" or not _is_log_plus(semiring):
+    if dtype.kind in "iub" or not _is_log_plus(semiring):
         return False
-    (m, n), k = c.shape[-2:], a.shape[-1]
     large = m * n * k >= _SHIFTED and min(m, n, k) >= _THIN
     return large and (alpha is None or math.isfinite(alpha))
 
@@ -276,9 +271,9 @@ def choose(
 _WIDE = 512  # columns that fill the widest tile
 
 
-def _width(c: Array) -> int:
+def _width(columns: int) -> int:
     """C's columns, rounded so that few plans are looked up."""
-    return 1 << int(min(c.shape[-1], _WIDE) - 1).bit_length()
+    return 1 << int(min(columns, _WIDE) - 1).bit_length()
 
 
 def _loses_when_stored(plan: Plan, arg: bool) -> bool:
@@ -289,6 +284,26 @@ def _loses_when_stored(plan: Plan, arg: bool) -> bool:
     """
     short = plan.storage in ("float16", "bfloat16")
     return plan.check or (short and (arg or joins(plan.add) not in ("min", "max")))
+
+
+def code_of(
+    semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None, m: int, n: int,
+    depth: int,
+) -> tuple[Any, bytes, int] | None:  # fmt: skip
+    """Code of a plain product on one thread, its parameters and bytes of workspace.
+
+    None where more than one call of compiled code is needed.
+    """
+    if _shifting_pays(semiring, dtype, m, n, depth, None):
+        return None
+    plan, code = choose(
+        semiring, dtype, fa, fb, None, depth if dtype.kind in "iu" else 1, PLAIN, False, _width(n)
+    )  # fmt: skip
+    if team_of(code, m * n * depth // code.unit) > 1:
+        return None
+    slabs = _cut(plan, code, m, n, depth, 1, arg=False)[:3]
+    room = code.shape.workspace(code.size, *slabs, arg=False)
+    return code.call, code.params(*slabs), room
 
 
 def _run(
@@ -314,12 +329,15 @@ def _run(
         return None
     team = team_of(code, batch * pairs)
     if (
-        batch == 1 and team == 1 and scaling == PLAIN and pairs * code.unit <= long
-        and not (gather is not None or triangle or overlap) and on_done is None
+        batch == team == 1 and pairs * code.unit <= long
+        and not (gather is not None or triangle or overlap or on_done)
     ):  # fmt: skip
         slabs = _cut(plan, code, m, n, depth, 1, arg=arg is not None)[:3]
         buffer = workspace(code.shape.workspace(code.size, *slabs, arg=arg is not None))
-        code.call(a, b, c, buffer, code.params(*slabs), k_array, c)
+        params = code.params(*slabs) if scaling == PLAIN else params_of(
+            plan, *slabs, m_block=code.shape.mc, n_block=code.shape.nc, **common
+        )  # fmt: skip
+        code.call(a, b, c, buffer, params, k_array, c)
         if buffer[0]:
             _does_not_fit(semiring, c, buffer)
         threads.look()
@@ -646,43 +664,7 @@ def _does_not_fit(semiring: Semiring, c: Array, *buffers: Array) -> None:
     raise overflow(semiring, c.dtype)
 
 
-# --- small products -----------------------------------------------------------------------------
-
-
-def _learn(
-    semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
-    scaling: Scaling, plan: Plan, pairs: int,
-) -> None:  # fmt: skip
-    """Let the next small product like this one take the quick way."""
-    if scaling != PLAIN and (fa is not None or dtype.kind in "iub"):
-        return
-    classes = 0, 0
-    if fa is not None and fb is not None:
-        classes = class_of(fa, dtype), class_of(fb, dtype)
-
-    def chosen() -> tuple[Plan, ProductCode] | None:
-        if fa is None or dtype.kind not in "iu":
-            return plan, product_code(plan, False)
-        widest = (facts_of_class(x, dtype) for x in classes)
-        try:  # integers are exact, whatever type is computed in
-            return choose(semiring, dtype, *widest, None, quick.DEPTH, scaling, False)
-        except OverflowError:
-            return None
-
-    most = 2 * _SHARE  # from there on a second thread helps
-    if _is_plus_times(semiring) and dtype.char in "fd":
-        most = min(most, _own_most(dtype.itemsize))  # larger products are left to a BLAS
-    elif _is_log_plus(semiring):
-        most = min(most, _SHIFTED)
-    quick.learn_product(semiring, dtype, classes, scaling, most, chosen)
-
-
 # --- NumPy's BLAS -------------------------------------------------------------------------------
-
-#: Pairs, by the bytes of a number, below which the way to a BLAS costs more than it brings; on more
-#: than two cores, on which a BLAS spreads them.
-_SMALL, _SPREAD = {4: 152**3, 8: 136**3}, 120**3
-_VECTOR = 96**3  # the same of a matrix and a vector
 
 
 def blas_serves(semiring: Semiring, *operands: Array) -> bool:
@@ -690,47 +672,23 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
 
     A BLAS has threads of its own, so it is not used where the number of threads was set.
     """
-    a, c = operands[0], operands[-1]
-    if c.dtype.char not in "fd" or not _is_plus_times(semiring):
-        return False
-    pairs = c.size * a.shape[-1]
-    if pairs < (_VECTOR if c.ndim == 1 else _own_most(c.itemsize)):
-        return False
-    if threads.get_num_threads() != threads.default_threads():
-        return False
-    return all(_lies_well(x.shape, x.strides, x.itemsize) and x.flags.aligned for x in operands)
+    return (
+        operands[0].dtype.char in "fd"
+        and _is_plus_times(semiring)
+        and threads.get_num_threads() == threads.default_threads()
+        and lie_well(*operands)
+    )
 
 
-def _own_most(itemsize: int) -> int:
-    """Pairs up to which products are not left to a BLAS."""
-    return _SMALL[itemsize] if threads.default_threads() <= 2 else _SPREAD
-
-
-#: Products over plus_times that a BLAS served, and the number of threads at the time.
-_served: dict[tuple[Any, ...], int] = {}
-_PLUS_TIMES = semirings["plus_times"]
-
-
-def _repeat(a: Array, b: Array) -> tuple[Any, ...]:
-    return a.dtype, a.shape, a.strides, b.dtype, b.shape, b.strides
-
-
-def served_again(
-    semiring: str | Semiring, a: Array, b: Array, out: Array | None = None
-) -> Array | None:
-    """A plain product that NumPy's BLAS served before, of operands that lay like these."""
-    if semiring is not _PLUS_TIMES and not (type(semiring) is str and semiring == "plus_times"):
-        return None
-    if _served.get(_repeat(a, b)) != threads.get_num_threads():
-        return None
-    if out is not None and not (
-        type(out) is np.ndarray and out.dtype is a.dtype and out.ndim == a.ndim == 2
-        and out.shape == (len(a), b.shape[-1]) and out.flags.c_contiguous and out.flags.writeable
-    ):  # fmt: skip
-        return None
+def by_blas(a: Array, b: Array, c: Array) -> Array:
+    """C ← A B by NumPy, without its warnings."""
     with np.errstate(all="ignore"):
-        c: Array = np.matmul(a, b, out=out)
-    return c
+        return np.matmul(a, b, out=c)
+
+
+def lie_well(*operands: Array) -> bool:
+    """Whether a BLAS takes all operands as they lie."""
+    return all(_lies_well(x.shape, x.strides, x.itemsize) and x.flags.aligned for x in operands)
 
 
 @functools.lru_cache(maxsize=4096)

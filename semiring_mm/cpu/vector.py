@@ -28,7 +28,7 @@ from ..plan import (
     scalar_bits,
 )  # fmt: skip
 from ..semirings import Semiring
-from . import product, quick, threads, vmath
+from . import product, threads, vmath
 from .algebra import Algebra
 from .compiler import KEPT, Target, host_target
 from .facts import facts
@@ -57,8 +57,7 @@ def gemv(
 ) -> None:  # fmt: skip
     """y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y); see :meth:`semiring_mm.engine.Engine.gemv`."""
     if scaling == PLAIN and product.blas_serves(semiring, a, x, y):
-        with np.errstate(all="ignore"):
-            np.matmul(a, x, out=y)
+        product.by_blas(a, x, y)
         return
     m, depth = a.shape[-2:]
     left, right = (x, a) if scale_x else (a, x)
@@ -86,10 +85,6 @@ def gemv(
     few = m < 2 * workers and not whole_matrices
     if stack * m * depth < 1 << 17 or (workers == 1 and not least) or few:
         part(0, stack, 0, m)
-        if stack * m * depth < quick.VECTOR and depth <= quick.VECTOR_DEPTH:
-            _learn(
-                semiring, a.dtype, scaling, plan, scaled=scaling.alpha is not None and not scale_x
-            )
         return
     count, step = (stack, 1) if whole_matrices else (m, 16)
     cuts = (np.linspace(0, count // step, max(workers, least) + 1).astype(int) * step).tolist()
@@ -98,25 +93,6 @@ def gemv(
         functools.partial(part, *((i, j, 0, m) if whole_matrices else (0, stack, i, j)))
         for i, j in itertools.pairwise(cuts) if i < j
     ])  # fmt: skip
-
-
-def _learn(
-    semiring: Semiring, dtype: np.dtype[Any], scaling: Scaling, plan: Plan, *, scaled: bool
-) -> None:
-    """Let the next small product like this one take the quick way."""
-    if scaling != PLAIN and dtype.kind in "iub":
-        return
-
-    def chosen() -> tuple[Plan, Any, int] | None:
-        serves = plan
-        if dtype.kind in "iu" and needs_facts(semiring, dtype):
-            try:
-                serves = _widest_plan(semiring, dtype, quick.VECTOR_DEPTH, PLAIN)
-            except OverflowError:
-                return None
-        return serves, _code(serves, scaled), _room(serves, quick.VECTOR_DEPTH)
-
-    quick.learn_vector(semiring, dtype, scaled=scaled, chosen=chosen)
 
 
 def _room(plan: Plan, depth: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..expressions import joins, joins_logarithms
+from ..expressions import joins, joins_logarithms, parse
 from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import device, wide
@@ -41,6 +41,7 @@ _EVERY, _EXCLUSIVE, _WHOLE = 1, 2, 4  # of mode
 _HELD = 128  # words up to which a thread has a column of the matrix in its registers
 _MOST = 1024  # states: the threads of a block
 _CHASED = 4096  # sr::BestPath's
+_SUM = parse("a + b")
 
 
 def carry(
@@ -270,7 +271,7 @@ def _walk(
 def first(start: Array, e: Array) -> Array:
     """See :meth:`semiring_mm.engine.Chains.first`."""
     found = device.scratch(start.shape, start.dtype)
-    combine(((0, 1, 1, 2),), (found, start, e))
+    combine(_SUM, start, e, found)
     return found
 
 

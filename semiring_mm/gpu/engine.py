@@ -10,7 +10,7 @@ from typing import Any
 from . import chain as chains
 from . import device, select, trees
 from .closure import BASE, LEAF, closure_batch, closure_block
-from .combine import apply, combine, unit_rows
+from .combine import apply, unit_rows
 from .device import fill, scratch
 from .facts import facts, facts_beside
 from .gf2 import PANEL, ROWS, reduce_bits
@@ -28,7 +28,7 @@ from .wavefront import align
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
     "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
-    "closure_batch", "closure_block", "combine", "copy", "csr_product", "dia_product",
+    "closure_batch", "closure_block", "copy", "csr_product", "dia_product",
     "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
     "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
     "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "xp",

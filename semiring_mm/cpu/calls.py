@@ -1,0 +1,173 @@
+"""Prepared products of NumPy matrices: one look-up from the operands to compiled code.
+
+The checks of a verb cost more than a small product. What follows from the semiring, the dtype, the
+shapes and the strides alone is kept in one dictionary; what follows from the entries (NaN, signs,
+infinities, the ranges of integers) is looked at in each call. :func:`repeat` computes exactly what
+:func:`.product.product` does, or returns None where the verb's own checks are needed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..plan import infinite_zero, needs_facts
+from ..semirings import Semiring
+from . import product, threads
+from .compiler import KEPT
+from .facts import class_code, facts_of_class
+from .memory import workspace
+from .views import check_array_layout
+
+__all__ = ["prepared", "repeat"]
+
+Array = NDArray[Any]
+
+_PAIRS = 1 << 20  # of the largest product that is prepared; a BLAS takes all sizes
+
+_Code = tuple[Any, bytes, int]  # the compiled function, its parameters and bytes of workspace
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """What a product of matrices of one layout needs besides their addresses.
+
+    Attributes
+    ----------
+    scan : compiled function, optional
+        The class of a matrix (:func:`.facts.class_of`), where the choice of code depends on it.
+    codes : dict
+        Code by the classes of A and B; None where the general way is to be taken.
+    """
+
+    semiring: Semiring
+    dtype: np.dtype[Any]
+    shape: tuple[int, int]
+    depth: int
+    blas: bool
+    scan: Any = None
+    codes: dict[tuple[int, int], _Code | None] = field(default_factory=dict)
+
+    def code(self, classes: tuple[int, int]) -> _Code | None:
+        """Choose the code for operands of two classes, and keep it."""
+        fa, fb = (facts_of_class(x, self.dtype) if self.scan else None for x in classes)
+        (m, n), depth = self.shape, self.depth
+        try:
+            code = product.code_of(self.semiring, self.dtype, fa, fb, m, n, depth)
+        except OverflowError:  # integers as large as these may be have no type wide enough
+            code = None
+        self.codes[classes] = code
+        return code
+
+
+_calls: dict[tuple[Any, ...], _Call] = {}
+
+
+def repeat(word: Hashable, a: Any, b: Any, out: Any = None) -> Array | None:
+    """A ⊗ B as in an earlier call of matrices that lay like these.
+
+    Parameters
+    ----------
+    word : hashable
+        The semiring as the caller of the verb wrote it.
+    a, b : objects
+        NumPy's own arrays are served, of one native dtype.
+    out : array, optional
+        Where the result goes; it is served if it needs neither an error nor a temporary array.
+
+    Returns
+    -------
+    ndarray or None
+        None where no such product was prepared, or where the general way is to be taken.
+    """
+    if not (type(a) is np.ndarray is type(b)):
+        return None
+    dtype = a.dtype
+    try:
+        call = _calls.get(
+            (word, dtype, a.shape, a.strides, b.shape, b.strides, threads.get_num_threads())
+        )
+    except TypeError:  # no semiring can be unhashable
+        return None
+    if call is None or b.dtype is not dtype:
+        return None
+    if out is None:
+        c = np.empty(call.shape, dtype)
+    elif _fits(out, call, a, b):
+        c = out
+    else:
+        return None
+    if call.blas:
+        return product.by_blas(a, b, c) if product.lie_well(a, b, c) else None
+    scan = call.scan
+    classes = (scan(a), scan(b)) if scan else (0, 0)
+    try:
+        code = call.codes[classes]
+    except KeyError:
+        code = call.code(classes)
+    if code is None:
+        return None
+    function, params, room = code
+    buffer = workspace(room)
+    function(a, b, c, buffer, params, c, c)
+    if buffer[0]:  # an integer does not fit: the general way raises the error
+        buffer[:64] = 0
+        return None
+    return c
+
+
+def _fits(out: Any, call: _Call, a: Array, b: Array) -> bool:
+    """Whether the result can be written to `out` at once."""
+    return (
+        type(out) is np.ndarray
+        and out.dtype is call.dtype
+        and out.shape == call.shape
+        and out.flags.writeable
+        and (0 not in out.strides or out.size == 1)
+        and not np.may_share_memory(out, a)
+        and not np.may_share_memory(out, b)
+    )
+
+
+def prepared(
+    word: Hashable, semiring: Semiring, a: Array, b: Array, out: Any = None
+) -> Array | None:
+    """:func:`repeat`, of a product that is prepared if it was not.
+
+    `a` and `b` have one dtype, which the semiring has a meaning in.
+    """
+    c = repeat(word, a, b, out)
+    if c is None and _prepare(word, semiring, a, b):
+        c = repeat(word, a, b, out)
+    return c
+
+
+def _prepare(word: Hashable, semiring: Semiring, a: Array, b: Array) -> bool:
+    """Prepare the product of two matrices, if that can be done and was not yet."""
+    (m, depth), n, dtype = a.shape, b.shape[1], a.dtype
+    key = word, dtype, a.shape, a.strides, b.shape, b.strides, threads.get_num_threads()
+    if b.shape[0] != depth or not m * n * depth or not dtype.isnative or key in _calls:
+        return False
+    blas = product.blas_serves(semiring, a, b)
+    if not blas and m * n * depth > _PAIRS:
+        return False
+    call = _Call(semiring, dtype, (m, n), depth, blas)
+    if needs_facts(semiring, dtype) and not blas:
+        call.scan = _class_of(dtype.name, infinite_zero(semiring, dtype))
+    if len(_calls) >= KEPT:
+        _calls.clear()
+    _calls[key] = call
+    return True
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _class_of(storage: str, missing: int | None) -> Any:
+    """:func:`.facts.class_of` a matrix, compiled."""
+    check_array_layout()
+    return class_code(storage, missing).function("class", ctypes.py_object, result=ctypes.c_int64)
