@@ -25,6 +25,7 @@ from semiring_mm.files import (
     columns,
     file,
     great_circle,
+    npy,
     npz,
     read_graph,
     read_matrix,
