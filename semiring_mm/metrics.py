@@ -118,7 +118,7 @@ class Metric:
 
     @functools.cached_property
     def weighted_algebra(self) -> Semiring:
-        """The same of :func:`weighted` rows."""
+        """The algebra of rows whose entries alternate with their weights."""
         return _Weighted(self.name, self.join, self.pair, self.algebra.zero, 0)
 
     @functools.cached_property
