@@ -80,13 +80,14 @@ def set_num_threads(n: int) -> None:
     >>> import semiring_mm as sm
     >>> sm.set_num_threads(2)
     """
-    global _threads
+    global _made, _threads
     if type(n) is not int or n < 1:
         raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
     with _lock:
         _threads = n
         ended = _idle.copy()  # others are started when they are needed
         _idle.clear()
+        _made -= len(ended)  # now, not when they wake: the next run may need as many new ones
     for helper in ended:
         helper.order(None)
     for end in _endings:
@@ -124,7 +125,7 @@ class _Helper:
                 wanted = order is not None and _made < configured()
                 if wanted:
                     _idle.append(self)
-                else:
+                elif order is not None:
                     _made -= 1
             if order is not None:
                 order[1].release()
