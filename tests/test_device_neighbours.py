@@ -157,17 +157,17 @@ def test_ties_of_weighted_integers(columns, dtype, sieved, there, monkeypatch): 
     x, y = (rng.integers(-3, 4, (m, columns)) for m in (9, 131))
     w = rng.integers(0, 7, columns)
     w[0] = 3
-    given = both(there, x.astype(dtype), y.astype(dtype))
+    given, weights = both(there, x.astype(dtype), y.astype(dtype)), there.put(w)
     for metric, whole in WHOLE.items():
         d = whole(abs(x[:, np.newaxis] - y), w)
         _, order = by_sorting(d, 20)
-        assert_array_equal(there.get(sm.knn(*given, 20, metric, w=w)[1]), order)
-        counts = sm.radius_count(*given, 2, "l1", w=w)
+        assert_array_equal(there.get(sm.knn(*given, 20, metric, w=weights)[1]), order)
+        counts = sm.radius_count(*given, 2, "l1", w=weights)
         assert_array_equal(
             there.get(counts), (WHOLE["cityblock"](abs(x[:, None] - y), w) <= 2).sum(1)
         )
         if metric in ("cityblock", "sqeuclidean"):
-            assert_array_equal(there.get(sm.cdist(*given, metric, w=w)), d)
+            assert_array_equal(there.get(sm.cdist(*given, metric, w=weights)), d)
 
 
 @pytest.mark.usefixtures("small_tiles")
