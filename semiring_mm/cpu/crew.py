@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..forks import hold_at_fork
+from ..memory import new_workspace
 from . import threads
 from .blocks import address
 from .compiler import Library, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Value
-from .memory import new_workspace
 
 __all__ = ["Helper", "crew_functions", "helpers", "run"]
 
@@ -106,7 +106,7 @@ class Helper:
         _code().serve(self.slot)
 
     def workspace(self, size: int) -> NDArray[np.uint8]:
-        """As :func:`semiring_mm.cpu.memory.workspace`, of this thread."""
+        """As :func:`semiring_mm.memory.workspace`, of this thread."""
         if self._buffer.nbytes < size:
             self._buffer = new_workspace(size)
         return self._buffer

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..engine import PLAIN, Scalar, Scaling
 from ..expressions import joins_logarithms
+from ..memory import workspace
 from ..plan import (
     ALPHA,
     BETA,
@@ -33,7 +34,6 @@ from .algebra import Algebra
 from .compiler import KEPT, Target, host_target
 from .facts import facts
 from .ir import I64, PTR, Function, Type, Value, Var
-from .memory import workspace
 from .product_code import PARAMS, params_of
 from .views import HEAD, ArrayView, array_function
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ..cpu import engine, threads
 from ..cpu import statistics as code
-from ..cpu.memory import scratch
 from ..engine import JOIN
+from ..memory import scratch
 from .structure import Index
 from .sweeps import Metric, is_symmetric, reversed_metric
 
