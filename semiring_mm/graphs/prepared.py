@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_engine, where
+from ..arrays import Call, check_all_pairs, check_memory, device_index, where
 from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.progress import Progress, reporter
@@ -26,6 +26,7 @@ from ..cpu import engine as cpu
 from ..cpu import threads
 from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
+from ..engine import named
 from ..hierarchy import costs
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
@@ -192,7 +193,7 @@ class PreparedGraph:
         row, col = self._arcs.row, self._arcs.col
         index, place = device_index(device), where(weights, "weights")
         if place is not None:
-            engine = gpu_engine()
+            engine = named("cuda")
             index = place if device is None else index
             with engine.on(place):
                 weights = engine.to_host(engine.xp.asarray(weights))
@@ -320,7 +321,7 @@ class PreparedGraph:
         if index is None:
             metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs, progress))
         else:
-            with gpu_engine().on(index):
+            with named("cuda").on(index):
                 metric = problem.solve(self._customizer())
         return _State(edges, problem, metric, before)
 
