@@ -7,8 +7,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from . import pool
 from .cache import cache_directory
-from .cpu import threads
 from .cpu.compiler import host_target
 from .cpu.tuning import calibration
 from .version import __version__
@@ -37,7 +37,7 @@ def configuration() -> dict[str, Any]:
             "name": target.cpu,
             "vector_bits": 8 * target.vector_bytes,
             "registers": target.registers,
-            "threads": threads.get_num_threads(),
+            "threads": pool.get_num_threads(),
             "fused_additions": bool(gains["fma"]),
             "integer_keys": bool(gains["keys"]),
         },
