@@ -15,7 +15,7 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
     version naming warn cache pool storage display expressions laws semirings metrics plan
-    engine
+    memory engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.memory
     cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
     cpu.bfs cpu.nearest cpu.queries

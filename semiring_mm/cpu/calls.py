@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
+from ..memory import workspace
 from ..plan import infinite_zero, needs_facts
 from ..semirings import Semiring
 from . import product
 from .compiler import KEPT
 from .facts import class_code, facts_of_class
-from .memory import workspace
 from .views import check_array_layout
 
 __all__ = ["prepared", "repeat"]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..expressions import may_be_nan
+from ..memory import scratch, workspace
 from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import crew
@@ -23,7 +24,6 @@ from .chain_code import CARRY, PATH, POSTERIOR, carry_code, path_code, posterior
 from .compiler import KEPT, host_target
 from .facts import facts
 from .forward_backward import forward_backward
-from .memory import scratch, workspace
 from .product import product
 from .viterbi import Task, viterbi
 

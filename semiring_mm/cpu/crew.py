@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
+from ..memory import new_workspace
 from .blocks import address
 from .compiler import Library, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Value
-from .memory import new_workspace
 
 __all__ = ["Helper", "crew_functions", "helpers", "run"]
 
@@ -105,7 +105,7 @@ class Helper:
         _code().serve(self.slot)
 
     def workspace(self, size: int) -> NDArray[np.uint8]:
-        """As :func:`semiring_mm.cpu.memory.workspace`, of this thread."""
+        """As :func:`semiring_mm.memory.workspace`, of this thread."""
         if self._buffer.nbytes < size:
             self._buffer = new_workspace(size)
         return self._buffer

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from .. import pool
 from ..engine import JOIN, PLAIN, Known, Scalar, Scaling
 from ..expressions import Expr, joins, joins_logarithms
+from ..memory import workspace
 from ..plan import (
     Facts,
     Plan,
@@ -37,7 +38,6 @@ from .closure import keeping
 from .combine import apply
 from .compiler import KEPT
 from .facts import class_of, facts_of, facts_of_class
-from .memory import workspace
 from .product_code import (
     GATHER,
     NOTHING_SEEN,

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from .. import pool
 from ..engine import Forest
 from ..expressions import evaluate
+from ..memory import scratch
 from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from .algebra import Algebra
 from .blocks import address, block, load_block
 from .compiler import KEPT, Target, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Value
-from .memory import scratch
 
 __all__ = ["best_outside", "between", "in_line", "range_table", "spanning_plan", "towards"]
 

@@ -27,10 +27,10 @@ from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import worsened
 from ..cpu import engine
-from ..cpu.memory import free_memory
 from ..hierarchy import costs
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
+from ..memory import free_memory
 from ..semirings import Semiring, semirings
 from .choice import Choice, hop_device, sweep_device
 from .dijkstra import search, search_shifted, searchable

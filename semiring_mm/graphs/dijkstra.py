@@ -19,8 +19,8 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.steps import computed, path_plan, stored
 from ..cpu import dijkstra as code
-from ..cpu.memory import scratch
 from ..hierarchy import costs
+from ..memory import scratch
 from ..plan import Plan
 
 __all__ = ["search", "search_shifted", "searchable"]

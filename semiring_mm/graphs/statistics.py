@@ -23,12 +23,12 @@ from ..closures.labelled import Labels, pandas
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..cpu.memory import free_memory
 from ..display import cell, chosen, html_table
 from ..hierarchy import costs
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
+from ..memory import free_memory
 from ..semirings import semirings
 from ..storage import atomic_write, read_arrays, seal, unseal
 from ..tiled.options import TileOptions

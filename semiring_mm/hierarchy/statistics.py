@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from .. import pool
 from ..cpu import engine
 from ..cpu import statistics as code
-from ..cpu.memory import scratch
 from ..engine import JOIN
+from ..memory import scratch
 from .structure import Index
 from .sweeps import Metric, is_symmetric, reversed_metric
 

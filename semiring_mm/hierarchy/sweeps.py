@@ -20,9 +20,9 @@ from ..closures.steps import Improves, Steps, computed, path_plan, stored
 from ..closures.weights import worsened
 from ..cpu import engine
 from ..cpu.hierarchy import UNREACHED, Code, chunk_width, turned_bytes
-from ..cpu.memory import scratch
 from ..engine import JOIN
 from ..expressions import evaluate
+from ..memory import scratch
 from ..plan import Plan
 from .structure import Index, Structure
 
