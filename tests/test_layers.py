@@ -15,10 +15,11 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
     version naming warn cache pool storage display expressions laws semirings metrics plan
-    memory engine
+    memory engine kernel
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.memory
     cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
     cpu.bfs cpu.nearest cpu.queries
+    cpu.codegen cpu.kernels.*
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
     cpu.closure cpu.combine cpu.gf2
     cpu.product cpu.calls cpu.kleene cpu.vector cpu.sparse cpu.chain_code cpu.viterbi
