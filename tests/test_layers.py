@@ -56,7 +56,10 @@ ROOMS = """
 
 
 def starred(folder):
-    names = (f"{folder}.{path.stem}" for path in sorted((PACKAGE / folder).glob("[!_]*.py")))
+    names = (
+        f"{folder}.{path.stem}"
+        for path in sorted((PACKAGE / folder.replace(".", "/")).glob("[!_]*.py"))
+    )
     return [name for name in names if name not in ROOMS]
 
 

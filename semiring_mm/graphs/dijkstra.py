@@ -89,10 +89,10 @@ def search(
         found, rows = d[begin:end], end - begin
         direct = d.dtype == weight.dtype and found.flags.c_contiguous and plan.missing is None
         label = found if direct else np.empty((rows, n), weight.dtype)
-        node, key = scratch(4 * room, weight.itemsize * (room + 3))
-        key = key.view(weight.dtype)[3:]  # children share a cache line
+        nodes, keys = scratch(4 * room, weight.itemsize * (room + 3))
+        key = keys.view(weight.dtype)[3:]  # children share a cache line
         own = {
-            "node": node.view(np.int32), "key": key, "label": label, "rows": rows,
+            "node": nodes.view(np.int32), "key": key, "label": label, "rows": rows,
             "source": np.array(chosen[begin:end], np.int64),
             "pred": None if p is None else p[begin:end],
         }  # fmt: skip
