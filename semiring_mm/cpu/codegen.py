@@ -136,7 +136,8 @@ def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> list[int
     size = dtype.itemsize
     if not (
         isinstance(x, np.ndarray) and x.dtype == dtype and x.ndim == axes
-        and (x.strides[-1] == size or x.shape[-1] < 2 or not x.size) and not any(s % size for s in x.strides)
+        and (x.strides[-1] == size or x.shape[-1] < 2 or not x.size)
+        and not any(s % size for s in x.strides)
     ):  # fmt: skip
         came = (
             f"{x.dtype} of shape {x.shape}, strides {x.strides}"
