@@ -144,6 +144,20 @@ def test_lanes(n, dtype):
     )  # fmt: skip
 
 
+@kernel
+def halves(n: i64, x: T[:], out: T[:]):
+    for j in lanes(n):
+        out[j] = x[j] / 2 if x[j] > 0 else x[j]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_arrays_of_a_dtype(dtype):
+    x = np.random.default_rng(4).normal(size=21).astype(dtype)
+    out = np.zeros_like(x)
+    compiled(halves, dtype)(n=21, x=x, out=out)
+    assert out.tolist() == np.where(x > 0, x / 2, x).tolist()
+
+
 def test_arguments_are_checked():
     call = compiled(guarded)
     good = {"n": 2, "near": np.zeros(2, "i8"), "x": np.ones(2), "out": np.ones(2)}

@@ -48,11 +48,12 @@ _ORDER: dict[type[ast.AST], tuple[str, Callable[[Any, Any], bool]]] = {
 
 @functools.lru_cache(maxsize=KEPT)
 def compiled(
-    kernel: Kernel, plan: Plan | None = None, zero: float | int = 0, one: float | int = 0
+    kernel: Kernel, plan: Plan | str | None = None, zero: float | int = 0, one: float | int = 0
 ) -> Compiled:
     """Compile a kernel, for the operations of a plan if it names any.
 
-    `zero` and `one` are those of the type that the plan computes in.
+    `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``,
+    stands for a plan where a kernel has arrays of T and none of the operations.
     """
     return Compiled(kernel, plan, zero, one)
 
@@ -64,7 +65,7 @@ class Compiled:
     """
 
     def __init__(
-        self, kernel: Kernel, plan: Plan | None, zero: float | int, one: float | int
+        self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
     ) -> None:
         self.kernel, self._algebra = kernel, (plan, zero, one)
         self._names = frozenset(p.name for p in kernel.parameters)
@@ -107,8 +108,10 @@ class Compiled:
         return found
 
 
-def _type_of(kind: str, plan: Plan | None) -> Type:
+def _type_of(kind: str, plan: Plan | str | None) -> Type:
     if kind in ("T", "S"):
+        if isinstance(plan, str):
+            return Type(plan[0], 8 * int(plan[1:]))
         if plan is None:
             raise TypeError(f"a kernel with parameters of type {kind} is compiled for a plan")
         own = Algebra(Function("", []), plan)
@@ -116,7 +119,9 @@ def _type_of(kind: str, plan: Plan | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _packer(kernel: Kernel, p: Parameter, plan: Plan | None) -> Callable[[Any], list[int]] | None:
+def _packer(
+    kernel: Kernel, p: Parameter, plan: Plan | str | None
+) -> Callable[[Any], list[int]] | None:
     """The words of a parameter, once it is checked; None: it is static."""
     if p.kind == "static":
         return None
@@ -190,7 +195,11 @@ class _Scope:
 
 
 def function_of(
-    kernel: Kernel, plan: Plan | None, zero: float | int, one: float | int, known: dict[str, Any]
+    kernel: Kernel,
+    plan: Plan | str | None,
+    zero: float | int,
+    one: float | int,
+    known: dict[str, Any],
 ) -> Function:
     """The function of a kernel; `known` has static parameters, and None for arrays that are."""
     f = Function(kernel.name, [PTR])
@@ -212,7 +221,9 @@ def function_of(
         else:
             t = _type_of(p.kind, plan)
             names[p.name] = word(t if t.kind == "f" or p.kind == "T" else I64)
-    writer = _Writer(f, None if plan is None else Algebra(f, plan), zero, one)
+    algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
+    size = _type_of("T", plan).size if plan is not None else 8
+    writer = _Writer(f, algebra, zero, one, size)
     writer.inline(kernel, names)
     return f
 
@@ -221,11 +232,10 @@ class _Writer:
     """Writes the syntax trees of kernels as IR."""
 
     def __init__(
-        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int
+        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int, size: int
     ) -> None:
         self.f, self._algebra, self._zero, self._one = f, algebra, zero, one
         self.scope: _Scope
-        size = 8 if algebra is None else algebra.compute.size
         self._count = host_target().vector_bytes // size
         self._depth = 0
 
