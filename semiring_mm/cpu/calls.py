@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..memory import workspace
 from ..plan import infinite_zero, needs_facts
 from ..semirings import Semiring
-from . import product, threads
+from . import product
 from .compiler import KEPT
 from .facts import class_code, facts_of_class
 from .views import check_array_layout
@@ -86,7 +87,7 @@ def repeat(
     given = a.dtype
     try:
         call = _calls.get(
-            (head, given, a.shape, a.strides, b.shape, b.strides, threads.get_num_threads())
+            (head, given, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads())
         )
     except TypeError:  # no semiring can be unhashable
         return None
@@ -155,7 +156,7 @@ def learn(
 def _prepare(head: Hashable, semiring: Semiring, a: Array, b: Array) -> bool:
     """Prepare the product of two matrices, if that can be done and was not yet."""
     (m, depth), n, dtype = a.shape, b.shape[1], a.dtype
-    key = head, dtype, a.shape, a.strides, b.shape, b.strides, threads.get_num_threads()
+    key = head, dtype, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads()
     if b.shape[0] != depth or not m * n * depth or not dtype.isnative or key in _calls:
         return False
     blas = product.blas_serves(semiring, a, b)

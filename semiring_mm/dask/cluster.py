@@ -11,8 +11,8 @@ from typing import Any
 import distributed
 import numpy as np
 
+from .. import pool
 from ..closures.schedule import Grid
-from ..cpu import threads
 from ..engine import Engine, named
 from ..naming import integer
 
@@ -119,7 +119,7 @@ class Worker:
                     yield engine
                     engine.wait()  # so that what goes wrong goes wrong here
             else:  # each of the tasks on this host has its part of the cores
-                with threads.limited(max(1, threads.default_threads() // self.sharers)):
+                with pool.limited(max(1, pool.default_threads() // self.sharers)):
                     yield named("cpu")
         except MemoryError as error:
             where = "its GPU" if self.device == "cuda" else "the host"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import pool
 from ..arrays import device_index, gpu_has
-from ..cpu import threads
 from ..engine import named
 from ..hierarchy import costs
 
@@ -273,4 +273,4 @@ def machine_for(asked: Request) -> Machine:
         index, engine = device_index(asked.device), named("cuda")
         with engine.on(-1 if index is None else index):
             gpu = engine.free_memory() or 1 << 62
-    return Machine(gpu, threads.get_num_threads())
+    return Machine(gpu, pool.get_num_threads())
