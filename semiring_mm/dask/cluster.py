@@ -12,7 +12,7 @@ import distributed
 import numpy as np
 
 from ..arrays import gpu_engine
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..cpu import engine as cpu
 from ..cpu import threads
 from ..engine import Engine

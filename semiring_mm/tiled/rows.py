@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.elimination import Grid
 from ..closures.progress import Tick
-from ..closures.schedule import Grid
 from ..closures.solve import Problem
 from ..cpu import threads
 from .checkpoint import Checkpoint, find_state, keep_record
