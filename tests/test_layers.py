@@ -14,9 +14,9 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import the modules before it. A star stands for the
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
-    version naming warn cache forks storage display expressions laws semirings metrics plan
-    engine
-    cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory
+    version naming warn cache pool storage display expressions laws semirings metrics plan
+    memory engine
+    cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.memory
     cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
     cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
@@ -158,7 +158,7 @@ def test_what_is_optional_or_slow_is_imported_where_it_is_used(name):
 def test_the_reader_of_imports_reads():
     """The test above would pass on an empty list."""
     found = set(imports("cpu.product", ALL["cpu.product"]))
-    assert {(".semirings", True), (".cpu.threads", True), ("numpy", True)} <= found
+    assert {(".semirings", True), (".pool", True), ("numpy", True)} <= found
     assert ("llvmlite.binding", False) in set(imports("cpu.compiler", ALL["cpu.compiler"]))
     assert (".__init__", True) in set(imports("cli.entry", ALL["cli.entry"]))
 
