@@ -22,7 +22,7 @@ ROOMS = """
     cpu.codegen cpu.kernels.*
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
     cpu.closure cpu.combine cpu.gf2
-    cpu.product cpu.calls cpu.kleene cpu.vector cpu.sparse cpu.chain_code cpu.viterbi
+    cpu.product cpu.calls cpu.closure_program cpu.vector cpu.sparse cpu.chain_code cpu.viterbi
     cpu.forward_backward cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.memory gpu.facts gpu.packing
@@ -31,7 +31,7 @@ ROOMS = """
     gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
-    closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
+    closures.weights closures.elimination closures.steps closures.bits closures.sources
     closures.solve closures.memory closures.spanning
     tiled.sizes tiled.timeline tiled.devices tiled.options tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows

@@ -22,7 +22,7 @@ from .vector import gemv
 if TYPE_CHECKING:
     from . import chain as chains
     from . import select
-    from .kleene import eliminate
+    from .closure_program import eliminate
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
@@ -53,8 +53,8 @@ log_shares = None
 #: The verbs that no product takes part in, and their modules: loaded on first use.
 _HOMES = {
     "Screen": "screen", "align": "wavefront", "best_outside": "spanning", "between": "spanning",
-    "chains": "chain", "csr_product": "sparse", "dia_product": "sparse", "eliminate": "kleene",
-    "select": "select", "towards": "spanning",
+    "chains": "chain", "csr_product": "sparse", "dia_product": "sparse",
+    "eliminate": "closure_program", "select": "select", "towards": "spanning",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import pool
 from ..arrays import gpu_engine
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..cpu import engine as cpu
 from ..engine import Engine
 from ..naming import integer
