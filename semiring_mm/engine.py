@@ -27,36 +27,16 @@ from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN",
-    "PLAIN",
-    "AlignmentRule",
-    "Calls",
-    "ChainModel",
-    "Chains",
-    "CloseStep",
-    "CloseSteps",
-    "Engine",
-    "Forest",
-    "Known",
-    "Ragged",
-    "Scalar",
-    "Scaling",
-    "Screen",
-    "Select",
-    "Sieve",
-    "lazily",
-    "loaded",
-    "named",
-    "of",
-    "register",
-    "registered",
-    "why_not",
+    "JOIN", "PLAIN", "AlignmentRule", "Calls", "ChainModel", "Chains", "CloseStep", "CloseSteps",
+    "Engine", "Forest", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen", "Select",
+    "Sieve", "lazily", "loaded", "named", "of", "register", "registered", "why_not",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
 T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
+Lines = tuple[int, int]  # of a matrix: the first, and the end
 Final = tuple[Expr, float]  # in `a`, which is a result, and `b`, this number
 
 
@@ -170,9 +150,9 @@ class CloseStep(NamedTuple):
     """
 
     kind: str
-    rows: tuple[int, int]
-    inner: tuple[int, int]
-    columns: tuple[int, int]
+    rows: Lines
+    inner: Lines
+    columns: Lines
     triangle: bool = False
 
     @property
@@ -530,9 +510,10 @@ class Engine(Protocol):
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
     eliminate : callable, optional
-        ``eliminate(semiring, d, p, steps, known, one, improved, tick)`` does all steps of a
-        closure, or nothing: False. The last two are those of :class:`closures.kleene.Closure`.
-        None on an engine that does them one by one.
+        ``eliminate(semiring, d, p, steps, known, one, improves, tick)`` does all steps of a
+        closure, or nothing: False. ``improves(node, value)`` raises where an entry of the diagonal
+        is not one; ``tick(pairs)``, or None, is told how many are done. None on an engine that does
+        the steps one by one.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     calls : Calls

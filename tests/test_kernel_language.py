@@ -158,6 +158,16 @@ def test_arrays_of_a_dtype(dtype):
     assert out.tolist() == np.where(x > 0, x / 2, x).tolist()
 
 
+def test_a_call_that_is_bound_keeps_its_arrays():
+    out = np.zeros(2000)
+    x = np.arange(2000.0)
+    call = compiled(halves, "f8").bind(n=2000, x=x + 1, out=out)
+    others = [np.full(2000, 7.0) for _ in range(9)]
+    call()
+    assert out.tolist() == ((x + 1) / 2).tolist()
+    assert len(others) == 9
+
+
 def test_arguments_are_checked():
     call = compiled(guarded)
     good = {"n": 2, "near": np.zeros(2, "i8"), "x": np.ones(2), "out": np.ones(2)}

@@ -93,8 +93,12 @@ class Compiled:
                 words += [0] * parameter.axes
             else:
                 words += pack(value)
-        block = (ctypes.c_int64 * len(words))(*words)
-        return functools.partial(self._variant(tuple(key), fields), block)
+        code, block = self._variant(tuple(key), fields), (ctypes.c_int64 * len(words))(*words)
+
+        def call(_kept: Any = fields) -> None:  # the block has only the arrays' addresses
+            code(block)
+
+        return call
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         arrays = tuple(p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
@@ -166,10 +170,6 @@ class _View:
     type: Type
     strides: tuple[Any, ...]  # of all axes but the last one
     wide: bool = True  # integers are 64 bits wide once they are loaded
-
-    @property
-    def axes(self) -> int:
-        return len(self.strides) + 1
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from .vector import gemv
 if TYPE_CHECKING:
     from . import calls, engine, select
     from . import chain as chains
-    from .kleene import eliminate
+    from .closure_program import eliminate
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
@@ -45,7 +45,7 @@ log_shares = None
 
 #: What no product takes part in.
 __getattr__ = lazily(__package__, {
-    "calls": "calls", "chain": "chains", "kleene": "eliminate", "screen": "Screen",
+    "calls": "calls", "chain": "chains", "closure_program": "eliminate", "screen": "Screen",
     "select": "select", "spanning": "best_outside between towards",
     "sparse": "csr_product dia_product", "wavefront": "align",
 })  # fmt: skip

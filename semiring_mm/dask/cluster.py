@@ -12,7 +12,7 @@ import distributed
 import numpy as np
 
 from .. import pool
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..engine import Engine, named
 from ..naming import integer
 

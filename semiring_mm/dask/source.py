@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from ..closures.edges import EdgeList, edge_dtype, join_edges
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..closures.sources import DenseSource, EdgeSource
 from ..closures.weights import Weights, edges_of, worsened
 from ..expressions import evaluate
