@@ -4,32 +4,39 @@ An engine is a module (:mod:`semiring_mm.cpu.engine`, :mod:`semiring_mm.gpu.engi
 members of :class:`Engine`. Its verbs take checked arrays of its own namespace ``xp`` and write to
 arrays that the caller has made; every check of a user's arguments is above. The type checker holds
 both engines to the protocol, and a test runs the algorithms on a third one, in NumPy.
+
+Only this module knows which engines there are: all others ask :func:`named` or :func:`of` where
+they call, never when they are imported.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import naming
 from .expressions import Expr
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
     "JOIN", "PLAIN", "AlignmentRule", "Chains", "CloseStep", "CloseSteps", "Engine", "Forest",
-    "Known", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve",
+    "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve", "named", "of",
+    "register", "registered", "why_not",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
 T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
+Lines = tuple[int, int]  # of a matrix: the first, and the end
 Final = tuple[Expr, float]  # in `a`, which is a result, and `b`, this number
 
 
@@ -143,9 +150,9 @@ class CloseStep(NamedTuple):
     """
 
     kind: str
-    rows: tuple[int, int]
-    inner: tuple[int, int]
-    columns: tuple[int, int]
+    rows: Lines
+    inner: Lines
+    columns: Lines
     triangle: bool = False
 
     @property
@@ -384,9 +391,10 @@ class Engine(Protocol):
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
     eliminate : callable, optional
-        ``eliminate(semiring, d, p, steps, known, one, improved, tick)`` does all steps of a
-        closure, or nothing: False. The last two are those of :class:`closures.kleene.Closure`.
-        None on an engine that does them one by one.
+        ``eliminate(semiring, d, p, steps, known, one, improves, tick)`` does all steps of a
+        closure, or nothing: False. ``improves(node, value)`` raises where an entry of the diagonal
+        is not one; ``tick(pairs)``, or None, is told how many are done. None on an engine that does
+        the steps one by one.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     chains : Chains, optional
@@ -654,6 +662,15 @@ class Engine(Protocol):
         rows of `out` (count, n) are contiguous; both are int32.
         """
 
+    def why_not(self) -> str:
+        """Empty where the engine can run; else what is missing and how to get it."""
+
+    def count(self) -> int:
+        """How many devices there are: the numbers that :meth:`on` takes are below."""
+
+    def describe(self) -> dict[str, Any]:
+        """What the engine runs on, as JSON holds it."""
+
     def symmetric(self, x: Array) -> bool:
         """Whether a square matrix equals its transpose."""
 
@@ -691,3 +708,48 @@ class Engine(Protocol):
 
     def wait(self) -> None:
         """Return when all that was launched is done."""
+
+
+# --- which engines there are ---------------------------------------------------------------------
+
+#: The module of each engine, imported by the first call that needs it.
+_modules = {"cpu": "semiring_mm.cpu.engine", "cuda": "semiring_mm.gpu.engine"}
+
+
+def registered() -> dict[str, str]:
+    """Names of engines, and the modules that they are."""
+    return dict(_modules)
+
+
+def register(name: str, module: str) -> None:
+    """Let `name` stand for the engine in a module, in place of the one that it stood for."""
+    _modules[name] = module
+    _loaded.cache_clear()
+
+
+@functools.cache
+def _loaded(name: str) -> Engine:
+    return cast(Engine, importlib.import_module(_modules[name]))
+
+
+def named(name: str) -> Engine:
+    """The engine of a name, "cpu" or "cuda", whether or not it was loaded before.
+
+    Raises
+    ------
+    ValueError
+        If it cannot run here: what is missing and how to get it.
+    """
+    if reason := why_not(name):
+        raise ValueError(f"{naming.named('device', name)}: {reason}")
+    return _loaded(name)
+
+
+def why_not(name: str) -> str:
+    """:meth:`Engine.why_not` of the engine of a name."""
+    return _loaded(name).why_not()
+
+
+def of(array: Array) -> Engine:
+    """The engine in whose memory an engine's array lies."""
+    return named("cpu" if isinstance(array, np.ndarray) else "cuda")

@@ -224,6 +224,18 @@ def to_host(x):
     return x
 
 
+def why_not():
+    return ""
+
+
+def count():
+    return 1
+
+
+def describe():
+    return {"name": "NumPy"}
+
+
 def free_memory():
     return None
 

@@ -21,7 +21,7 @@ import walks
 import semiring_mm as sm
 from semiring_mm import storage
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.closures.schedule import Grid, eliminate
+from semiring_mm.closures.elimination import Grid
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
 from semiring_mm.closures.steps import Improves, Steps
@@ -189,7 +189,7 @@ def test_several_places(count, form):
         Grid(140, 32), steps, stores.HostStore(d), None if p is None else stores.HostStore(p),
         [CpuDevice() for _ in range(count)], slots=2, workers=1,
     )  # fmt: skip
-    eliminate(5, executor)
+    executor.run()
     executor.close()
     if form == "undirected":
         upper = np.triu_indices(140)

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.closures.schedule import Grid, eliminate, multiply
+from semiring_mm.closures.elimination import Grid, eliminate, multiply
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
 from semiring_mm.closures.steps import Steps

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
+
+import numpy as np
 
 from ..engine import Engine
 from ..plan import unpack_bits
 from ..semirings import semirings
-from .kleene import Closure
+from .steps import Steps
 
 __all__ = ["close_bits"]
 
@@ -23,17 +25,13 @@ def close_bits(engine: Engine, c: Array, n: int) -> None:
     (Warshall, 1962).
     """
     s, xp = semirings["lor_land"], engine.xp
-    closure = Closure(engine, s, None, True, 0, _never)
+    steps = Steps(s, np.dtype(bool), None, look=False)
     for k in range(0, n, _BLOCK):
         size = min(_BLOCK, n - k)
         panel = xp.ascontiguousarray(c[:, k // 8 : (k + size + 7) // 8])
         whole = unpack_bits(xp, panel[k : k + size], size)
-        closure.run(whole)
+        steps.close(engine, whole, None)
         block = engine.pack_bits(whole)
         rows = xp.empty((size, c.shape[1]), c.dtype)
         engine.product_bits(s, block, c[k : k + size], rows, n)
         engine.product_bits(s, panel, rows, c, n, True)
-
-
-def _never(first: int, diagonal: Array) -> NoReturn:
-    raise AssertionError("no path is better than a true one")

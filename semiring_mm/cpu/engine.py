@@ -10,29 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..memory import free_memory
 from .closure import BASE, closure_batch, closure_block, doubtful
 from .combine import apply, unit_rows
 from .facts import facts, facts_beside
 from .gf2 import PANEL, ROWS, reduce_bits
-from .memory import (
-    capturing,
-    copy,
-    fill,
-    free_memory,
-    from_host,
-    mirror,
-    on,
-    symmetric,
-    to_host,
-    wait,
-)
+from .memory import capturing, copy, fill, from_host, mirror, on, symmetric, to_host, wait
 from .product import pack_bits, product, product_bits
 from .vector import gemv
 
 if TYPE_CHECKING:
     from . import chain as chains
     from . import select
-    from .kleene import eliminate
+    from .closure_program import eliminate
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
@@ -41,10 +31,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
     "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
-    "closure_batch", "closure_block", "copy", "csr_product", "dia_product",
+    "closure_batch", "closure_block", "copy", "count", "csr_product", "describe", "dia_product",
     "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
     "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
-    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "xp",
+    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "why_not",
+    "xp",
 ]  # fmt: skip
 
 Sieve = None
@@ -62,9 +53,34 @@ log_shares = None
 #: The verbs that no product takes part in, and their modules: loaded on first use.
 _HOMES = {
     "Screen": "screen", "align": "wavefront", "best_outside": "spanning", "between": "spanning",
-    "chains": "chain", "csr_product": "sparse", "dia_product": "sparse", "eliminate": "kleene",
-    "select": "select", "towards": "spanning",
+    "chains": "chain", "csr_product": "sparse", "dia_product": "sparse",
+    "eliminate": "closure_program", "select": "select", "towards": "spanning",
 }  # fmt: skip
+
+
+def why_not() -> str:
+    """Nothing is missing."""
+    return ""
+
+
+def count() -> int:
+    """There is one host."""
+    return 1
+
+
+def describe() -> dict[str, Any]:
+    """The processor, as the code is generated for it."""
+    from .compiler import host_target
+    from .tuning import calibration
+
+    target, gains = host_target(), calibration()
+    return {
+        "name": target.cpu,
+        "vector_bits": 8 * target.vector_bytes,
+        "registers": target.registers,
+        "fused_additions": bool(gains["fma"]),
+        "integer_keys": bool(gains["keys"]),
+    }
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList, edge_dtype, join_edges
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..closures.sources import DenseSource, EdgeSource
 from ..closures.weights import Weights, edges_of, worsened
 from ..cpu import engine as cpu

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu.memory import free_memory
+from ..memory import free_memory
 from ..naming import install
 from .graph import Graph, NumberLabels
 

@@ -28,10 +28,11 @@ from .wavefront import align
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
     "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
-    "closure_batch", "closure_block", "copy", "csr_product", "dia_product",
+    "closure_batch", "closure_block", "copy", "count", "csr_product", "describe", "dia_product",
     "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
     "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
-    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "xp",
+    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "why_not",
+    "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__
@@ -41,6 +42,40 @@ LOOK = 1024  # each look waits for the device
 BATCH = LEAF
 SPARSE = False
 eliminate = None
+
+
+def why_not() -> str:
+    """Empty where there is a device; else what is missing and how to get it."""
+    return device.why_not()
+
+
+def count() -> int:
+    """How many CUDA devices there are."""
+    import cupy
+
+    return int(cupy.cuda.runtime.getDeviceCount())
+
+
+def describe() -> dict[str, Any]:
+    """The devices, and the versions of what drives them."""
+    import cupy
+
+    runtime, devices = cupy.cuda.runtime, []
+    for index in range(count()):
+        with cupy.cuda.Device(index):
+            free, total = runtime.memGetInfo()
+        here = device.Device(index)
+        devices.append(
+            {
+                "name": here.name, "arch": here.arch, "multiprocessors": here.sms,
+                "memory": total, "free": free,
+            }
+        )  # fmt: skip
+    driver, version = (
+        f"{number // 1000}.{number % 1000 // 10}"
+        for number in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
+    )
+    return {"devices": devices, "driver": driver, "runtime": version, "cupy": cupy.__version__}
 
 
 def __getattr__(name: str) -> Any:

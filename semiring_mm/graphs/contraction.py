@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..arrays import check_memory, device_index
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
@@ -25,11 +26,11 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import worsened
-from ..cpu import engine, threads
-from ..cpu.memory import free_memory
+from ..cpu import engine
 from ..hierarchy import costs
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
+from ..memory import free_memory
 from ..semirings import Semiring, semirings
 from .choice import Choice, hop_device, sweep_device
 from .dijkstra import search, search_shifted, searchable
@@ -169,7 +170,7 @@ def solve_sparse(
     hops = _hops(problem, len(chosen), limit) if plain and choice.dense < math.inf else None
     walks = math.inf if hops is None else hops.time(len(chosen), labels=True)
     limit = min(limit, walks)
-    if costs.least(n, m, len(chosen), threads=threads.get_num_threads()) <= limit:
+    if costs.least(n, m, len(chosen), threads=pool.get_num_threads()) <= limit:
 
         def run(given: Problem) -> Solved | None:
             return solve(given, sources=rows, limit=limit, out=out, device=choice.device)

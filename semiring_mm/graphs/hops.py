@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import bfs, threads
+from .. import pool
+from ..cpu import bfs
 
 if TYPE_CHECKING:
     from ..gpu.bfs import DeviceHops
@@ -76,7 +77,7 @@ class Hops:
     @staticmethod
     def room(n: int, count: int, *, labels: bool = True) -> int:
         """Bytes of searches from so many sources, whose distances are wanted or not, at once."""
-        together = min(threads.get_num_threads(), -(-count // bfs.LANES))
+        together = min(pool.get_num_threads(), -(-count // bfs.LANES))
         return together * n * (3 * bfs.LANES // 8 + 16 + (bfs.LANES if labels else 0))
 
     @staticmethod
@@ -190,7 +191,7 @@ class Hops:
                     rows[:, i : i + 256] = np.where(piece < 0, values[-1], piece)
 
         starts = range(0, len(sources), bfs.LANES)
-        threads.run(
+        pool.run(
             [functools.partial(part_of, i) for i in starts],
             None if done is None else (lambda k: done(min((k + 1) * bfs.LANES, len(sources)))),
         )
@@ -201,7 +202,7 @@ def _time(n: int, arcs: int, count: int, often: int, extra: tuple[float, float])
     """Nanoseconds of searches of which some meet each node so often, apart from the others."""
     often, calls = min(count, bfs.LANES, often), -(-count // bfs.LANES)
     node = _NODE + extra[0] + (_MEET + extra[1]) * often
-    return max(1.0, calls / threads.get_num_threads()) * (node * n + _EDGE * often * arcs)
+    return max(1.0, calls / pool.get_num_threads()) * (node * n + _EDGE * often * arcs)
 
 
 def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
@@ -259,7 +260,7 @@ class HopCollector:
         """Sources of a call of :meth:`run` that keep all threads at work."""
         if self.there:
             return _DEVICE_BATCH * len(self.there)
-        return bfs.LANES * threads.get_num_threads()
+        return bfs.LANES * pool.get_num_threads()
 
     def bytes(self) -> int:
         """Memory of the searches of all threads."""
@@ -310,10 +311,10 @@ class HopCollector:
 
             cuts = np.linspace(0, len(sources), len(self.there) + 1).astype(int).tolist()
             parts = [slice(*x) for x in itertools.pairwise(cuts)]
-            with ThreadPoolExecutor(len(self.there)) as pool:
-                list(pool.map(away, self.there, parts))
+            with ThreadPoolExecutor(len(self.there)) as executor:
+                list(executor.map(away, self.there, parts))
         else:
-            threads.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
+            pool.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
         if "bins" in kinds:
             for table in tables:
                 distances = np.flatnonzero(table)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..closures.sources import best_edges
 from ..closures.trees import repair_trees
