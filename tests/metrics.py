@@ -29,7 +29,7 @@ def metric_of(name, n, row, col, weight, *, directed=True, sources=None):
     """The metric of a graph; `sources`, if given, decide how large the core is."""
     edges = EdgeList(range(n), row, col, weight, directed)
     source = EdgeSource(sm.semirings[name], edges, weight.dtype)
-    ends = source.edges()[:2]
+    ends = source.edges().arrays[:2]
     structure = (
         structure_of(n, *ends) if sources is None
         else elimination.eliminate(n, *ends, sources=sources)

@@ -38,13 +38,13 @@ def problem_of(s, n, row, col, weight, *, directed=True):
 
 
 def arcs_of(structure, problem):
-    row, col, _ = problem.source.given
+    row, col, _ = problem.source.given.arrays
     return Arcs.of(structure, row, col, undirected=problem.source.symmetric())
 
 
 def check(problem, *, few="some", sources=None):
     """The metric by both; the structure, and how often it was computed."""
-    row, col, _ = problem.source.given
+    row, col, _ = problem.source.given.arrays
     n = problem.source.n
     structure = (
         structure_of(n, row, col) if sources is None else eliminate(n, row, col, sources=sources)

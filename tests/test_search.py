@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
-from semiring_mm.graphs.search import Arcs, search_order, settle
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.graphs.search import search_order, settle
 
 
 def graph(n, density, draw, seed):
@@ -19,7 +20,7 @@ def graph(n, density, draw, seed):
     first = np.cumsum([0, *map(len, heads)])
     head = np.concatenate([*heads, []]).astype(np.int32)
     tail = np.repeat(np.arange(n), np.diff(first))
-    return matrix, Arcs(first, head, matrix[tail, head])
+    return matrix, EdgeList.by_rows(first, head, matrix[tail, head])
 
 
 def dijkstra(arcs, source):
@@ -32,7 +33,7 @@ def dijkstra(arcs, source):
             continue
         done[v] = distance
         for e in range(arcs.first[v], arcs.first[v + 1]):
-            u, through = int(arcs.head[e]), distance + float(arcs.weight[e])
+            u, through = int(arcs.col[e]), distance + float(arcs.weight[e])
             if u not in done and through < best.get(u, np.inf):
                 best[u], before[u] = through, v
                 heapq.heappush(heap, (through, next(age), u))
@@ -54,7 +55,8 @@ def test_a_search_from_every_node(n, density, draw):
     matrix, arcs = graph(n, density, DRAW[draw], n)
     d = sm.apsp(matrix)
     sources = np.arange(n)[::-1]
-    settled = settle(arcs.shortest(d, 1e-12), d[sources], sources)
+    shortest = arcs.kept(arcs.weight <= d[arcs.row, arcs.col] + 1e-12)
+    settled = settle(shortest, d[sources], sources)
     order, before = search_order(arcs, settled, sources)
     for source, *rows in zip(sources.tolist(), settled, order, before, strict=True):
         distance, line, tree = (row.tolist() for row in rows)
@@ -64,9 +66,13 @@ def test_a_search_from_every_node(n, density, draw):
         assert tree == [expected.get(v, -1) for v in range(n)]
 
 
-def test_edges_that_are_no_shortest_paths_are_left_out():
-    arcs = Arcs(np.array([0, 2, 3, 3]), np.array([2, 1, 2], np.int32), np.array([5.0, 1, 3]))
-    kept = arcs.shortest(np.array([[0, 1, 4], [np.inf, 0, 3], [np.inf, np.inf, 0]]), 0.0)
-    assert kept.first.tolist() == [0, 1, 2, 2]
-    assert kept.head.tolist() == [1, 2]
-    assert kept.weight.tolist() == [1, 3]
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_some_edges_are_kept(by_rows):
+    first, row = np.array([0, 2, 3, 3]), np.array([0, 0, 1])
+    col, weight = np.array([2, 1, 2]), np.array([5.0, 1, 3])
+    edges = EdgeList.by_rows(first, col, weight) if by_rows else EdgeList.of(3, row, col, weight)
+    kept = edges.kept(edges.weight < 4)
+    assert [x.tolist() for x in kept.arrays] == [[0, 1], [1, 2], [1, 3]]
+    if by_rows:
+        assert kept.first.tolist() == [0, 1, 2, 2]
+    assert edges.kept(edges.weight < 9) is edges

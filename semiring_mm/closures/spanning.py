@@ -21,6 +21,7 @@ from ..cpu import elimination, forest
 from ..engine import Engine, Forest
 from ..semirings import Semiring
 from . import memory
+from .edges import offsets
 from .progress import reporter
 from .solve import Problem
 
@@ -76,8 +77,7 @@ class SpanningForest:
     def rooted(self) -> Forest:
         """The trees, each with a root."""
         n, own = len(self.place), {"row": self.row, "col": self.col, "m": len(self.row)}
-        first = np.zeros(n + 1, np.int64)
-        np.cumsum(np.bincount(np.concatenate([self.row, self.col]), minlength=n), out=first[1:])
+        first = offsets(np.bincount(np.concatenate([self.row, self.col]), minlength=n))
         near, mark = np.empty(2 * len(self.row), np.int32), np.full(n, -1, np.int32)
         elimination.adjacency(
             {"n": n, "first": first, "place": first.copy(), "near": near, "mark": mark, **own}

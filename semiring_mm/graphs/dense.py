@@ -19,7 +19,7 @@ from ..closures.edges import EdgeList
 from ..closures.progress import Progress, part_of, reporter
 from ..closures.solve import Problem
 from ..closures.sources import ArraySource, EdgeSource
-from ..closures.trees import Edges, cyclic_rows, repair_trees
+from ..closures.trees import cyclic_rows, repair_trees
 from ..closures.weights import edges_of
 from ..hierarchy import costs
 from ..products import multiply
@@ -264,7 +264,7 @@ def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | No
     small = {"i": np.int32, "f": np.float32, "V": np.float32}[d.dtype.kind]
     weight = d[row, col].astype(d.dtype if d.dtype.itemsize >= 4 else small)
     whole = rows is None and weight.dtype == d.dtype and d.strides[1] == d.itemsize
-    edges = EdgeSource(source.s, EdgeList(range(n), row, col, weight, True), weight.dtype)
+    edges = EdgeSource(source.s, EdgeList.of(n, row, col, weight), weight.dtype)
     given = replace(problem, source=edges)
     solved = solve_sparse(given, choice, rows, d if whole else None)
     if solved is None or whole:
@@ -429,12 +429,11 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
     return x, p
 
 
-def _edges(problem: Problem, d: Array) -> Edges:
+def _edges(problem: Problem, d: Array) -> EdgeList:
     """The edges of the matrix of a graph that has one on its diagonal."""
     weights, n = memory.source_of(problem).engine.to_host(d), problem.source.n
-    row, col = edges_of(problem.source.s, weights)[:2]
-    row, col = row[row != col], col[row != col]
-    return Edges.by_end(n, row, col, weights[row, col])
+    edges = EdgeList.of(n, *edges_of(problem.source.s, weights))
+    return edges.kept(edges.row != edges.col)
 
 
 def _check(diagonal: Array, problem: Problem) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
+from ..closures.edges import both_ways, offsets
 from ..cpu import bfs
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Hops:
         apart = row != col
         row, col = (x[apart].astype(np.int64, copy=False) for x in (row, col))
         if not directed:
-            row, col = np.concatenate([row, col]), np.concatenate([col, row])
+            row, col = both_ways(row, col)
         self.arcs = len(row)
         self.out = _lists(n, row, col)
         self.back = _lists(n, col, row) if directed else self.out
@@ -207,8 +208,7 @@ def _time(n: int, arcs: int, count: int, often: int, extra: tuple[float, float])
 
 def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
     """The heads of the edges from each node."""
-    first = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n), out=first[1:])
+    first = offsets(np.bincount(row, minlength=n))
     both = row << 32 | col
     both.sort()
     return first, both.astype(np.int32)  # the lower half

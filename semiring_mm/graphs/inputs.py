@@ -113,7 +113,7 @@ def as_graph(
     edges = _edge_list(graph, weight, directed, source, target)
     if edges is not None:
         if directed is False:
-            edges = replace(edges, directed=False, first=None)
+            edges = edges.undirected()
         edges = _checked(edges)
         return edges, None if isinstance(edges.nodes, range) else edges.nodes
     if masked(graph):
@@ -214,7 +214,7 @@ def are_paths(graph: Any) -> bool:
 
 
 def _unweighted(edges: EdgeList) -> EdgeList:
-    return replace(edges, weight=np.ones(len(edges.col)))
+    return edges.weighted(np.ones(len(edges.col)))
 
 
 def _numbered(edges: EdgeList) -> EdgeList:

@@ -21,7 +21,7 @@ from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..closures.trees import Edges, repair_trees
+from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers, edges_of
 from ..cpu import engine as cpu
 from ..cpu.blocks import block
@@ -124,11 +124,7 @@ class PreparedGraph:
         return self._state.metric
 
     def __repr__(self) -> str:
-        kind = "directed" if self.directed else "undirected"
-        return (
-            f"<PreparedGraph: {len(self.nodes)} nodes, {len(self._arcs.row)} {kind} edges, "
-            f"{self.semiring.name}, {self.dtype}>"
-        )
+        return f"<PreparedGraph: {self.edges.summary}, {self.semiring.name}, {self.dtype}>"
 
     def __reduce__(self) -> Any:
         own = (self.semiring, self._state.edges, self._structure, self._columns)
@@ -280,10 +276,8 @@ class PreparedGraph:
                     row, col = places[row], places[col]
                     break
         if same:
-            mine, theirs = (
-                _sorted_ends(n, *ends, self.directed)
-                for ends in ((self._arcs.row, self._arcs.col), (row, col))
-            )
+            mine = _sorted_ends(n, self._arcs.row, self._arcs.col, self.directed)
+            theirs = _sorted_ends(n, row, col, self.directed)
             same = np.array_equal(mine[0], theirs[0])
         if not same:
             kind = "directed" if other.directed else "undirected"
@@ -671,10 +665,7 @@ class _State:
         rows = np.array([i])
         metric.sweep(rows, d, p)
         if has_ties(problem):
-            row, col, weight = problem.source.edges()
-            repair_trees(
-                cpu, problem.source.s, d, p, lambda: Edges.by_end(n, row, col, weight), rows
-            )
+            repair_trees(cpu, problem.source.s, d, p, problem.source.edges, rows)
         path: list[int] = reconstruct_path(p, i, j)
         return path
 
@@ -851,9 +842,9 @@ def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:
     """The edges with weights of a dtype, without loss."""
     weight = edges.weight
     if dtype.kind == "b":
-        return replace(edges, weight=np.ones(len(weight), bool))
+        return edges.weighted(np.ones(len(weight), bool))
     if dtype.kind not in "iu" or weight.dtype == dtype:
-        return replace(edges, weight=weight.astype(dtype))
+        return edges.weighted(weight.astype(dtype))
     missing = weight == s.zero
     with np.errstate(invalid="ignore"):
         values = weight.astype(dtype)
@@ -865,7 +856,7 @@ def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:
             f"the edge from {u!r} to {v!r} has weight {weight[e]:g}, which {dtype} does not hold"
         )
     values[missing] = s.identities(dtype)[0]
-    return replace(edges, weight=values)
+    return edges.weighted(values)
 
 
 def _simple(walk: list[int]) -> list[int]:

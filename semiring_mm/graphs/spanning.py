@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ def as_undirected(edges: EdgeList, least: bool) -> EdgeList:
     back = np.lexsort((row, col))
     pairs = ((row, col[back]), (col, row[back]), (weight, weight[back]))
     same = all(np.array_equal(x, y) for x, y in pairs)
-    return replace(edges, directed=False, first=None) if same else edges
+    return edges.undirected() if same else edges
 
 
 def forest_of(problem: Problem) -> SpanningForest | None:
@@ -46,9 +45,9 @@ def forest_of(problem: Problem) -> SpanningForest | None:
     source = problem.source
     if not (isinstance(source, EdgeSource) and source.symmetric() and applies(problem)):
         return None
-    row, col, weight = source.given
-    kept = (weight != source.s.identities(weight.dtype)[0]) & (row != col)
-    return of_edges(source.s, source.n, row[kept], col[kept], weight[kept])
+    x = source.given
+    kept = x.kept((x.weight != source.s.identities(x.weight.dtype)[0]) & (x.row != x.col))
+    return of_edges(source.s, source.n, *kept.arrays)
 
 
 def solve_forest(

@@ -464,8 +464,8 @@ def _with_infinity(d: Array, missing: Any) -> Array:
 
 def reversed_problem(problem: Problem) -> Problem:
     """That of the graph whose edges lead the other way."""
-    row, col, weight = problem.source.edges()
-    edges = EdgeList(range(problem.source.n), col, row, weight, True)
+    row, col, weight = problem.source.edges().arrays
+    edges = EdgeList.of(problem.source.n, col, row, weight)
     return Problem.of(EdgeSource(problem.source.s, edges, problem.source.dtype))
 
 
@@ -555,16 +555,13 @@ def problem_of(graph: EdgeList) -> Problem:
     dtype = np.dtype(np.int64 if weight.dtype.kind in "biu" else kind)
     if weight.dtype.kind == "u" and weight.size and int(weight.max()) >= 1 << 62:
         dtype = np.dtype(np.float64)
-    weight = weight.astype(dtype)
-    row, col = graph.row, graph.col
+    labels = graph.nodes
     if dtype.kind == "f":
         if (lowest := np.flatnonzero(weight == -np.inf)).size:
-            u, v = (graph.nodes[x[lowest[0]]] for x in (row, col))
+            u, v = (labels[x[lowest[0]]] for x in (graph.row, graph.col))
             raise ValueError(f"the weight of edge {u!r} - {v!r} is -inf; use inf for no edge")
-        kept = weight < np.inf
-        row, col, weight = row[kept], col[kept], weight[kept]
-    edges = EdgeList(graph.nodes, row, col, weight, graph.directed)
-    return Problem.of(EdgeSource(semirings["min_plus"], edges, dtype), labels=graph.nodes)
+        graph = graph.kept(weight < np.inf)
+    return Problem.of(EdgeSource(semirings["min_plus"], graph, dtype), labels=labels)
 
 
 class _Work:

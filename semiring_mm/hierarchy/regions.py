@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.edges import offsets, ranges
 from .structure import Index, Node, Structure
 
 __all__ = ["Cut", "Limits", "Regions", "cut", "regions"]
@@ -186,8 +187,7 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
     position = np.concatenate([order, np.arange(x.fringe, x.n)]).astype(np.int32)
     place = np.empty(x.n, np.int32)
     place[position] = np.arange(x.n, dtype=np.int32)
-    first = np.zeros(count + 1, np.int32)
-    np.cumsum(np.bincount(of, minlength=count), out=first[1:])
+    first = offsets(np.bincount(of, minlength=count)).astype(np.int32)
 
     above = np.where(parent[roots] >= 0, of[parent[roots]], -1).astype(np.int32)
     depth = np.zeros(count, np.int32)
@@ -201,13 +201,12 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
     is_leaf = (rows <= min(leaf.rows, upper.rows)) & (total <= leaf.edges)
     is_leaf[above[above >= 0]] = False
     outers = np.where(held, degree[roots], 0)
-    outer_first = np.zeros(count + 1, np.int32)
-    np.cumsum(outers, out=outer_first[1:])
-    above_head = x.head[_ranges(x.first[roots], outers)]
+    outer_first = offsets(outers).astype(np.int32)
+    above_head = x.head[ranges(x.first[roots], outers)]
     key = np.repeat(roots.astype(np.int64), outers) * x.n + above_head  # ascending
 
     sizes = degree[order]
-    source = _ranges(x.first[order], sizes)
+    source = ranges(x.first[order], sizes)
     tail = np.repeat(np.arange(x.fringe), sizes)  # places
     head, piece = x.head[source], of[order][tail]
     row = place[head]
@@ -223,7 +222,7 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
     edge_first = np.zeros(count + 1, np.int64)
     np.cumsum(total, out=edge_first[1:])
     begin = np.cumsum(room[order]) - room[order]
-    where = _ranges(begin, sizes)
+    where = ranges(begin, sizes)
     edge, numbered = np.full(edge_first[-1], -1, np.int64), np.zeros(edge_first[-1], np.int32)
     edge[where], numbered[where] = source, row
     end = begin + sizes - edge_first[of[order]]
@@ -254,7 +253,7 @@ def _pieces(
     later[:-1] = np.minimum.accumulate(begins[:0:-1])[::-1]
     top = np.flatnonzero(fits & (later > np.arange(n)))
     of = np.full(n, -1, np.int64)
-    for_leaf = _ranges(low[top], size[top])
+    for_leaf = ranges(low[top], size[top])
     of[for_leaf] = np.repeat(top, size[top])
 
     rest = np.flatnonzero(of < 0)[::-1]
@@ -273,13 +272,3 @@ def _pieces(
         piece[v], nodes_in[v], edges_in[v] = v, 1, edges
     roots, found = np.unique(np.array(piece, np.int64), return_inverse=True)
     return found.astype(np.int32), roots.astype(np.int32)
-
-
-def _ranges(first: Index, counts: Index) -> Index:
-    """The numbers of some ranges, one after the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    found: Index = np.arange(total) + np.repeat(
-        np.asarray(first, np.int64) - (ends - counts), counts
-    )
-    return found

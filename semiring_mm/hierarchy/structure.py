@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
+from ..closures.edges import offsets, ranges
 from ..closures.progress import Progress, reporter
 from ..cpu import elimination as code
 from ..naming import install
@@ -207,9 +208,7 @@ class Structure:
         place = np.empty(self.n + 1, np.int32)  # others are not looked up
         place[kept], place[self.n] = np.arange(n, dtype=np.int32), n
         counts = self.first[inner + 1] - self.first[inner]
-        first = np.zeros(len(inner) + 1, np.int64)
-        np.cumsum(counts, out=first[1:])
-        edges = np.arange(first[-1]) + np.repeat(self.first[inner] - first[:-1], counts)
+        first, edges = offsets(counts), ranges(self.first[inner], counts)
         none = np.empty(0, np.int32)
         found = Structure(
             len(inner), place, kept.astype(np.int32), place[self.parent[inner]],
@@ -365,9 +364,7 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     """The distinct neighbours of each node."""
     apart = row != col
     u, v = (np.ascontiguousarray(x[apart], np.int32) for x in (row, col))
-    counts = np.bincount(u, minlength=n) + np.bincount(v, minlength=n)
-    first = np.zeros(n + 1, np.int64)
-    np.cumsum(counts, out=first[1:])
+    first = offsets(np.bincount(u, minlength=n) + np.bincount(v, minlength=n))
     near = np.empty(2 * len(u), np.int32)
     mark = np.full(n, -1, np.int32)
     code.adjacency(
@@ -483,8 +480,7 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
 
 def _transposed(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
     """Of the edges of some rows: by head where they begin, their tails, and the place of each."""
-    begin = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(head, minlength=n), out=begin[1:])
+    begin = offsets(np.bincount(head, minlength=n))
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
     code.transpose({
         "n": rows, "first": first, "place": begin[:-1].copy(), "edge": edge, "head": head,

@@ -15,9 +15,8 @@ from .. import pool
 from ..closures.edges import join_edges
 from ..closures.progress import Progress, Tick, reporter
 from ..closures.solve import Problem
-from ..closures.sources import EdgeSource, WorsenedEdges
+from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
 from ..closures.steps import Improves, Steps, computed, path_plan, stored
-from ..closures.weights import worsened
 from ..cpu import engine
 from ..cpu.hierarchy import UNREACHED, Code, chunk_width, turned_bytes
 from ..engine import JOIN
@@ -301,10 +300,8 @@ def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
         If a cycle improves itself.
     """
     source, steps, weights = problem.source, problem.steps, problem.weights
-    row, col, weight = source.edges()
-    if source.margins is not None:
-        weight = worsened(source.s, weight, source.margins[row], source.margins[col])
-    weight = weights.widen(weight)
+    row, col, _ = source.edges().arrays
+    weight = weights.widen(weights_of(source, source.edges()))
     _check_loops(steps, row[row == col], weight[row == col])
     apart = row != col
     row, col, weight = row[apart], col[apart], weight[apart]
@@ -372,10 +369,7 @@ class Arcs:
         """
         source = problem.source
         assert isinstance(source, EdgeSource | WorsenedEdges)
-        weight = source.given[2]
-        if source.margins is not None:
-            weight = worsened(source.s, weight, source.margins[self.row], source.margins[self.col])
-        weight = problem.weights.widen(weight)
+        weight = problem.weights.widen(weights_of(source, source.given))
         if isinstance(self.apart, slice):
             return weight
         loop = np.ones(len(weight), bool)
