@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from . import naming
 from .expressions import Expr
+from .graph_kernels import Customizer, FactorSweeps, HopSearches
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
@@ -399,6 +400,8 @@ class Engine(Protocol):
         The verbs for chains of products; None on an engine that has none.
     trees : Trees, optional
         Predecessors from distances; None on an engine that is faster at carrying them along.
+    HopSearches, FactorSweeps, Customizer : optional
+        Families of :mod:`.graph_kernels`, or None.
     """
 
     xp: Any
@@ -442,6 +445,12 @@ class Engine(Protocol):
     def trees(self) -> Trees | None: ...
     @property
     def select(self) -> Select: ...
+    @property
+    def HopSearches(self) -> type[HopSearches] | None: ...
+    @property
+    def FactorSweeps(self) -> Callable[..., FactorSweeps] | None: ...
+    @property
+    def Customizer(self) -> Callable[..., Customizer] | None: ...
 
     def Screen(self, x: Array, y: Array, range_: float) -> Screen:
         """For rows (m, width) and (n, width) of finite numbers.
@@ -700,6 +709,9 @@ class Engine(Protocol):
 
         `allocate` makes an array of that library, of so many bytes.
         """
+
+    def current(self) -> int:
+        """The number of the current device, as :meth:`on` takes it; the host's is -1."""
 
     def capturing(self) -> bool:
         """Whether what is launched now goes into a graph of launches, to be run later."""

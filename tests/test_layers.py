@@ -15,7 +15,7 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
     version naming warn cache forks storage display expressions laws semirings metrics plan
-    memory engine
+    memory graph_kernels engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory
     cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
     cpu.bfs cpu.nearest cpu.queries
@@ -27,7 +27,7 @@ ROOMS = """
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.memory gpu.facts gpu.packing
     gpu.tensor gpu.bulk gpu.vector gpu.trees
     gpu.sparse gpu.closure gpu.logsum gpu.shares gpu.spanning gpu.bfs gpu.combine
-    gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine
+    gpu.customize gpu.regions gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.sweeps gpu.engine
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
@@ -37,8 +37,7 @@ ROOMS = """
     tiled.solve
     products bits gf2 sparse blas summation neighbours chains sequences eigenvalues alignment
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
-    hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
-    gpu.customize gpu.hierarchy gpu.collector
+    hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.devices
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
     graphs.spanning graphs.out_of_core graphs.rounds graphs.dense graphs.apsp graphs.search
     graphs.prepared graphs.rows graphs.statistics graphs.nearest

@@ -22,6 +22,7 @@ from .vector import gemv
 if TYPE_CHECKING:
     from . import chain as chains
     from . import select
+    from .bfs import HopSearches
     from .kleene import eliminate
     from .screen import Screen
     from .spanning import best_outside, between, towards
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from .wavefront import align
 
 __all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
-    "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
-    "closure_batch", "closure_block", "copy", "count", "csr_product", "describe", "dia_product",
-    "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
-    "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
-    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "why_not",
-    "xp",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Customizer",
+    "FactorSweeps", "HopSearches", "Screen", "Sieve", "align", "apply", "best_outside", "between",
+    "capturing", "chains", "closure_batch", "closure_block", "copy", "count", "csr_product",
+    "current", "describe", "dia_product", "doubtful", "eliminate", "facts", "facts_beside", "fill",
+    "free_memory", "from_host", "gemv", "log_shares", "mirror", "on", "pack_bits", "product",
+    "product_bits", "reduce_bits", "scratch", "select", "symmetric", "to_host", "towards", "trees",
+    "unit_rows", "wait", "why_not", "xp",
 ]  # fmt: skip
 
 Sieve = None
@@ -47,12 +48,12 @@ LEAF = BASE
 LOOK = 1
 BATCH = 0
 SPARSE = True
-trees = None
-log_shares = None
+trees = log_shares = FactorSweeps = Customizer = None
 
 #: The verbs that no product takes part in, and their modules: loaded on first use.
 _HOMES = {
-    "Screen": "screen", "align": "wavefront", "best_outside": "spanning", "between": "spanning",
+    "HopSearches": "bfs", "Screen": "screen", "align": "wavefront",
+    "best_outside": "spanning", "between": "spanning",
     "chains": "chain", "csr_product": "sparse", "dia_product": "sparse", "eliminate": "kleene",
     "select": "select", "towards": "spanning",
 }  # fmt: skip
@@ -61,6 +62,11 @@ _HOMES = {
 def why_not() -> str:
     """Nothing is missing."""
     return ""
+
+
+def current() -> int:
+    """The host has no number."""
+    return -1
 
 
 def count() -> int:

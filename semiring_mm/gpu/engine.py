@@ -5,7 +5,8 @@ They launch kernels that are compiled for the semiring, on the current device an
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from . import chain as chains
 from . import device, select, trees
@@ -25,14 +26,19 @@ from .trees import doubtful
 from .vector import gemv
 from .wavefront import align
 
+if TYPE_CHECKING:
+    from .bfs import HopSearches
+    from .customize import Customizer
+    from .sweeps import FactorSweeps
+
 __all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
-    "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
-    "closure_batch", "closure_block", "copy", "count", "csr_product", "describe", "dia_product",
-    "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
-    "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
-    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "why_not",
-    "xp",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Customizer",
+    "FactorSweeps", "HopSearches", "Screen", "Sieve", "align", "apply", "best_outside", "between",
+    "capturing", "chains", "closure_batch", "closure_block", "copy", "count", "csr_product",
+    "current", "describe", "dia_product", "doubtful", "eliminate", "facts", "facts_beside", "fill",
+    "free_memory", "from_host", "gemv", "log_shares", "mirror", "on", "pack_bits", "product",
+    "product_bits", "reduce_bits", "scratch", "select", "symmetric", "to_host", "towards", "trees",
+    "unit_rows", "wait", "why_not", "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__
@@ -47,6 +53,11 @@ eliminate = None
 def why_not() -> str:
     """Empty where there is a device; else what is missing and how to get it."""
     return device.why_not()
+
+
+def current() -> int:
+    """The number of the current device."""
+    return device.current().index
 
 
 def count() -> int:
@@ -78,7 +89,14 @@ def describe() -> dict[str, Any]:
     return {"devices": devices, "driver": driver, "runtime": version, "cupy": cupy.__version__}
 
 
+#: Families that few calls need, and their modules: loaded on first use.
+_HOMES = {"Customizer": ".customize", "FactorSweeps": ".sweeps", "HopSearches": ".bfs"}
+
+
 def __getattr__(name: str) -> Any:
     if name == "xp":
         return device.current().xp
+    if name in _HOMES:
+        globals()[name] = getattr(importlib.import_module(_HOMES[name], __package__), name)
+        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,12 +16,12 @@ from ..closures.paths import NegativeCycleError, find_negative_cycle
 from ..closures.progress import reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..closures.steps import computed, path_plan, stored
+from ..closures.steps import path_plan
 from ..cpu import dijkstra as code
 from ..cpu import threads
 from ..hierarchy import costs
 from ..memory import scratch
-from ..plan import Plan
+from ..plan import Plan, computed, stored
 
 __all__ = ["search", "search_shifted", "searchable"]
 

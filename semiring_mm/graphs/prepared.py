@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from ..cpu import threads
 from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
 from ..hierarchy import costs
+from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..semirings import Semiring, as_semiring, semirings
@@ -34,9 +35,6 @@ from ..storage import atomic_write, one_line, read_arrays
 from ..warn import warn
 from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
-
-if TYPE_CHECKING:
-    from ..gpu.collector import Placed
 
 __all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
 
@@ -110,7 +108,7 @@ class PreparedGraph:
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._table: Any = None  # what it was prepared from, if that has columns of weights
-        self._customizers: dict[int, Any] = {}  # of CUDA devices
+        self._customizers: dict[int, DeviceCustomizer] = {}  # of CUDA devices
         self._state = self._customized(edges, None, progress=progress)
 
     @property
@@ -326,13 +324,11 @@ class PreparedGraph:
 
     def _customizer(self) -> Callable[[Problem], Metric]:
         """What customizes on the current CUDA device."""
-        from ..gpu import customize, device
-
-        here = device.current().index
+        engine = gpu_engine()
+        here = engine.current()
         if here not in self._customizers:
-            self._customizers[here] = customize.Customizer(self._structure, self._arcs)
-        found: Callable[[Problem], Metric] = self._customizers[here]
-        return found
+            self._customizers[here] = DeviceCustomizer(engine, self._structure, self._arcs)
+        return self._customizers[here]
 
     def distances(
         self, sources: Any = None, targets: Any = None, *, device: str | None = None
@@ -414,17 +410,16 @@ class PreparedGraph:
 
     def _on_device(self, call: Call, state: _State, start: Index, end: Index | None) -> Any:
         """Rows by the current device, on the host if the call came from there."""
-        index, there = state.placed([-1]).metrics[0]
+        placed = state.placed([-1])
         shape = len(start), len(self.nodes) if end is None else len(end)
         restore = None if self.dtype.kind == "f" else state.problem.restore
         if call.moved:
-            from ..gpu.collector import fetch
-
             found = np.empty(shape, self.dtype)
-            fetch(index, there, start, found, targets=end, restore=restore)
+            fetch(placed, start, found, targets=end, restore=restore)
             return found
-        kind = self.dtype if restore is None else there.metric.steps.dtype
-        d = there.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
+        sweeps = placed.sweeps[0][1]
+        kind = self.dtype if restore is None else sweeps.factor.dtype
+        d = sweeps.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
         return d if restore is None else restore(d)
 
     def _on_cpu(self, state: _State, start: Index, end: Index | None) -> Array:
@@ -596,10 +591,10 @@ class _State:
         """The metric on the host."""
         if isinstance(self.found.out, np.ndarray):
             return self.found
-        from ..gpu import customize, engine
-
-        with engine.on(int(self.found.out.device.id)):
-            return customize.host_metric(self.found)
+        engine = gpu_engine()
+        index = where(self.found.out, "weights")
+        with engine.on(-1 if index is None else index):
+            return host_metric(engine, self.found)
 
     def _identities(self) -> list[Any]:
         steps = self.found.steps
@@ -608,21 +603,20 @@ class _State:
 
     def placed(self, indices: Sequence[int]) -> Placed:
         """The metric on CUDA devices, in the layout of the one before."""
-        from ..gpu.collector import current_index, place
-
-        where = tuple(current_index() if i < 0 else i for i in indices)
-        found = self._placed.get(where)
+        engine = gpu_engine()
+        devices = tuple(engine.current() if i < 0 else i for i in indices)
+        found = self._placed.get(devices)
         if found is None:
             # On the device where it was computed the metric stays, but that whole numbers have
             # other types there.
             out, weight = self.found.out, self.edges.weight
-            stays = not isinstance(out, np.ndarray) and where == (int(out.device.id),)
+            stays = not isinstance(out, np.ndarray) and devices == (where(out, "weights"),)
             if stays and not (weight.dtype.kind == "f" and (weight == np.trunc(weight)).all()):
                 metric = self.found
             else:
                 metric = self.metric
-            found = place(metric, where, self._before.pop(where, None))
-            self._placed[where] = found
+            found = place(metric, devices, self._before.pop(devices, None))
+            self._placed[devices] = found
         return found
 
     def meet(self, i: int, j: int) -> Any:

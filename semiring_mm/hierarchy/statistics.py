@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ..cpu import engine, threads
 from ..cpu import statistics as code
 from ..engine import JOIN
+from ..graph_kernels import Index
 from ..memory import scratch
-from .structure import Index
 from .sweeps import Metric, is_symmetric, reversed_metric
 
 __all__ = ["Collector", "Extent", "Wanted", "is_symmetric", "reversed_metric", "zero_bin"]

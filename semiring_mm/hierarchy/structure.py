@@ -10,18 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..closures.progress import Progress, reporter
 from ..cpu import elimination as code
 from ..cpu import threads
+from ..graph_kernels import Index, Node, SymbolicFactor
 from ..naming import install
 from . import costs
 
 __all__ = ["Structure", "eliminate", "prepare_structure"]
-
-Index = NDArray[np.int64]
-Node = NDArray[np.int32]
 
 #: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
 _WORK = 5000
@@ -39,39 +36,17 @@ _PARTS = 64
 
 
 @dataclass(frozen=True)
-class Structure:
-    """Vertices by position in an elimination order, and the edges that the elimination fills in.
-
-    The first `fringe` positions are eliminated one by one; they are a postorder of the elimination
-    tree, so that the descendants of a position come right before it. The others are the core,
-    between whose nodes all edges are taken to be.
+class Structure(SymbolicFactor):
+    """A symbolic factor with the lower neighbours of its positions.
 
     Attributes
     ----------
-    fringe : int
-    position, node : (n,) int32
-        The position of each node, and the node at each position.
-    parent : (fringe,) int32
-        The first higher neighbour: in the fringe the parent in the elimination tree, else in the
-        core; n where there is none.
-    level : (fringe,) int32
-        Height in the elimination tree: all lower neighbours have lower levels.
-    first : (fringe + 1,) int64
-    head : (edges,) int32
-        The higher neighbours of each position of the fringe, ascending, from ``first`` on.
     low_first : (n + 1,) int64
     low_tail : (edges,) int32
     low_edge : (edges,) int64
         The lower neighbours of each position, ascending, and the edges to them.
     """
 
-    fringe: int
-    position: Node
-    node: Node
-    parent: Node
-    level: Node
-    first: Index
-    head: Node
     low_first: Index
     low_tail: Node
     low_edge: Index
@@ -140,16 +115,6 @@ class Structure:
         rest &= parent[tail] < fringe
         _slots(first, head, parent[tail[rest]], head[rest])
         return cls.restored(fringe, node, parent, level, first, head)
-
-    @property
-    def n(self) -> int:
-        """Number of nodes."""
-        return len(self.node)
-
-    @property
-    def core(self) -> int:
-        """Number of nodes of the core."""
-        return self.n - self.fringe
 
     @functools.cached_property
     def pairs(self) -> float:

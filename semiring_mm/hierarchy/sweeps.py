@@ -15,15 +15,16 @@ from ..closures.edges import join_edges
 from ..closures.progress import Progress, Tick, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges
-from ..closures.steps import Improves, Steps, computed, path_plan, stored
+from ..closures.steps import Improves, Steps, path_plan
 from ..closures.weights import worsened
 from ..cpu import engine, threads
 from ..cpu.hierarchy import UNREACHED, Code, chunk_width, turned_bytes
 from ..engine import JOIN
 from ..expressions import evaluate
+from ..graph_kernels import Factor, Index
 from ..memory import scratch
-from ..plan import Plan
-from .structure import Index, Structure
+from ..plan import Plan, computed, stored
+from .structure import Structure
 
 __all__ = [
     "Arcs", "Metric", "check_edges", "customize", "customize_arcs", "is_symmetric",
@@ -42,7 +43,7 @@ _FAR = (1 << 30) - 1  # no path, where labels are 32-bit integers
 class Metric:
     """Weights of a structure: those of its edges after the elimination, and the core's closure.
 
-    They are on the host, or (:mod:`..gpu.customize`) on a device, and cannot be swept here.
+    They are on the host, or (:mod:`.devices`) on a device, and cannot be swept here.
 
     Attributes
     ----------
@@ -86,6 +87,15 @@ class Metric:
         """zero and one in the type computed in."""
         zero, one = self.steps.identities
         return computed(self.plan, zero), computed(self.plan, one)
+
+    @property
+    def factor(self) -> Factor:
+        """What an engine sweeps: all but the predecessors."""
+        steps = self.steps
+        return Factor(
+            self.structure, steps.s, steps.dtype, steps.known, self.plan, self.out, self.back,
+            self.core,
+        )  # fmt: skip
 
     @functools.cached_property
     def code(self) -> Code:
@@ -394,7 +404,7 @@ def customize_arcs(
     plan = path_plan(steps, structure.n)
     size, core = len(structure.head), structure.core
     infinite = computed(plan, steps.identities[0])
-    out = np.full(size, infinite, f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    out = np.full(size, infinite, plan.computed_in)
     symmetric = arcs.undirected and source.s.commutes
     back = out if symmetric else out.copy()
     matrix = np.full((core, core), steps.identities[0], steps.dtype)

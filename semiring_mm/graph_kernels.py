@@ -1,0 +1,259 @@
+"""What an engine offers to algorithms on graphs: plain values, and a protocol for each family.
+
+Graph kernels work on the factor of a sparse elimination, on lists of arcs and on trees. They take
+arrays and the values of this module, never an object of the algorithms above. An engine that lacks
+a family has None in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .plan import Facts, Plan
+from .semirings import Semiring
+
+__all__ = [
+    "Arcs", "Customizer", "Factor", "FactorSweeps", "HopSearches", "Index", "Node",
+    "SymbolicFactor",
+]  # fmt: skip
+
+Array = Any  # of the engine's namespace
+Index = NDArray[np.int64]
+Node = NDArray[np.int32]
+Arcs = tuple[Array, Array]  # (n + 1,) int64 and (arcs,) int32: where a node's begin, and their ends
+
+
+@dataclass(frozen=True)
+class SymbolicFactor:
+    """Vertices by position in an elimination order, and the edges that the elimination fills in.
+
+    The first `fringe` positions are eliminated one by one; they are a postorder of the elimination
+    tree, so that the descendants of a position come right before it. The others are the core,
+    between whose nodes all edges are taken to be. Arrays are NumPy's, contiguous.
+
+    Attributes
+    ----------
+    fringe : int
+    position, node : (n,) int32
+        The position of each node, and the node at each position.
+    parent : (fringe,) int32
+        The first higher neighbour: in the fringe the parent in the elimination tree, else in the
+        core; n where there is none.
+    level : (fringe,) int32
+        Height in the elimination tree: all lower neighbours have lower levels.
+    first : (fringe + 1,) int64
+    head : (edges,) int32
+        The higher neighbours of each position of the fringe, ascending, from ``first`` on.
+    """
+
+    fringe: int
+    position: Node
+    node: Node
+    parent: Node
+    level: Node
+    first: Index
+    head: Node
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.node)
+
+    @property
+    def core(self) -> int:
+        """Number of nodes of the core."""
+        return self.n - self.fringe
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A customized factor: weights of all edges of a symbolic one, and the core's closure.
+
+    Attributes
+    ----------
+    structure : SymbolicFactor
+    semiring : Semiring
+    dtype : dtype
+        Of the core's entries, and of distances.
+    known : tuple of Facts, optional
+        Ranges that hold for all entries at all times.
+    plan : Plan
+        How labels are computed along paths.
+    out, back : (edges,) arrays of the type that the plan computes in
+        Upward and downward; the same array where the graph is symmetric.
+    core : (core, core) array of `dtype`
+        Best paths within the core and through the fringe.
+    """
+
+    structure: SymbolicFactor
+    semiring: Semiring
+    dtype: np.dtype[Any]
+    known: tuple[Facts, Facts, Facts] | None
+    plan: Plan
+    out: Array
+    back: Array
+    core: Array
+
+
+class Customizer(Protocol):
+    """Customizes a symbolic factor in the engine's memory, for one list of weights after another.
+
+    It is made of ``(structure, slot, undirected=)``: a :class:`SymbolicFactor`; int64 of NumPy, for
+    each arc 2 e upward along edge e, 2 e + 1 downward, -1 - (i c + j) from the i-th to the j-th
+    node of a core of c; and whether each arc leads both ways.
+    """
+
+    def __call__(
+        self, semiring: Semiring, dtype: np.dtype[Any], plan: Plan, weight: Array, *, look: bool
+    ) -> tuple[Array, Array, Array, bool]:
+        """The weights of a factor, as :class:`Factor` has them.
+
+        Parameters
+        ----------
+        weight : array (arcs,) of `dtype`
+            In the engine's memory.
+        look : bool
+            Whether edges are compared with one.
+
+        Returns
+        -------
+        out, back : arrays (edges,)
+        core : array (core, core) of `dtype`
+            Before its closure.
+        improves : bool
+            Whether the way up some edge and back is better than one.
+        """
+
+
+class FactorSweeps(Protocol):
+    """Best paths from many sources over a customized factor: triangular solves on an engine.
+
+    It is made of ``(shape=, like=)``, both optional: the engine's own sizes of blocks, and sweeps
+    over the same structure on another device, whose layout may be taken over.
+
+    Attributes
+    ----------
+    factor : Factor
+        Of the last call of :meth:`weigh`.
+    width : int
+        Sources that are swept together.
+    """
+
+    factor: Factor
+
+    @property
+    def width(self) -> int: ...
+
+    def weigh(self, factor: Factor, bound: float | None = None) -> Array | None:
+        """Take a factor; its arrays are on the host or in the engine's memory.
+
+        No finite distance is larger than `bound`, where that is given; it is for whole numbers
+        that are not negative.
+
+        Returns
+        -------
+        core : array (nodes, nodes) of the factor's dtype, or None
+            A matrix that the caller closes in place before the first sweep: the engine's core has
+            more nodes than the factor's.
+        """
+
+    def rows(
+        self, sources: Index, *, targets: Index | None = None, out: Array | None = None,
+        edges: tuple[Index, Index, NDArray[Any]] | None = None, parents: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """Best paths from some nodes to all or some, in the engine's memory.
+
+        Parameters
+        ----------
+        sources, targets : array of int64, of NumPy
+            Nodes.
+        out : array (sources, targets), optional
+            Of the factor's dtype, or for whole numbers of float32 or float64; rows are contiguous.
+        edges : (row, col, weight), optional
+            Of the graph, with weights as the factor has them, for `parents`.
+        parents : array of int32, optional
+            Of the shape of `out`; takes the node before each target, or -9999. Of all targets.
+        """
+
+    def statistics(
+        self, sources: Index, kinds: Collection[str], *, radii: NDArray[Any] | None = None,
+        mass: NDArray[Any] | None = None, edges: NDArray[Any] | None = None, bound: float = ...,
+    ) -> dict[str, NDArray[Any]]:  # fmt: skip
+        """Statistics of the distances from each source to the nodes that it reaches, over min_plus.
+
+        No two floats are added in an order that changes.
+
+        Parameters
+        ----------
+        sources : array of int64
+        kinds : collection of str
+            ``"largest"``: the largest distance, or 0; ``"count"``: how many nodes are reached;
+            ``"sum"``: of their distances, in int64 or float64; ``"inverse"``: the sum of
+            1 / distance where that is not 0; ``"within"``: for each of some `radii` how many are no
+            farther, or the sum of their `mass`; ``"bins"``: as ``numpy.histogram`` of all
+            distances by `edges`, for all sources together.
+        radii : (k,) array, optional
+        mass : (n,) array of int64 or float64, optional
+            Of each node.
+        edges : (bins + 1,) array, optional
+        bound : float
+            No distance is larger.
+        """
+
+
+class HopSearches(Protocol):
+    """Breadth-first searches from many sources at once over a graph whose edges all count 1.
+
+    Parameters
+    ----------
+    n : int
+        Nodes.
+    out, back : Arcs
+        Those from each node, and those to it, on the host or in the engine's memory; the same
+        object where each edge leads both ways. None leads from a node to itself.
+
+    Attributes
+    ----------
+    LANES : int
+        Sources of one pass over the graph.
+    """
+
+    LANES: int
+
+    def __init__(self, n: int, out: Arcs, back: Arcs) -> None: ...
+
+    @staticmethod
+    def bytes(n: int, arcs: int, count: int, *, labels: bool) -> int:
+        """About how much memory searches from `count` sources take in which distances are kept."""
+
+    def statistics(self, sources: Index, radii: Index) -> dict[str, NDArray[Any]]:
+        """Numbers of nodes at each distance from some sources, added up; on the host.
+
+        For each source: ``reached`` nodes beside itself, the ``total`` of their distances and of
+        the ``inverse`` distances, the largest, ``far``, and the number ``within`` each radius (a
+        row for each). ``table``, (n + 2,), has the number of pairs for each distance but 0.
+        """
+
+    def rows(
+        self, sources: Index, dtype: Any, unreached: float, out: Array | None = None,
+        done: Callable[[int], None] | None = None,
+    ) -> Array:  # fmt: skip
+        """Distances from some sources, a row each.
+
+        Parameters
+        ----------
+        sources : array of int64
+        dtype : int32, int64, float32 or float64
+        unreached : number
+            The distance where there is no path.
+        out : array, optional
+            Of that dtype, on the host or in the engine's memory; rows are contiguous. Default: a
+            new array in the engine's memory.
+        done : callable, optional
+            Is told after how many sources the work stands.
+        """
