@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .closures.labelled import LabelledArray, reconstruct_path
     from .closures.paths import NegativeCycleError
     from .config import show_config
-    from .cpu.threads import get_num_threads, set_num_threads
     from .eigenvalues import Eigen, eigen
     from .graphs.apsp import apsp, closure
     from .graphs.inputs import adjacency
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from .laws import SemiringLawError
     from .metrics import Metric
     from .neighbours import argbest, cdist, knn, radius_count
+    from .pool import get_num_threads, set_num_threads
     from .summation import einsum
 
 __all__ = [
@@ -90,7 +90,6 @@ _HOMES = {
     "closures.labelled": "LabelledArray reconstruct_path",
     "closures.paths": "NegativeCycleError",
     "config": "show_config",
-    "cpu.threads": "get_num_threads set_num_threads",
     "eigenvalues": "Eigen eigen",
     "graphs.apsp": "apsp closure",
     "graphs.inputs": "adjacency",
@@ -100,6 +99,7 @@ _HOMES = {
     "laws": "SemiringLawError",
     "metrics": "Metric",
     "neighbours": "argbest cdist knn radius_count",
+    "pool": "get_num_threads set_num_threads",
     "summation": "einsum",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -7,9 +7,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import engine
+from . import engine, pool
 from .cache import cache_directory
-from .cpu import threads
 from .version import __version__
 
 __all__ = ["configuration", "show_config"]
@@ -31,7 +30,7 @@ def configuration() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "packages": {"numpy": np.__version__} | packages,
-        "cpu": {**engine.named("cpu").describe(), "threads": threads.get_num_threads()},
+        "cpu": {**engine.named("cpu").describe(), "threads": pool.get_num_threads()},
         "cache": str(cache_directory()),
         "gpu": _gpu(),
     }

@@ -20,11 +20,11 @@ from . import expressions as ex
 from .arrays import Call, check_memory
 from .cpu import calls
 from .cpu import engine as cpu
-from .cpu.threads import get_num_threads
 from .engine import Known, Screen, Sieve
 from .metrics import BuiltIn, Metric, as_metric, weighted
 from .naming import integer
 from .plan import Facts, needs_facts
+from .pool import get_num_threads
 from .products import check_out, overlaps
 from .semirings import Semiring, semirings
 

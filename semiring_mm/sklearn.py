@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .cpu import threads
+from . import pool
 from .metrics import BuiltIn, Metric
 from .naming import integer
 from .neighbours import cdist, check_radius, knn, limit_of, radius_count
@@ -302,10 +302,10 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
 
     def _threads(self) -> Any:
         jobs = -1 if self.n_jobs is None else integer(self.n_jobs, "n_jobs", " or None")
-        most = threads.get_num_threads()
+        most = pool.get_num_threads()
         if jobs == 0:
             raise ValueError(f"n_jobs must be an integer other than 0, or None, got {jobs!r}")
-        return threads.limited(max(1, jobs if jobs > 0 else most + 1 + jobs))
+        return pool.limited(max(1, jobs if jobs > 0 else most + 1 + jobs))
 
 
 def _check_radius(verb: str, r: Any) -> float:

@@ -9,7 +9,7 @@ import host_device
 import pytest
 import reference
 
-from semiring_mm.cpu import threads
+from semiring_mm import pool
 
 
 @pytest.fixture(scope="session")
@@ -34,10 +34,10 @@ def nvrtc():
 @pytest.fixture
 def two_threads():
     """Costs are compared, and memory is divided, as on a machine of two cores."""
-    before = threads.get_num_threads()
-    threads.set_num_threads(2)
+    before = pool.get_num_threads()
+    pool.set_num_threads(2)
     yield
-    threads.set_num_threads(before)
+    pool.set_num_threads(before)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def pytest_cmdline_main(config):
         whole and usual and config.pluginmanager.hasplugin("xdist")
         and option.numprocesses is None and not option.usepdb
     ):  # fmt: skip
-        option.numprocesses = threads.default_threads()
+        option.numprocesses = pool.default_threads()
         option.dist = "worksteal"
 
 

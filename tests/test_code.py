@@ -171,7 +171,7 @@ FORKS = """
 import os, signal, sys, threading, warnings
 import numpy as np
 import semiring_mm as sm
-from semiring_mm.cpu import threads
+from semiring_mm import pool
 
 warnings.simplefilter("ignore")
 ones, big, stop = np.ones((3, 3)), np.ones((400, 400), "f4"), threading.Event()

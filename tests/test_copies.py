@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from semiring_mm.cpu import threads as team_of
+from semiring_mm import pool as team_of
 from semiring_mm.gpu import device, memory
 
 

@@ -13,9 +13,9 @@ import pytest
 import test_trees
 
 import semiring_mm as sm
+from semiring_mm import pool
 from semiring_mm.closures.paths import NO_PREDECESSOR
 from semiring_mm.closures.steps import Improves, Steps
-from semiring_mm.cpu import threads
 from semiring_mm.expressions import evaluate
 from semiring_mm.storage import seal, unseal
 
@@ -477,12 +477,12 @@ def test_a_caller_is_held_to_its_part_of_the_threads():
     before = sm.get_num_threads()
     try:
         sm.set_num_threads(4)
-        with threads.limited(3):
+        with pool.limited(3):
             assert sm.get_num_threads() == 3
-            with threads.limited(1):
+            with pool.limited(1):
                 assert sm.get_num_threads() == 1
                 seen = set()
-                threads.run([lambda: seen.add(threading.get_ident())] * 8)
+                pool.run([lambda: seen.add(threading.get_ident())] * 8)
                 assert seen == {threading.get_ident()}
         assert sm.get_num_threads() == 4
     finally:

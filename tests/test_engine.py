@@ -17,7 +17,7 @@ from numpy.testing import assert_array_equal
 from reference import BFLOAT16
 
 import semiring_mm as sm
-from semiring_mm import plan
+from semiring_mm import plan, pool
 from semiring_mm.cpu import (
     compiler,
     crew,
@@ -25,7 +25,6 @@ from semiring_mm.cpu import (
     facts,
     product,
     product_code,
-    threads,
     tuning,
 )
 
@@ -194,19 +193,19 @@ def test_a_forked_child_computes():
     code = """
 import os, threading, warnings
 import numpy as np, semiring_mm as sm
-from semiring_mm.cpu import threads
+from semiring_mm import pool
 warnings.simplefilter("ignore")
 sm.set_num_threads(3)
 together = threading.Barrier(2)
 both = [lambda: together.wait(30)] * 2
 a = np.random.default_rng(0).integers(0, 9, (700, 700)).astype("f4")
 before = sm.matmul(a, a, "min_plus")
-threads.run(both)                             # the pool has its threads
+pool.run(both)                                # the pool has its threads
 child = os.fork()
 if child == 0:
     ok = (sm.matmul(a, a, "min_plus") == before).all()
     ok &= (sm.matmul(a, a) == a.astype("f8") @ a).all()    # new code, too
-    threads.run(both)                                      # and threads of its own
+    pool.run(both)                               # and threads of its own
     os._exit(0 if ok else 1)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 after = sm.matmul(a, a, "min_plus")
@@ -233,9 +232,9 @@ def test_the_environment_sets_the_number_of_threads():
 def end_helpers():
     sm.set_num_threads(1)
     deadline = time.monotonic() + 10
-    while threads._made and time.monotonic() < deadline:
+    while pool._made and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert threads._made == 0, "threads that are not wanted any more end"
+    assert pool._made == 0, "threads that are not wanted any more end"
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["of the caller", "of a helper"])
@@ -253,10 +252,10 @@ def test_tasks_stop_at_the_first_error(own):
         done.append(1)
 
     with pytest.raises(RuntimeError, match="a task"):
-        threads.run([task] * 1000)
+        pool.run([task] * 1000)
     assert len(done) < 500
     counts = []
-    threads.run([lambda: None] * 20, counts.append)
+    pool.run([lambda: None] * 20, counts.append)
     assert counts[-1] == 20
     assert counts == sorted(counts)
 
@@ -365,13 +364,13 @@ class Idle(list):
     """Helpers that have nothing to do: two callers must not get the same one."""
 
     def pop(self):
-        assert threads._lock.locked()
+        assert pool._lock.locked()
         return super().pop()
 
 
 def test_helpers_are_reused_and_need_not_come(monkeypatch):
     end_helpers()
-    monkeypatch.setattr(threads, "_idle", Idle())
+    monkeypatch.setattr(pool, "_idle", Idle())
     sm.set_num_threads(4)
     seen = set()
 
@@ -380,9 +379,9 @@ def test_helpers_are_reused_and_need_not_come(monkeypatch):
         time.sleep(0.001)
 
     for _ in range(20):
-        threads.run([note] * 8)
+        pool.run([note] * 8)
     assert 2 <= len(seen) <= 4
-    threads.run([lambda: None] * 2)  # done before any helper wakes
+    pool.run([lambda: None] * 2)  # done before any helper wakes
     end_helpers()
 
 
@@ -434,7 +433,7 @@ def test_helpers_of_products_end_when_they_are_not_wanted():
         with crew.helpers(1) as found:
             seen.append(len(found))
 
-    threads.run([note] * 4)
+    pool.run([note] * 4)
     assert seen == [0] * 4, "none inside a task: others are busy, too"
     sm.set_num_threads(1)
     while alive() and time.monotonic() < deadline:
@@ -706,7 +705,7 @@ def test_plus_times_by_either_way(dtype, monkeypatch):
     """NumPy's BLAS where it needs no copy, the engine's kernels elsewhere: one contract."""
     served = []
     real = product.blas_serves
-    sm.set_num_threads(threads.default_threads())
+    sm.set_num_threads(pool.default_threads())
     monkeypatch.setattr(
         product, "blas_serves", lambda *x: served.append(real(*x)) or served[-1]
     )  # fmt: skip
@@ -745,7 +744,7 @@ def test_plus_times_by_either_way(dtype, monkeypatch):
 
 
 def test_a_blas_serves_again_without_a_second_look(monkeypatch):
-    sm.set_num_threads(threads.default_threads())
+    sm.set_num_threads(pool.default_threads())
     a = np.random.default_rng(3).integers(-8, 9, (160, 170)).astype("f4")
     b = a.T.copy()
     expected = a.astype("f8") @ b.astype("f8")

@@ -13,9 +13,9 @@ from optional import sp
 from test_long_runs import ENVIRONMENT, posix
 
 import semiring_mm as sm
-from semiring_mm import alignment
+from semiring_mm import alignment, pool
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.cpu import dijkstra, edits, product, sparse, threads, vector
+from semiring_mm.cpu import dijkstra, edits, product, sparse, vector
 
 #: What each call takes, and calls of minutes; a megabyte or two is soon made.
 LONG = {
@@ -87,13 +87,13 @@ def test_a_task_that_looks_ends_with_the_others():
                 raise RuntimeError("one")
             for _ in range(2000):
                 time.sleep(0.005)
-                threads.look()
+                pool.look()
 
         begin = time.monotonic()
         with pytest.raises(RuntimeError, match="one"):
-            threads.run([task, task])
+            pool.run([task, task])
         assert time.monotonic() - begin < 5
-    threads.look()  # of no run
+    pool.look()  # of no run
 
 
 @posix
@@ -114,7 +114,7 @@ def test_ctrl_c_while_another_thread_works():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            threads.run([task, task])
+            pool.run([task, task])
     finally:
         signal.signal(signal.SIGINT, before)
     assert ended
@@ -159,7 +159,7 @@ def test_searches_in_pieces(monkeypatch):
     whole = sm.apsp(graph, sources=[7], return_predecessors=True)
     looks = []
     monkeypatch.setattr(dijkstra, "_MOST", 3)
-    monkeypatch.setattr(threads, "look", lambda: looks.append(1))
+    monkeypatch.setattr(pool, "look", lambda: looks.append(1))
     pieces = sm.apsp(graph, sources=[7], return_predecessors=True)
     assert_array_equal(pieces, whole)
     assert len(looks) > 100

@@ -14,9 +14,9 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import the modules before it. A star stands for the
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
-    version naming warn cache forks storage display expressions laws semirings metrics plan
+    version naming warn cache pool storage display expressions laws semirings metrics plan
     memory graph_kernels engine
-    cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory
+    cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.memory
     cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
     cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
@@ -27,7 +27,8 @@ ROOMS = """
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.memory gpu.facts gpu.packing
     gpu.tensor gpu.bulk gpu.vector gpu.trees
     gpu.sparse gpu.closure gpu.logsum gpu.shares gpu.spanning gpu.bfs gpu.combine
-    gpu.customize gpu.regions gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.sweeps gpu.engine
+    gpu.customize gpu.regions gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront
+    gpu.sweeps gpu.engine
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
@@ -157,7 +158,7 @@ def test_what_is_optional_or_slow_is_imported_where_it_is_used(name):
 def test_the_reader_of_imports_reads():
     """The test above would pass on an empty list."""
     found = set(imports("cpu.product", ALL["cpu.product"]))
-    assert {(".semirings", True), (".cpu.threads", True), ("numpy", True)} <= found
+    assert {(".semirings", True), (".pool", True), ("numpy", True)} <= found
     assert ("llvmlite.binding", False) in set(imports("cpu.compiler", ALL["cpu.compiler"]))
     assert (".__init__", True) in set(imports("cli.entry", ALL["cli.entry"]))
 

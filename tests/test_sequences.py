@@ -11,8 +11,8 @@ from optional import Optional
 import semiring_mm as sm
 from bench import neighbours_sequences, report
 from bench.measure import Line
-from semiring_mm import sequences
-from semiring_mm.cpu import chain, threads
+from semiring_mm import pool, sequences
+from semiring_mm.cpu import chain
 from semiring_mm.cpu import engine as cpu
 
 hmm = Optional("hmmlearn.hmm")
@@ -467,11 +467,11 @@ def test_a_long_sequence_and_threads_that_share_many():
 def test_one_long_sequence_goes_both_ways_at_once(monkeypatch):
     rng = np.random.default_rng(5)
     e, a = rng.normal(size=(1, 5000, 6)), rng.normal(size=(4999, 6, 6))
-    monkeypatch.setattr(threads, "_threads", 1)
+    monkeypatch.setattr(pool, "_threads", 1)
     alone = sequences.marginals(e, a, lengths=[4990], pairs=True)
-    monkeypatch.setattr(threads, "_threads", 2)
-    tasks, run = [], threads.run
-    monkeypatch.setattr(threads, "run", lambda some: (tasks.append(len(some)), run(some))[1])
+    monkeypatch.setattr(pool, "_threads", 2)
+    tasks, run = [], pool.run
+    monkeypatch.setattr(pool, "run", lambda some: (tasks.append(len(some)), run(some))[1])
     both = sequences.marginals(e, a, lengths=[4990], pairs=True)
     assert tasks[0] == 2
     for x, y in zip(alone, both, strict=True):

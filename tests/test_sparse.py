@@ -9,10 +9,10 @@ from optional import csgraph, nx, sp
 from walks import check_paths
 
 import semiring_mm as sm
+from semiring_mm import pool
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.cpu import threads
 from semiring_mm.graphs import contraction
 from semiring_mm.graphs.choice import Machine
 
@@ -236,7 +236,7 @@ def test_auto(kind, monkeypatch):
         "path": lambda: undirected(nx.path_graph(1000)),
     }[kind]()
     # many threads do small graphs densely in the time that one takes to find an order
-    monkeypatch.setattr(threads, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(pool, "get_num_threads", lambda: 2)
     orders, original = [], contraction.eliminate
 
     def spy(*args, **limits):

@@ -315,10 +315,10 @@ class Stop(Exception):
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_a_stopped_run_goes_on(tmp_path, monkeypatch, directed):
-    from semiring_mm.cpu import threads
+    from semiring_mm import pool
     from semiring_mm.graphs import statistics as module
 
-    monkeypatch.setattr(threads, "get_num_threads", lambda: 2)  # the more, the larger a batch
+    monkeypatch.setattr(pool, "get_num_threads", lambda: 2)  # the more, the larger a batch
     monkeypatch.setattr(module, "_EVERY", 0.0)
     monkeypatch.setattr(module.Collector, "batch", 40)
     given, path = graph("sparse", directed=directed, whole=False), tmp_path / "state.npz"

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..cpu import threads
+from .. import pool
 from ..engine import JOIN, Engine
 from ..expressions import evaluate
 from ..plan import Facts, Plan, make_plan
@@ -112,7 +112,7 @@ class Steps:
 
         tasks = [functools.partial(some, i) for i in range(0, len(p), rows)]
         if xp is np:
-            threads.run(tasks)
+            pool.run(tasks)
         else:
             for task in tasks:
                 task()

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..graph_kernels import Arcs, Index
-from . import threads
 from .blocks import Items, address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import F64, I1, I8, I32, I64, PTR, Function, Type, Value
@@ -66,7 +66,7 @@ class HopSearches:
     @staticmethod
     def bytes(n: int, arcs: int, count: int, *, labels: bool) -> int:
         """What the searches of all threads take."""
-        together = min(threads.get_num_threads(), -(-count // LANES))
+        together = min(pool.get_num_threads(), -(-count // LANES))
         return together * n * (3 * LANES // 8 + 16 + (LANES if labels else 0))
 
     def statistics(self, sources: Index, radii: Index) -> dict[str, Array]:
@@ -121,7 +121,7 @@ class HopSearches:
         self, work: Callable[[int], None], count: int, done: Callable[[int], None] | None = None
     ) -> None:
         """Call a function with the first source of each pass, on all threads."""
-        threads.run(
+        pool.run(
             [functools.partial(work, i) for i in range(0, count, LANES)],
             None if done is None else (lambda k: done(min((k + 1) * LANES, count))),
         )

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..memory import workspace
 from ..plan import infinite_zero, needs_facts
 from ..semirings import Semiring
-from . import product, threads
+from . import product
 from .compiler import KEPT
 from .facts import class_code, facts_of_class
 from .views import check_array_layout
@@ -91,7 +92,7 @@ def repeat(word: Hashable, a: Any, b: Any, out: Any = None) -> Array | None:
     dtype = a.dtype
     try:
         call = _calls.get(
-            (word, dtype, a.shape, a.strides, b.shape, b.strides, threads.get_num_threads())
+            (word, dtype, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads())
         )
     except TypeError:  # no semiring can be unhashable
         return None
@@ -151,7 +152,7 @@ def prepared(
 def _prepare(word: Hashable, semiring: Semiring, a: Array, b: Array) -> bool:
     """Prepare the product of two matrices, if that can be done and was not yet."""
     (m, depth), n, dtype = a.shape, b.shape[1], a.dtype
-    key = word, dtype, a.shape, a.strides, b.shape, b.strides, threads.get_num_threads()
+    key = word, dtype, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads()
     if b.shape[0] != depth or not m * n * depth or not dtype.isnative or key in _calls:
         return False
     blas = product.blas_serves(semiring, a, b)

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..expressions import may_be_nan
 from ..memory import scratch, workspace
 from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
-from . import crew, threads
+from . import crew
 from .blocks import address, block
 from .chain_code import CARRY, PATH, POSTERIOR, carry_code, path_code, posterior_code, shifts
 from .compiler import KEPT, host_target
@@ -114,7 +115,7 @@ def _split(
 ) -> None:  # fmt: skip
     """Chains over the threads; `pairs` are a step's."""
     pieces = _pieces(lengths, rows, pairs, together)
-    threads.run([functools.partial(part, *piece) for piece in pieces])
+    pool.run([functools.partial(part, *piece) for piece in pieces])
 
 
 def _pieces(
@@ -145,7 +146,7 @@ def _pieces(
 def _workers(pairs: int) -> int:
     """Threads for so many pairs; each begins a while after the one before."""
     most = max(2, math.isqrt(pairs // _BEGINNING))
-    return 1 if pairs < _SMALL else min(most, threads.get_num_threads())
+    return 1 if pairs < _SMALL else min(most, pool.get_num_threads())
 
 
 def _plan(
@@ -498,7 +499,7 @@ def _posterior_in_logarithms(
     batch = len(lengths)
     if batch < _workers(int(lengths.sum()) * n * n):  # one way on a thread, one on another
         rows, behind = np.empty((batch, *e.shape[1:]), e.dtype), []
-        threads.run([
+        pool.run([
             lambda: _rows(log_plus, a, e, x, lengths, rows, levels),
             lambda: behind.append(backward(0, batch)),
         ])  # fmt: skip
@@ -531,7 +532,7 @@ def _each_block(
     most = max(1, _BUFFER // (steps * n * e.itemsize))
 
     def several(first: int, last: int, *_: int) -> None:
-        with threads.limited(1):  # the blocks are what is spread: chains of one go on together
+        with pool.limited(1):  # the blocks are what is spread: chains of one go on together
             blocks(first, last)
 
     def blocks(first: int, last: int) -> None:

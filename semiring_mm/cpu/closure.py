@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..engine import Known
-from ..forks import hold_at_fork
 from ..memory import workspace
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
 from ..semirings import Semiring
-from . import crew, threads
+from . import crew
 from .algebra import Algebra
 from .blocks import address
 from .compiler import KEPT, Library, Target, compile_functions, host_target
@@ -109,7 +109,7 @@ def doubtful(semiring: Semiring, d: Array, p: NDArray[np.int32]) -> NDArray[np.i
     wrong = np.zeros(len(p), np.uint8)
     fields = {"i1": len(p), "j1": p.shape[1]}
     buffer = workspace(_own(plan) + COUNTERS)
-    team = min(threads.get_num_threads(), p.size // _SHARE)
+    team = min(pool.get_num_threads(), p.size // _SHARE)
     if team < 2:
         call(d, d, wrong, buffer, params_of(plan, 0, 0, 0, **fields), p, p)
         return np.flatnonzero(wrong)
@@ -150,7 +150,7 @@ def _doubtful_code(plan: Plan) -> tuple[Library, Any]:
 
 
 _keeping: list[Library] = []
-_lock = hold_at_fork(threading.Lock())
+_lock = pool.hold_at_fork(threading.Lock())
 
 
 def keeping() -> Library:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..expressions import Expr
 from ..plan import Plan
-from . import threads
 from .algebra import Algebra, storage_type
 from .compiler import KEPT, host_target
 from .ir import PTR, Function, Type, Value, Var
@@ -65,7 +65,7 @@ def unit_rows(x: Array) -> Array:
         code(x, unit)
     elif x.size:
         step = max(1, _STRIP // (x.shape[1] * x.itemsize))
-        threads.run([
+        pool.run([
             functools.partial(code, x[i : i + step], unit[i : i + step])
             for i in range(0, len(x), step)
         ])  # fmt: skip

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cache import cached
-from ..forks import hold_at_fork
+from ..pool import hold_at_fork
 from ..version import __version__
 from .ir import Function, module_text
 

@@ -1,11 +1,11 @@
 """Compiled functions on several threads at once, which wait for work in compiled code.
 
-A thread of :mod:`semiring_mm.cpu.threads` needs Python's lock (the GIL) to take a task and to
+A thread of :mod:`semiring_mm.pool` needs Python's lock (the GIL) to take a task and to
 report it, one after the other: ten microseconds each, which sixteen threads wait for as long as for
 a product of 512 x 512. These helpers stay in compiled code. A leader orders some of them, and those
 that are awake order others with it; each calls one function with its own arguments. A helper looks
 for its next order for a while, then sleeps on a futex (Drepper, 2011). Systems without futexes call
-:func:`semiring_mm.cpu.threads.run`.
+:func:`semiring_mm.pool.run`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..forks import hold_at_fork
+from .. import pool
 from ..memory import new_workspace
-from . import threads
 from .blocks import address
 from .compiler import Library, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Value
@@ -62,7 +61,7 @@ def run(
         Whether all calls are to be made; else those of helpers that come too late are left out.
     """
     if _FUTEX is None or len(arguments) < 2:
-        threads.run([functools.partial(call, *row) for row in arguments])
+        pool.run([functools.partial(call, *row) for row in arguments])
         return
     rows = np.zeros((len(arguments), _ARGUMENTS), np.int64)
     rows[:, : len(arguments[0])] = [[_word(x) for x in row] for row in arguments]
@@ -117,22 +116,22 @@ class Helper:
             _code().end(self.slot)
 
 
-_lock = hold_at_fork(threading.Lock())
+_lock = pool.hold_at_fork(threading.Lock())
 _idle: list[Helper] = []
 _made = 0  # helpers that there are, idle or not
 
 
 @contextmanager
 def helpers(count: int) -> Iterator[list[Helper]]:
-    """Up to so many helpers that have nothing to do; none inside a task of ``threads.run``."""
+    """Up to so many helpers that have nothing to do; none inside a task of ``pool.run``."""
     global _made
     found: list[Helper] = []
-    if count > 0 and not threads.busy():
+    if count > 0 and not pool.busy():
         with _lock:
             while len(found) < count:
                 if _idle:
                     found.append(_idle.pop())
-                elif _made < threads.configured() - 1:
+                elif _made < pool.configured() - 1:
                     try:
                         found.append(Helper())
                     except RuntimeError:  # the system starts no more
@@ -145,7 +144,7 @@ def helpers(count: int) -> Iterator[list[Helper]]:
     finally:
         with _lock:
             for helper in reversed(found):
-                if _made < threads.configured():
+                if _made < pool.configured():
                     _idle.append(helper)
                 else:
                     helper.end()
@@ -168,7 +167,7 @@ def _forget() -> None:
     _made = 0
 
 
-threads.when_set(_end_idle)
+pool.when_set(_end_idle)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 

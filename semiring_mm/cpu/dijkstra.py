@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import pool
 from ..plan import Plan
-from . import threads
 from .algebra import Algebra
 from .blocks import Items, address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
@@ -40,7 +40,7 @@ def search(
     values = block(_BLOCKS["search"], {**fields, "most": most, "open": going})
     code(address(values))
     while going[0]:
-        threads.look()
+        pool.look()
         code(address(values))
 
 

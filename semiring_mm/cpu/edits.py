@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..engine import Ragged
-from . import threads
 from .blocks import address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
@@ -92,7 +92,7 @@ def each_pair(
         Calls begin at multiples of it.
     """
     ends = np.cumsum(terms)
-    size = min(max(int(ends[-1]) // (4 * threads.get_num_threads()), _ALONE), _PIECE)
+    size = min(max(int(ends[-1]) // (4 * pool.get_num_threads()), _ALONE), _PIECE)
     starts = np.flatnonzero(np.diff((ends - 1) // size, prepend=-1))
     all_ = int(spans.max()) + 1
 
@@ -103,7 +103,7 @@ def each_pair(
             at = dict(zip(("first", "last", "begin", "end"), places, strict=True))
             values = block(names, own | at)
             function(address(values))
-            threads.look()
+            pool.look()
 
         if terms[first] > _PIECE:  # no other one here does
             step = max(_PIECE * int(spans[first]) // int(terms[first]) // unit, 1) * unit
@@ -114,7 +114,7 @@ def each_pair(
             call(first, last, 0, all_)
 
     cuts = itertools.pairwise([*starts.tolist(), len(terms)])
-    threads.run([functools.partial(some, *cut) for cut in cuts])
+    pool.run([functools.partial(some, *cut) for cut in cuts])
 
 
 @functools.cache

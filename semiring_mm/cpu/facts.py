@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..plan import Facts, Plan, infinite_zero
 from ..semirings import Semiring, semirings
-from . import crew, threads
+from . import crew
 from .algebra import Algebra
 from .compiler import KEPT, Library, Target, compile_functions, host_target
 from .ir import F64, I64, PTR, Function, Type, Value
@@ -55,7 +56,7 @@ def facts_of(semiring: Semiring, *arrays: Array) -> list[Facts]:
     code = _scan_of(semiring, arrays[0].dtype)
     parts = [(i, x) for i, array in enumerate(arrays) for x in _matrices(array) if x.size]
     total = sum(x.nbytes for _, x in parts)
-    workers = min(threads.get_num_threads(), total // _SHARE)
+    workers = min(pool.get_num_threads(), total // _SHARE)
     found = [_NOTHING] * len(arrays)
     if workers < 2:
         out = np.empty(3, np.float64)

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..engine import Scaling
 from ..plan import ALPHA, BETA, READ_C, Plan
-from . import threads, vmath
+from . import vmath
 from .algebra import Algebra
 from .compiler import KEPT, Target, host_target
 from .ir import I64, PTR, Function, Type, Value
@@ -137,10 +138,10 @@ def product(
 
 def _in_rows(shape: tuple[int, ...], run: Callable[[int, int], None]) -> None:
     """Call `run` for all rows, some at a time, on all threads."""
-    most = 4 * threads.get_num_threads()
+    most = 4 * pool.get_num_threads()
     pieces = max(1, min(most, shape[0] // _ROWS, shape[0] * shape[1] // _PIECE))
     cuts = np.linspace(0, shape[0], pieces + 1).astype(int).tolist()
-    threads.run([functools.partial(run, i, j) for i, j in itertools.pairwise(cuts)])
+    pool.run([functools.partial(run, i, j) for i, j in itertools.pairwise(cuts)])
 
 
 def _shifted(tools: Tools, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -193,12 +194,10 @@ def _entries(tools: Tools, a: Array, b: Array, i: Array, j: Array, dtype: np.dty
     left = _padded(a[rows], dtype, -math.inf)
     right = _padded(b[:, columns].T, dtype, 0)
     places = np.stack([at_row, at_column]).astype(np.int64, copy=False)
-    pieces = min(4 * threads.get_num_threads(), len(i))
+    pieces = min(4 * pool.get_num_threads(), len(i))
     cuts = np.linspace(0, len(i), pieces + 1).astype(int).tolist()
     parts = [slice(*x) for x in itertools.pairwise(cuts)]
-    threads.run(
-        [functools.partial(tools.entries, left, right, places[:, x], value[x]) for x in parts]
-    )
+    pool.run([functools.partial(tools.entries, left, right, places[:, x], value[x]) for x in parts])
     return value
 
 

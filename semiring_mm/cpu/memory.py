@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import threads
+from .. import pool
 
 __all__ = ["capturing", "copy", "fill", "from_host", "mirror", "on", "symmetric", "to_host", "wait"]
 
@@ -68,7 +68,7 @@ def _each_strip(strip: Callable[[int], None], n: int, tile: int) -> None:
     """Call a function with the first row of each strip of a square, on all threads if it pays."""
     tasks = [functools.partial(strip, i) for i in range(0, n, tile)]
     if n >= 1024:
-        threads.run(tasks)
+        pool.run(tasks)
     else:
         for task in tasks:
             task()
@@ -85,14 +85,12 @@ def fill(x: Array, byte: int) -> Array:
 
 def copy(x: Array, to: Array) -> None:
     """Copy an array to another one of its shape and dtype."""
-    pieces = min(threads.get_num_threads(), x.nbytes // _COPIED) if x.ndim else 0
+    pieces = min(pool.get_num_threads(), x.nbytes // _COPIED) if x.ndim else 0
     if pieces < 2:
         to[...] = x
         return
     cuts = np.linspace(0, len(x), pieces + 1).astype(int).tolist()
-    threads.run(
-        [functools.partial(np.copyto, to[i:j], x[i:j]) for i, j in itertools.pairwise(cuts)]
-    )
+    pool.run([functools.partial(np.copyto, to[i:j], x[i:j]) for i, j in itertools.pairwise(cuts)])
 
 
 def on(

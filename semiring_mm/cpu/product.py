@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..engine import JOIN, PLAIN, Known, Scalar, Scaling
 from ..expressions import Expr, joins, joins_logarithms
 from ..memory import workspace
@@ -32,7 +33,7 @@ from ..plan import (
     words_of_bits,
 )
 from ..semirings import Semiring, semirings
-from . import crew, logsum, threads
+from . import crew, logsum
 from .closure import keeping
 from .combine import apply
 from .compiler import KEPT
@@ -314,7 +315,7 @@ def _run(
     """Compute a product; the counters, and the numbers seen, of one that is not cut in parts."""
     m, n = c.shape[-2:]
     depth, batch = a.shape[-1], c.shape[0] if c.ndim == 3 else 1
-    workers, pairs = threads.get_num_threads(), m * n * depth // code.unit
+    workers, pairs = pool.get_num_threads(), m * n * depth // code.unit
     k_array, p_array = (c if arg is None else arg), (c if gather is None else gather)
     common = {
         "mode": scaling.mode, "alpha": scalar_bits(plan, scaling.alpha),
@@ -340,7 +341,7 @@ def _run(
         code.call(a, b, c, buffer, params, k_array, c)
         if buffer[0]:
             _does_not_fit(semiring, c, buffer)
-        threads.look()
+        pool.look()
         return buffer[code.own(arg=arg is not None) :]
     most = batch * pairs * code.unit / _REPORTS if on_done else math.inf
     program = _program_of_one(
@@ -387,9 +388,9 @@ def _run_each(
     pieces = 1
     if large:
         least = int(m * n * depth * batch / (_longest(plan) * code.unit))
-        pieces = min(batch, max(8 * threads.get_num_threads(), least))
+        pieces = min(batch, max(8 * pool.get_num_threads(), least))
     cuts = np.linspace(0, batch, pieces + 1).astype(int).tolist()
-    threads.run(
+    pool.run(
         [functools.partial(some, *x) for x in itertools.pairwise(cuts)],
         (lambda count: on_done(cuts[count] / batch)) if on_done else None,
     )
@@ -398,7 +399,7 @@ def _run_each(
 def team_of(code: ProductCode, pairs: float) -> int:
     """How many threads so many pairs, of numbers or of words of bits, pay for."""
     share = _SHARE * (3 if code.shape.fused else 1)  # a fused step is that much faster
-    return int(max(1, min(threads.get_num_threads(), pairs // share)))
+    return int(max(1, min(pool.get_num_threads(), pairs // share)))
 
 
 def _cut(
@@ -556,7 +557,7 @@ class Program:
                     break
                 if on_done is not None:
                     on_done(self.pairs[last - 1] / total if total else 1.0)
-                threads.look()
+                pool.look()
                 first = last
         return shared
 
@@ -675,7 +676,7 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
     return (
         operands[0].dtype.char in "fd"
         and _is_plus_times(semiring)
-        and threads.get_num_threads() == threads.default_threads()
+        and pool.get_num_threads() == pool.default_threads()
         and lie_well(*operands)
     )
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..metrics import Origin
 from ..semirings import Semiring
-from . import threads
 from .algebra import storage_type
 from .blocks import Items, address, block, load_block, load_item
 from .compiler import compile_functions, host_target
@@ -62,7 +62,7 @@ class Screen:
             moved, to_squares[rows] = origin.moved(v[rows])
             to[rows, :width] = moved * np.float32(factor)
 
-        threads.run([
+        pool.run([
             *(functools.partial(part, self.x, self.left, self.squares, -2, i)
               for i in range(0, m, _BLOCK)),
             *(functools.partial(part, self.y, self.right.T, squares, 1, i)
@@ -100,7 +100,7 @@ class Screen:
             "right": self.y[columns], "offset": offset, "growth": self.growth,
         })  # fmt: skip
         _compiled(value.dtype.name)(address(values))
-        threads.look()
+        pool.look()
         return int(found[0])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import threads
+from .. import pool
 from .algebra import storage_type
 from .blocks import Items, load_item
 from .compiler import compile_functions, host_target
@@ -49,12 +49,12 @@ def put(value: NDArray[Any], index: NDArray[np.int64], tile: NDArray[Any], base:
     read.
     """
     _compiled(value.dtype)["put"](value, index, tile, base)
-    threads.look()
+    pool.look()
 
 
 def room_of(m: int, n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
     """Rows and columns of the tiles of an m × n matrix: they stay in a cache, one for a thread."""
-    rows = min(_ROWS, -(-m // threads.get_num_threads())) or 1
+    rows = min(_ROWS, -(-m // pool.get_num_threads())) or 1
     if m <= FEW:
         rows = m or 1
     return rows, max(1, min(n, _TILE // (rows * dtype.itemsize)))
@@ -62,7 +62,7 @@ def room_of(m: int, n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
 
 def run(tasks: Sequence[Callable[[], None]]) -> None:
     """Call functions, on all threads."""
-    threads.run(tasks)
+    pool.run(tasks)
 
 
 def finish(value: NDArray[Any], index: NDArray[np.int64]) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..engine import Forest
 from ..expressions import evaluate
 from ..memory import scratch
 from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
-from . import threads
 from .algebra import Algebra
 from .blocks import address, block, load_block
 from .compiler import KEPT, Target, compile_functions, host_target
@@ -130,7 +130,7 @@ def towards(forest: Forest, rows: Index, out: Index) -> None:
 def _spread(count: int, each: int, some: Callable[[int, int], None]) -> None:
     """Call a function for parts of a range, on all threads."""
     ends = [*range(0, count, each), count]
-    threads.run([functools.partial(some, *part) for part in itertools.pairwise(ends)])
+    pool.run([functools.partial(some, *part) for part in itertools.pairwise(ends)])
 
 
 @functools.lru_cache(maxsize=KEPT)

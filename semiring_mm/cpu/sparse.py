@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..engine import PLAIN, Scaling
 from ..memory import workspace
 from ..plan import BETA, BROKEN, READ_C, Plan, absent, overflow, scalar_bits
 from ..semirings import Semiring
-from . import threads
 from .algebra import Algebra
 from .compiler import KEPT, Target, host_target
 from .ir import I32, I64, PTR, Function, Type, Value, Var
@@ -133,12 +133,12 @@ def _sparse_product(
         if found[0]:
             raise overflow(semiring, c.dtype)
 
-    workers, least = threads.get_num_threads(), data.size * n // _PIECE
+    workers, least = pool.get_num_threads(), data.size * n // _PIECE
     if (workers == 1 and not least) or data.size * n < 1 << 16 or m < 2 * workers:
         rows(0, m)
     else:
         cuts = [0, *cut(max(4 * workers, least)), m]
-        threads.run([functools.partial(rows, i, j) for i, j in itertools.pairwise(cuts) if i < j])
+        pool.run([functools.partial(rows, i, j) for i, j in itertools.pairwise(cuts) if i < j])
     if to is not c:
         c[...] = to
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..engine import PLAIN, Scalar, Scaling
 from ..expressions import joins_logarithms
 from ..memory import workspace
@@ -29,7 +30,7 @@ from ..plan import (
     scalar_bits,
 )  # fmt: skip
 from ..semirings import Semiring
-from . import product, threads, vmath
+from . import product, vmath
 from .algebra import Algebra
 from .compiler import KEPT, Target, host_target
 from .facts import facts
@@ -80,7 +81,7 @@ def gemv(
             buffer[:64] = 0
             raise overflow(semiring, y.dtype)
 
-    workers = threads.get_num_threads()
+    workers = pool.get_num_threads()
     whole_matrices, least = stack >= 2 * workers, stack * m * depth // _PIECE
     few = m < 2 * workers and not whole_matrices
     if stack * m * depth < 1 << 17 or (workers == 1 and not least) or few:
@@ -89,7 +90,7 @@ def gemv(
     count, step = (stack, 1) if whole_matrices else (m, 16)
     cuts = (np.linspace(0, count // step, max(workers, least) + 1).astype(int) * step).tolist()
     cuts[-1] = count
-    threads.run([
+    pool.run([
         functools.partial(part, *((i, j, 0, m) if whole_matrices else (0, stack, i, j)))
         for i, j in itertools.pairwise(cuts) if i < j
     ])  # fmt: skip

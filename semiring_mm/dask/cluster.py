@@ -11,10 +11,10 @@ from typing import Any
 import distributed
 import numpy as np
 
+from .. import pool
 from ..arrays import gpu_engine
 from ..closures.schedule import Grid
 from ..cpu import engine as cpu
-from ..cpu import threads
 from ..engine import Engine
 from ..naming import integer
 
@@ -121,7 +121,7 @@ class Worker:
                     yield engine
                     engine.wait()  # so that what goes wrong goes wrong here
             else:  # each of the tasks on this host has its part of the cores
-                with threads.limited(max(1, threads.default_threads() // self.sharers)):
+                with pool.limited(max(1, pool.default_threads() // self.sharers)):
                     yield cpu
         except MemoryError as error:
             where = "its GPU" if self.device == "cuda" else "the host"

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..cache import cached
-from ..forks import hold_at_fork
 from ..naming import install
+from ..pool import hold_at_fork
 from ..version import __version__
 
 __all__ = [

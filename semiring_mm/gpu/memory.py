@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import threads
+from .. import pool
 from . import device, views
 from .source import STORAGE, flags, pack
 from .views import address, strides
@@ -125,7 +125,7 @@ class _Ring:
         size, stream = len(host), self._stream().ptr
         piece = min(self._piece, max(_LEAST, -(-size // _TEAM), 1))
         count = -(-size // piece)
-        team = min(threads.get_num_threads(), _TEAM, count)
+        team = min(pool.get_num_threads(), _TEAM, count)
 
         def move(i: int) -> None:  # piece i, by the device
             place, length = i % (2 * team), min(piece, size - i * piece)
@@ -157,7 +157,7 @@ class _Ring:
             for i in range(min(2 * team, count)):  # what an earlier call copies may be on the way
                 self._runtime.streamWaitEvent(stream, self._events[i].ptr)
                 move(i)
-        threads.run([functools.partial(work, first) for first in range(team)])
+        pool.run([functools.partial(work, first) for first in range(team)])
 
 
 _PAGE = 4096

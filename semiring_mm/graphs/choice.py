@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import engine as engines
+from .. import pool
 from ..arrays import device_index, gpu_engine, gpu_has
-from ..cpu import threads
 from ..hierarchy import costs
 
 if TYPE_CHECKING:
@@ -275,4 +275,4 @@ def machine_for(asked: Request) -> Machine:
         index, engine = device_index(asked.device), gpu_engine()
         with engine.on(-1 if index is None else index):
             gpu = engine.free_memory() or 1 << 62
-    return Machine(gpu, threads.get_num_threads())
+    return Machine(gpu, pool.get_num_threads())

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import engine as engines
+from .. import pool
 from ..arrays import check_memory, device_index
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
@@ -26,7 +27,6 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import worsened
-from ..cpu import threads
 from ..hierarchy import costs
 from ..hierarchy.devices import fetch, place
 from ..hierarchy.structure import eliminate
@@ -169,7 +169,7 @@ def solve_sparse(
     hops = _hops(problem, len(chosen), limit) if plain and choice.dense < math.inf else None
     walks = math.inf if hops is None else hops.time(len(chosen), labels=True)
     limit = min(limit, walks)
-    if costs.least(n, m, len(chosen), threads=threads.get_num_threads()) <= limit:
+    if costs.least(n, m, len(chosen), threads=pool.get_num_threads()) <= limit:
 
         def run(given: Problem) -> Solved | None:
             return solve(given, sources=rows, limit=limit, out=out, device=choice.device)

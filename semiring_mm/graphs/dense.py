@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..arrays import check_memory
 from ..closures import memory, spanning
 from ..closures.edges import EdgeList
@@ -21,7 +22,6 @@ from ..closures.sources import ArraySource, EdgeSource
 from ..closures.steps import Improves
 from ..closures.trees import Edges, cyclic_rows, repair_trees
 from ..closures.weights import edges_of, improved
-from ..cpu import threads
 from ..engine import JOIN
 from ..hierarchy import costs
 from ..products import multiply
@@ -157,9 +157,9 @@ class Dense:
                 if tick is not None:
                     tick(float(i + 1))
         elif count:
-            parts = min(count, 8 * threads.get_num_threads())
+            parts = min(count, 8 * pool.get_num_threads())
             cuts = np.linspace(0, count, parts + 1).astype(int).tolist()
-            threads.run(
+            pool.run(
                 [functools.partial(some, *x) for x in itertools.pairwise(cuts)],
                 None if tick is None else (lambda k: tick(float(cuts[k]))),
             )
@@ -306,7 +306,7 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     if engine.SPARSE:
         graph = Hops.of_matrix(there, symmetric=source.symmetric())
         del there
-        team = threads.get_num_threads()
+        team = pool.get_num_threads()
         if graph.time(len(chosen), labels=True) > costs.closure(n, None, threads=team):
             return None
         return count_hops(problem, graph, chosen, out)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError, find_negative_cycle
@@ -18,7 +19,6 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.steps import path_plan
 from ..cpu import dijkstra as code
-from ..cpu import threads
 from ..hierarchy import costs
 from ..memory import scratch
 from ..plan import Plan, computed, stored
@@ -109,7 +109,7 @@ def search(
         if tick is not None:
             tick(float(cuts[part]) * n)
 
-    threads.run([functools.partial(some, *x) for x in itertools.pairwise(cuts)], done)
+    pool.run([functools.partial(some, *x) for x in itertools.pairwise(cuts)], done)
     return d, p
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import engine as engines
-from ..cpu import threads
+from .. import pool
 from ..graph_kernels import HopSearches
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _time(n: int, arcs: int, count: int, often: int, extra: tuple[float, float])
     lanes = _searches("cpu").LANES
     often, calls = min(count, lanes, often), -(-count // lanes)
     node = _NODE + extra[0] + (_MEET + extra[1]) * often
-    return max(1.0, calls / threads.get_num_threads()) * (node * n + _EDGE * often * arcs)
+    return max(1.0, calls / pool.get_num_threads()) * (node * n + _EDGE * often * arcs)
 
 
 def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
@@ -213,7 +213,7 @@ class HopCollector:
         """Sources of a call of :meth:`run` that keep all threads at work."""
         if self.devices[0] is not None:
             return _DEVICE_BATCH * len(self.there)
-        return self.there[0].LANES * threads.get_num_threads()
+        return self.there[0].LANES * pool.get_num_threads()
 
     def bytes(self) -> int:
         """Memory of the searches of all threads."""
@@ -256,8 +256,8 @@ class HopCollector:
         else:
             from concurrent.futures import ThreadPoolExecutor
 
-            with ThreadPoolExecutor(len(parts)) as pool:
-                list(pool.map(share, self.devices, self.there, parts))
+            with ThreadPoolExecutor(len(parts)) as workers:
+                list(workers.map(share, self.devices, self.there, parts))
         if "bins" in kinds:
             for table in tables:
                 distances = np.flatnonzero(table)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
@@ -19,7 +20,7 @@ from ..closures.sources import EdgeSource, Source, source_of
 from ..closures.spanning import SpanningForest, applies, of_matrix, spans
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers
-from ..cpu import engine, threads
+from ..cpu import engine
 from ..hierarchy.structure import Structure, eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..naming import named
@@ -231,7 +232,7 @@ def _height(solver: _Solver, count: int, limit: int, fixed: int | None) -> int:
         return fixed
     most = max(_ROWS, _STRIP // max(1, problem.source.n * problem.dtype.itemsize))
     height = min(count, most, room)
-    whole = solver.width * threads.get_num_threads()
+    whole = solver.width * pool.get_num_threads()
     return max(1, height // whole * whole if height > whole else height)
 
 
@@ -325,7 +326,7 @@ class _Searches(_Solver):
         super().__init__(problem)
         arcs, size = len(problem.source.edges()[0]), problem.steps.dtype.itemsize
         self.fixed = arcs * (36 + 2 * size) + self._wide(problem)
-        self.fixed += threads.get_num_threads() * (arcs + problem.source.n) * (4 + size)
+        self.fixed += pool.get_num_threads() * (arcs + problem.source.n) * (4 + size)
 
     def rows(self, sources: Index, d: Array, p: Node | None) -> None:
         _, trees = search(self.problem, sources=sources, out=d)

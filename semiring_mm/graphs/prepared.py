@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_engine, where
 from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
@@ -23,7 +24,6 @@ from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers, edges_of
 from ..cpu import engine as cpu
-from ..cpu import threads
 from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
 from ..hierarchy import costs
@@ -448,7 +448,7 @@ class PreparedGraph:
 
                 lines = max(1, _LINE // width)
                 parts = (slice(i, i + lines) for i in range(0, len(d), lines))
-                threads.run([functools.partial(narrow, part) for part in parts])
+                pool.run([functools.partial(narrow, part) for part in parts])
         return found
 
     def distance(self, source: Any, target: Any) -> Any:
@@ -792,7 +792,7 @@ def prepare(
 
 def _warn_of_core(x: Structure, itemsize: int, *, undirected: bool) -> None:
     """Say what a large core takes, before it takes it."""
-    working = threads.get_num_threads()
+    working = pool.get_num_threads()
     time = costs.closure(x.core, None, itemsize=itemsize, undirected=undirected, threads=working)
     if time > _LONG:
         warn(

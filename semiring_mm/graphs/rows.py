@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..closures.solve import Problem
-from ..cpu import threads
 from ..hierarchy.statistics import Wanted
 from .dijkstra import search
 
@@ -40,7 +40,7 @@ class RowCollector:
     @property
     def batch(self) -> int:
         """Sources of a call of :meth:`run` that keep all threads at work."""
-        return _ROWS * threads.get_num_threads()
+        return _ROWS * pool.get_num_threads()
 
     def want(self, wanted: Wanted) -> None:
         """Collect something else from now on."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..cpu import search as code
-from ..cpu import threads
 
 __all__ = ["Arcs", "dependencies", "search_order", "settle"]
 
@@ -186,6 +186,6 @@ def _fields(arcs: Arcs, sources: Index) -> dict[str, Any]:
 
 def _in_parts(some: Callable[[slice], None], count: int) -> None:
     """All rows, in some parts on all threads."""
-    cuts = range(0, count, max(1, min(_ROWS, -(-count // threads.get_num_threads()))))
+    cuts = range(0, count, max(1, min(_ROWS, -(-count // pool.get_num_threads()))))
     parts = [slice(i, min(i + cuts.step, count)) for i in cuts]
-    threads.run([functools.partial(some, part) for part in parts])
+    pool.run([functools.partial(some, part) for part in parts])

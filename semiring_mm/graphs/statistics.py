@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.labelled import Labels, pandas
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..cpu import threads
 from ..display import cell, chosen, html_table
 from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCollector, Placed, place
@@ -475,7 +475,7 @@ def _way(work: _Work, *, hops: bool = True, where: Sequence[int] | None = None) 
     hops = hops and bool((x.weight == 1).all()) and work.mass is None
     problem, limit = problem_of(x), math.inf
     if where is None and searchable(problem):
-        limit = costs.searches(x.n, int(arcs), count, threads=threads.get_num_threads())
+        limit = costs.searches(x.n, int(arcs), count, threads=pool.get_num_threads())
     walks = None
     if hops and Hops.least(x.n, len(x.row), count, labels=False) <= limit:
         walks = _Hops(x)

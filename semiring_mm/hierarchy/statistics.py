@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import engine, threads
+from .. import pool
+from ..cpu import engine
 from ..cpu import statistics as code
 from ..engine import JOIN
 from ..graph_kernels import Index
@@ -236,7 +237,7 @@ class Collector:
     @property
     def batch(self) -> int:
         """Sources of a call of :meth:`run` that keep all threads at work."""
-        return max(1024, 4 * self.width * threads.get_num_threads())
+        return max(1024, 4 * self.width * pool.get_num_threads())
 
     def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources.
@@ -254,7 +255,7 @@ class Collector:
                 some = slice(begin, begin + self.width)
                 work(_Chunk(self, position[some]), some)
 
-            threads.run([functools.partial(task, i) for i in range(0, count, self.width)])
+            pool.run([functools.partial(task, i) for i in range(0, count, self.width)])
 
         def climb(chunk: _Chunk, some: slice) -> None:
             chunk.climb()
@@ -282,7 +283,7 @@ class Collector:
 
     def bytes(self) -> int:
         """Memory of the passes of all threads."""
-        return threads.get_num_threads() * sum(self._sizes())
+        return pool.get_num_threads() * sum(self._sizes())
 
     def _sizes(self) -> list[int]:
         x = self.metric.structure

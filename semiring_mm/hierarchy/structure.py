@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import pool
 from ..closures.progress import Progress, reporter
 from ..cpu import elimination as code
-from ..cpu import threads
 from ..graph_kernels import Index, Node, SymbolicFactor
 from ..naming import install
 from . import costs
@@ -126,7 +126,7 @@ class Structure(SymbolicFactor):
         edges, width = len(self.head), 2 * 64 // itemsize
         each = itemsize + 4 * trees
         core = 2 * self.core**2 * each
-        labels = threads.get_num_threads() * width * self.n * each
+        labels = pool.get_num_threads() * width * self.n * each
         return 2 * edges * each + 8 * edges + core + labels
 
     @functools.cached_property
@@ -314,7 +314,7 @@ def eliminate(
     Structure
         O(Σ degree²) time, the degrees being those of the elimination.
     """
-    count, working = n if sources is None else sources, threads.get_num_threads()
+    count, working = n if sources is None else sources, pool.get_num_threads()
     spare = costs.ATTEMPT * limit - costs.neighbours(n, len(row))
     if spare < 0 or costs.least(n, len(row), count, threads=working) > limit:
         return None
@@ -362,7 +362,7 @@ def _minimum_degree(
     before[by_size[1:]] = np.where(same[1:], by_size[:-1], -1)
     bucket[size[by_size[~same]]] = by_size[~same]
     state = np.array([0, 0, 0, 0, 1], np.int64)
-    working = threads.get_num_threads()
+    working = pool.get_num_threads()
     fields: dict[str, Any] = {
         "n": n, "sources": sources, "least": least, "state": state,
         "order_cost": round(1000 * costs.ORDER * working), "triangle": round(1000 * costs.TRIANGLE),
@@ -370,17 +370,17 @@ def _minimum_degree(
         "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket, "next": following,
         "before": before, "order": order, "degree": degree,
     }  # fmt: skip
-    pool, begin = near, first[:-1]
+    lists, begin = near, first[:-1]
     while state[4] == 1 or (state[4] == 2 and work > 0):
         if state[4] == 1:
-            pool, begin, room = _repacked(pool, begin, size)
+            lists, begin, room = _repacked(lists, begin, size)
             state[1] = room.sum(dtype=np.int64)
         state[3] += (some := min(work, _GRANT))  # so that Ctrl-C need not wait for all
         work -= some
         if tick is not None:
             tick(float(state[0]))
         code.minimum_degree(fields | {
-            "capacity": len(pool), "pool": pool, "begin": begin, "room": room,
+            "capacity": len(lists), "pool": lists, "begin": begin, "room": room,
         })  # fmt: skip
     done = int(state[0])
     gone = np.zeros(n, bool)
@@ -389,14 +389,14 @@ def _minimum_degree(
     return order, degree[:done]
 
 
-def _repacked(pool: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]:
-    """The lists in a new pool, each with half of its size to spare, and twice as much behind."""
+def _repacked(lists: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]:
+    """The lists in new memory, each with half of its size to spare, and twice as much behind."""
     room = np.where(size > 0, size + size // 2 + 4, 0).astype(np.int32)
     places = np.zeros(len(size), np.int64)
     np.cumsum(room[:-1], out=places[1:])
     larger = np.empty(3 * int(room.sum(dtype=np.int64)), np.int32)
     code.repack({
-        "n": len(size), "begin": begin, "place": places, "size": size, "pool": pool,
+        "n": len(size), "begin": begin, "place": places, "size": size, "pool": lists,
         "larger": larger,
     })  # fmt: skip
     return larger, places, room

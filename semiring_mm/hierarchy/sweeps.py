@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..closures.edges import join_edges
 from ..closures.progress import Progress, Tick, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.steps import Improves, Steps, path_plan
 from ..closures.weights import worsened
-from ..cpu import engine, threads
+from ..cpu import engine
 from ..cpu.hierarchy import UNREACHED, Code, chunk_width, turned_bytes
 from ..engine import JOIN
 from ..expressions import evaluate
@@ -197,7 +198,7 @@ class Metric:
         where = self.structure.position if targets is None else self.structure.position[targets]
         columns = where.astype(np.int64)
         order = np.argsort(self.structure.position[sources], kind="stable")
-        batch = max(_BATCH, 4 * self.width * threads.get_num_threads())
+        batch = max(_BATCH, 4 * self.width * pool.get_num_threads())
         for begin in range(0, len(order), batch):
             self._batch(sources, order[begin : begin + batch], columns, d, p)
             if tick is not None:
@@ -223,7 +224,7 @@ class Metric:
                 some = slice(begin, begin + self.width)
                 work(_Chunk(self, position[some]), some)
 
-            threads.run([functools.partial(task, i) for i in range(0, count, self.width)])
+            pool.run([functools.partial(task, i) for i in range(0, count, self.width)])
 
         def rise(chunk: _Chunk, some: slice) -> None:
             chunk.rise()
@@ -444,7 +445,7 @@ def _contract(metric: Metric, tick: Tick | None = None) -> None:
 
     *parts, last = itertools.pairwise(cuts.tolist())
     each = x.pairs / (len(parts) + 1)
-    threads.run([functools.partial(some, *part) for part in parts], lambda done: told(done * each))
+    pool.run([functools.partial(some, *part) for part in parts], lambda done: told(done * each))
     some(*last)
     told(x.pairs)
     if steps.look:
@@ -468,9 +469,9 @@ def _contract(metric: Metric, tick: Tick | None = None) -> None:
 
 def _in_parts(work: Callable[[int, int], None], begin: int, end: int) -> None:
     """A range in some parts on all threads."""
-    parts = max(1, min(4 * threads.get_num_threads(), (end - begin) // 64))
+    parts = max(1, min(4 * pool.get_num_threads(), (end - begin) // 64))
     cuts = np.linspace(begin, end, parts + 1).astype(int).tolist()
-    threads.run([functools.partial(work, *x) for x in itertools.pairwise(cuts)])
+    pool.run([functools.partial(work, *x) for x in itertools.pairwise(cuts)])
 
 
 def _check_loops(steps: Steps, nodes: Index, weight: Array) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .. import pool
 from ..cpu import engine as cpu
-from ..cpu import threads
 from ..naming import named
 from .devices import CpuDevice, CudaDevice, Device
 
@@ -73,7 +73,7 @@ def make_plan(
 ) -> Plan:
     """Plan for n rows with `size` bytes for each entry, within `limit` bytes on the host."""
     allowed = limit if limit is not None else (cpu.free_memory() or 1 << 62) // 2
-    room_, most, workers, staged = allowed, _MOST_HOST, max(1, threads.get_num_threads() // 4), 0
+    room_, most, workers, staged = allowed, _MOST_HOST, max(1, pool.get_num_threads() // 4), 0
     if devices is not None:
         workers, most = 4, _MOST_DEVICE
         staged = 2 * workers * len(devices)
@@ -90,7 +90,7 @@ def make_plan(
             f"{room_ / 1e6:.4g} MB are allowed; use a larger {named('memory_limit')}"
         )
     spare = allowed // (tile**2 * size) - staged
-    loaders = max(1, min(threads.get_num_threads(), spare // _LOADING))
+    loaders = max(1, min(pool.get_num_threads(), spare // _LOADING))
     return Plan(tile, size, slots, workers, loaders, devices)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..closures.progress import Tick
 from ..closures.schedule import Grid
 from ..closures.solve import Problem
-from ..cpu import threads
 from .checkpoint import Checkpoint, find_state, keep_record
 from .run import Run
 from .stored import check_graph, finished, full, opened, paths_of, task_of
@@ -112,7 +112,7 @@ class RowFiles:
         run = _RowRun(problem, self.out, (self.count, n), tile, state)
         with contextlib.closing(run):
             try:
-                run.open(threads.get_num_threads())
+                run.open(pool.get_num_threads())
                 if run.phase != "publish":
                     self._write(run, fill, checkpoint, tick)
                 run.finish()
@@ -142,13 +142,13 @@ class RowFiles:
             if (i + 1) % checkpoint == 0:
                 run.keep(i + 1)
 
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(1) as executor:
             for i in range(run.step, grid.count):
                 blocks = [x[: grid.size(i)] for x in buffers[i % len(buffers)]]
                 fill(sources[grid.part(i)], blocks[0], blocks[1] if len(blocks) > 1 else None)
                 if writing is not None:
                     writing.result()
-                writing = pool.submit(put, i, blocks)
+                writing = executor.submit(put, i, blocks)
                 if tick is not None:
                     tick(float(grid.part(i).stop) * n)
             if writing is not None:

@@ -7,13 +7,26 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-
-from ..forks import hold_at_fork
+from typing import Any
 
 __all__ = [
-    "busy", "configured", "default_threads", "get_num_threads", "limited", "look", "run",
-    "set_num_threads", "when_set",
+    "busy", "configured", "default_threads", "get_num_threads", "hold_at_fork", "limited", "look",
+    "run", "set_num_threads", "when_set",
 ]  # fmt: skip
+
+
+def hold_at_fork(lock: Any) -> Any:
+    """The lock, taken around every fork: no other thread is inside when the memory is copied.
+
+    A child has the forking thread only, so a lock that another thread held would never be released
+    there, and what it protects would stay half-changed.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+        )
+    return lock
+
 
 _lock = hold_at_fork(threading.Lock())
 _threads: int | None = None
