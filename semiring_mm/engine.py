@@ -21,16 +21,28 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from . import naming
+from . import graph_kernels, naming
 from .expressions import Expr
-from .graph_kernels import Customizer, FactorSweeps, HopSearches
+from .graph_kernels import (
+    Customizer,
+    Elimination,
+    FactorKernels,
+    FactorSweeps,
+    ForestKernels,
+    HopSearches,
+    NearestKernels,
+    OrderKernels,
+    PathQuery,
+    SearchKernels,
+    SumKernels,
+)  # fmt: skip
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
     "JOIN", "PLAIN", "AlignmentRule", "Chains", "CloseStep", "CloseSteps", "Engine", "Forest",
-    "Known", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve", "named", "of", "register",
-    "registered", "why_not",
+    "GraphKernels", "Known", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve",
+    "host_graphs", "named", "of", "register", "registered", "why_not",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -400,8 +412,10 @@ class Engine(Protocol):
         The verbs for chains of products; None on an engine that has none.
     trees : Trees, optional
         Predecessors from distances; None on an engine that is faster at carrying them along.
+    elimination, factor, sums, forest, searches, orders, nearest, PathQuery : optional
+        Families of :mod:`.graph_kernels` on the host, or None: see :func:`host_graphs`.
     HopSearches, FactorSweeps, Customizer : optional
-        Families of :mod:`.graph_kernels`, or None.
+        Families of :mod:`.graph_kernels` in the engine's memory, or None.
     """
 
     xp: Any
@@ -445,6 +459,22 @@ class Engine(Protocol):
     def trees(self) -> Trees | None: ...
     @property
     def select(self) -> Select: ...
+    @property
+    def elimination(self) -> Elimination | None: ...
+    @property
+    def factor(self) -> FactorKernels | None: ...
+    @property
+    def sums(self) -> SumKernels | None: ...
+    @property
+    def forest(self) -> ForestKernels | None: ...
+    @property
+    def searches(self) -> SearchKernels | None: ...
+    @property
+    def orders(self) -> OrderKernels | None: ...
+    @property
+    def nearest(self) -> NearestKernels | None: ...
+    @property
+    def PathQuery(self) -> Callable[..., PathQuery] | None: ...
     @property
     def HopSearches(self) -> type[HopSearches] | None: ...
     @property
@@ -763,3 +793,47 @@ def why_not(name: str) -> str:
 def of(array: Array) -> Engine:
     """The engine in whose memory an engine's array lies."""
     return named("cpu" if isinstance(array, np.ndarray) else "cuda")
+
+
+class GraphKernels:
+    """The graph kernels of an engine on the host; they compare their arguments with layouts.
+
+    Raises
+    ------
+    NotImplementedError
+        Where a family is asked for that the engine lacks.
+    """
+
+    elimination: Elimination
+    factor: FactorKernels
+    sums: SumKernels
+    forest: ForestKernels
+    searches: SearchKernels
+    orders: OrderKernels
+    nearest: NearestKernels
+    PathQuery: Callable[..., PathQuery]
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in GraphKernels.__annotations__:
+            raise AttributeError(name)
+        family = getattr(self._engine, name)
+        if family is None:
+            raise NotImplementedError(f"the engine of the host has no kernels {name!r}")
+        if layouts := graph_kernels.LAYOUTS.get(name):
+            family = graph_kernels.Checked(family, layouts)
+        setattr(self, name, family)  # the next time at once
+        return family
+
+
+@functools.cache
+def _graph_kernels(engine: Any) -> GraphKernels:
+    return GraphKernels(engine)
+
+
+def host_graphs() -> GraphKernels:
+    """The graph kernels of the host's engine."""
+    engine: Any = named("cpu")  # a module, which can be a key
+    return _graph_kernels(engine)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import engine as cpu
+from .. import engine as engines
 from ..engine import Engine
 from ..expressions import evaluate
 from ..plan import Facts
@@ -115,7 +115,9 @@ class _Readable:
     def facts(self) -> Facts:
         found = Facts(np.inf, -np.inf, False)
         for rows in self._strips():
-            found = found.join(cpu.facts(self.s, self.read(rows, slice(0, self.n))))
+            found = found.join(
+                engines.named("cpu").facts(self.s, self.read(rows, slice(0, self.n)))
+            )
         return found
 
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
@@ -199,7 +201,7 @@ class EdgeSource(_Readable):
 
     @functools.cached_property
     def facts(self) -> Facts:
-        return cpu.facts(self.s, self.weight)
+        return engines.named("cpu").facts(self.s, self.weight)
 
     def symmetric(self) -> bool:
         return self.undirected
@@ -335,7 +337,7 @@ class WorsenedEdges(_WorsenedSource):
         assert x is not None
         row, col, weight = self.source.given
         weight = worsened(self.s, weight, x[row], x[col])
-        return cpu.facts(self.s, weight)
+        return engines.named("cpu").facts(self.s, weight)
 
     @property
     def given(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:

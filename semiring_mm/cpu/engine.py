@@ -21,9 +21,14 @@ from .vector import gemv
 
 if TYPE_CHECKING:
     from . import chain as chains
-    from . import select
+    from . import dijkstra as searches
+    from . import elimination, forest, nearest, select
+    from . import hierarchy as factor
+    from . import search as orders
+    from . import statistics as sums
     from .bfs import HopSearches
     from .kleene import eliminate
+    from .queries import PathQuery
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
@@ -31,12 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Customizer",
-    "FactorSweeps", "HopSearches", "Screen", "Sieve", "align", "apply", "best_outside", "between",
-    "capturing", "chains", "closure_batch", "closure_block", "copy", "count", "csr_product",
-    "current", "describe", "dia_product", "doubtful", "eliminate", "facts", "facts_beside", "fill",
-    "free_memory", "from_host", "gemv", "log_shares", "mirror", "on", "pack_bits", "product",
-    "product_bits", "reduce_bits", "scratch", "select", "symmetric", "to_host", "towards", "trees",
-    "unit_rows", "wait", "why_not", "xp",
+    "FactorSweeps", "HopSearches", "PathQuery", "Screen", "Sieve", "align", "apply", "best_outside",
+    "between", "capturing", "chains", "closure_batch", "closure_block", "copy", "count",
+    "csr_product", "current", "describe", "dia_product", "doubtful", "eliminate", "elimination",
+    "factor", "facts", "facts_beside", "fill", "forest", "free_memory", "from_host", "gemv",
+    "log_shares", "mirror", "nearest", "on", "orders", "pack_bits", "product", "product_bits",
+    "reduce_bits", "scratch", "searches", "select", "sums", "symmetric", "to_host", "towards",
+    "trees", "unit_rows", "wait", "why_not", "xp",
 ]  # fmt: skip
 
 Sieve = None
@@ -52,7 +58,9 @@ trees = log_shares = FactorSweeps = Customizer = None
 
 #: The verbs that no product takes part in, and their modules: loaded on first use.
 _HOMES = {
-    "HopSearches": "bfs", "Screen": "screen", "align": "wavefront",
+    "HopSearches": "bfs", "PathQuery": "queries", "elimination": "elimination",
+    "factor": "hierarchy", "forest": "forest", "nearest": "nearest", "orders": "search",
+    "searches": "dijkstra", "sums": "statistics", "Screen": "screen", "align": "wavefront",
     "best_outside": "spanning", "between": "spanning",
     "chains": "chain", "csr_product": "sparse", "dia_product": "sparse", "eliminate": "kleene",
     "select": "select", "towards": "spanning",
@@ -93,6 +101,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f".{_HOMES[name]}", __package__)
-    found = module if name in ("chains", "select") else getattr(module, name)
+    found = getattr(module, name, module)
     globals()[name] = found  # from now on without this function
     return found

@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Customizer",
-    "FactorSweeps", "HopSearches", "Screen", "Sieve", "align", "apply", "best_outside", "between",
-    "capturing", "chains", "closure_batch", "closure_block", "copy", "count", "csr_product",
-    "current", "describe", "dia_product", "doubtful", "eliminate", "facts", "facts_beside", "fill",
-    "free_memory", "from_host", "gemv", "log_shares", "mirror", "on", "pack_bits", "product",
-    "product_bits", "reduce_bits", "scratch", "select", "symmetric", "to_host", "towards", "trees",
-    "unit_rows", "wait", "why_not", "xp",
+    "FactorSweeps", "HopSearches", "PathQuery", "Screen", "Sieve", "align", "apply", "best_outside",
+    "between", "capturing", "chains", "closure_batch", "closure_block", "copy", "count",
+    "csr_product", "current", "describe", "dia_product", "doubtful", "eliminate", "elimination",
+    "factor", "facts", "facts_beside", "fill", "forest", "free_memory", "from_host", "gemv",
+    "log_shares", "mirror", "nearest", "on", "orders", "pack_bits", "product", "product_bits",
+    "reduce_bits", "scratch", "searches", "select", "sums", "symmetric", "to_host", "towards",
+    "trees", "unit_rows", "wait", "why_not", "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__
@@ -48,6 +49,8 @@ LOOK = 1024  # each look waits for the device
 BATCH = LEAF
 SPARSE = False
 eliminate = None
+#: Graph kernels on the host.
+elimination = factor = sums = forest = searches = orders = nearest = PathQuery = None
 
 
 def why_not() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
@@ -18,7 +19,6 @@ from ..closures.progress import reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.steps import path_plan
-from ..cpu import dijkstra as code
 from ..hierarchy import costs
 from ..memory import scratch
 from ..plan import Plan, computed, stored
@@ -50,7 +50,7 @@ def _lists(
     m = len(row) * (1 + source.undirected)
     first = np.zeros(source.n + 1, np.int64)
     head, weight = np.empty(m, np.int32), np.empty(m, given.dtype)
-    code.lists(plan, zero, one, problem.predecessors, {
+    engines.host_graphs().searches.lists(plan, zero, one, problem.predecessors, {
         "n": source.n, "m": len(row), "both": int(source.undirected), "row": row, "col": col,
         "first": first, "head": head, "weight": weight, "given": given,
     })  # fmt: skip
@@ -91,14 +91,14 @@ def search(
         found, rows = d[begin:end], end - begin
         direct = d.dtype == weight.dtype and found.flags.c_contiguous and plan.missing is None
         label = found if direct else np.empty((rows, n), weight.dtype)
-        node, key = scratch(4 * room, weight.itemsize * (room + 3))
-        key = key[3 * weight.itemsize :]  # children share a cache line
+        node, bytes_ = scratch(4 * room, weight.itemsize * (room + 3))
+        key = bytes_.view(weight.dtype)[3:]  # children share a cache line
         own = {
-            "node": node, "key": key, "label": label, "rows": rows,
+            "node": node.view(np.int32), "key": key, "label": label, "rows": rows,
             "source": np.array(chosen[begin:end], np.int64),
             "pred": None if p is None else p[begin:end],
         }  # fmt: skip
-        code.search(plan, zero, one, trees, fields | own)
+        engines.host_graphs().searches.search(plan, zero, one, trees, fields | own)
         if not direct:
             found[...] = stored(plan, label, d.dtype)
 

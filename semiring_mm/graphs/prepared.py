@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_engine, where
 from ..closures.edges import EdgeList, edge_dtype, is_table
@@ -23,9 +24,7 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers, edges_of
-from ..cpu import engine as cpu
-from ..cpu.blocks import block
-from ..cpu.queries import BLOCKS, queries
+from ..graph_kernels import PathQuery
 from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.structure import Structure, prepare_structure
@@ -390,15 +389,15 @@ class PreparedGraph:
                 )  # fmt: skip
             check_memory(
                 count * width * self.dtype.itemsize, f"the result of {count} x {width} entries",
-                cpu if call.moved else call.engine,
+                engines.named("cpu") if call.moved else call.engine,
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
-            if call.engine is not cpu:
-                found = self._on_device(call, state, start, columns)
-            else:
+            if call.engine.FactorSweeps is None:
                 found = self._on_cpu(state, start, columns)
-            if call.engine is not cpu and not call.moved:
-                return call.give(found)
+            else:
+                found = self._on_device(call, state, start, columns)
+                if not call.moved:
+                    return call.give(found)
         if self._labels is None:
             return found
         return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
@@ -579,11 +578,10 @@ class _State:
             self._before = before._before | before._placed
         x = metric.structure
         self._position = x.position
-        self._functions = queries(metric.plan, *metric.identities)
         self._zero, self._one = (y.item() for y in self._identities())
         info = np.iinfo(problem.dtype) if problem.dtype.kind in "iu" else None
         self._reach = (info.min, info.max) if info and metric.plan.missing is not None else None
-        self._free: list[_Scratch] = []  # one for each thread that asks
+        self._free: list[PathQuery] = []  # one for each thread that asks
         self._trees: tuple[Metric, Problem] | None = None
 
     @functools.cached_property
@@ -623,9 +621,9 @@ class _State:
         """The weight between two nodes."""
         if i == j:
             return self._one
-        scratch = self._free.pop() if self._free else _Scratch(self.metric)
-        value = scratch.meet(self._functions, self._position[i], self._position[j])
-        self._free.append(scratch)
+        query = self._query()
+        value = query.meet(self._position[i], self._position[j])
+        self._free.append(query)
         if value == self.metric.identities[0]:
             return self._zero
         if self.problem.truth:
@@ -634,14 +632,22 @@ class _State:
             self.problem.restore(np.array([value], self.metric.steps.dtype))  # raises
         return value
 
+    def _query(self) -> PathQuery:
+        if self._free:
+            return self._free.pop()
+        x = self.metric.structure
+        return engines.host_graphs().PathQuery(
+            self.metric.factor, x.low_first, x.low_tail, x.low_edge
+        )
+
     def route(self, i: int, j: int) -> list[int] | None:
         """The nodes on a best path, or None."""
         if i == j:
             return [i]
         if not self.metric.structure.core:
-            scratch = self._free.pop() if self._free else _Scratch(self.metric)
-            value, found = scratch.route(self._functions, self._position[i], self._position[j])
-            self._free.append(scratch)
+            query = self._query()
+            value, found = query.route(self._position[i], self._position[j])
+            self._free.append(query)
             if value == self.metric.identities[0]:
                 return None
             if found is not None:
@@ -667,47 +673,15 @@ class _State:
         if has_ties(problem):
             row, col, weight = problem.source.edges()
             repair_trees(
-                cpu, problem.source.s, d, p, lambda: Edges.by_end(n, row, col, weight), rows
+                engines.named("cpu"),
+                problem.source.s,
+                d,
+                p,
+                lambda: Edges.by_end(n, row, col, weight),
+                rows,
             )
         path: list[int] = reconstruct_path(p, i, j)
         return path
-
-
-class _Scratch:
-    """Parameter blocks and memory of one query at a time."""
-
-    def __init__(self, metric: Metric) -> None:
-        x = metric.structure
-        levels = int(x.level.max(initial=0)) + 1
-        room, kind = 3 * levels + 8, metric.out.dtype
-        self.value = np.empty(1, kind)
-        self.found, self.count = np.empty(x.n, np.int32), np.empty(1, np.int64)
-        fields = metric.fields | {
-            "matrix": metric.core, "value": self.value, "found": self.found, "count": self.count,
-            "rise": np.empty(x.n, kind), "fall": np.empty(x.n, kind),
-            "rise_tail": np.empty(x.n, np.int32), "fall_tail": np.empty(x.n, np.int32),
-            "capacity": room, "stack": np.empty(2 * room, np.int64), "room": x.n,
-        }  # fmt: skip
-        self._fields = fields  # keeps the memory
-        self._blocks, self._ends = {}, {}
-        for name, layout in BLOCKS.items():
-            self._blocks[name] = block(layout, fields)
-            begin = layout.split().index("source")  # among the numbers, which come first
-            self._ends[name] = self._blocks[name][begin : begin + 2]
-        self._address = {name: x.ctypes.data for name, x in self._blocks.items()}
-
-    def meet(self, functions: dict[str, Any], i: int, j: int) -> Any:
-        ends = self._ends["meet"]
-        ends[0], ends[1] = i, j
-        functions["meet"](self._address["meet"])
-        return self.value[0].item()
-
-    def route(self, functions: dict[str, Any], i: int, j: int) -> tuple[Any, Array | None]:
-        ends = self._ends["route"]
-        ends[0], ends[1] = i, j
-        functions["route"](self._address["route"])
-        count = int(self.count[0])
-        return self.value[0].item(), None if count < 0 else self.found[:count].copy()
 
 
 def prepare(

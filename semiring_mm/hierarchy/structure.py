@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import engine as engines
 from .. import pool
 from ..closures.progress import Progress, reporter
-from ..cpu import elimination as code
-from ..graph_kernels import Index, Node, SymbolicFactor
+from ..graph_kernels import Elimination, Index, Node, SymbolicFactor
 from ..naming import install
 from . import costs
 
@@ -33,6 +33,10 @@ _SMALL = 1000
 _LOW = 4
 #: Parts of about the same work in which weights are joined by threads.
 _PARTS = 64
+
+
+def _kernels() -> Elimination:
+    return engines.host_graphs().elimination
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class Structure(SymbolicFactor):
         np.maximum.at(height, up, level[inner] + np.int32(1))
         check((level == height).all(), "level: not the heights of the elimination tree")
         size = np.ones(fringe, np.int64)
-        code.totals({"n": fringe, "work": size.copy(), "size": size, "parent": parent})
+        _kernels().totals({"n": fringe, "work": size.copy(), "size": size, "parent": parent})
         low = np.arange(fringe) - size + 1
         check((low[up] <= low[inner]).all(), "parent: not in postorder")
         # the other higher neighbours of a node are those of its parent, too
@@ -137,7 +141,7 @@ class Structure(SymbolicFactor):
         """
         degree = np.diff(self.first)
         work, size = degree * degree + 8, np.ones(self.fringe, np.int64)
-        code.totals({"n": self.fringe, "work": work, "size": size, "parent": self.parent})
+        _kernels().totals({"n": self.fringe, "work": work, "size": size, "parent": self.parent})
         most = work[self.parent >= self.fringe].sum() // _PARTS
         above = np.append(work, most + 1)[np.minimum(self.parent, self.fringe)]
         roots = np.flatnonzero((work <= most) & (above > most))
@@ -157,7 +161,7 @@ class Structure(SymbolicFactor):
         """These positions and all their ancestors, and the core; ascending."""
         mark = np.zeros(self.n, np.int8)
         mark[self.fringe :] = 1
-        code.climb({
+        _kernels().climb({
             "m": len(positions), "fringe": self.fringe, "start": positions, "parent": self.parent,
             "mark": mark,
         })  # fmt: skip
@@ -212,7 +216,9 @@ def _slots(first: Index, head: Node, row: Node, col: Node) -> Index:
         If there is no such edge.
     """
     slot = np.empty(len(row), np.int64)
-    code.locate({"m": len(row), "first": first, "slot": slot, "row": row, "col": col, "head": head})
+    _kernels().locate(
+        {"m": len(row), "first": first, "slot": slot, "row": row, "col": col, "head": head}
+    )
     if len(row):
         low = np.minimum(row, col)
         there = first[low] < first[low + 1]
@@ -335,7 +341,7 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     np.cumsum(counts, out=first[1:])
     near = np.empty(2 * len(u), np.int32)
     mark = np.full(n, -1, np.int32)
-    code.adjacency(
+    _kernels().adjacency(
         {
             "n": n, "m": len(u), "first": first, "place": first.copy(), "row": u, "col": v,
             "near": near, "mark": mark,
@@ -379,7 +385,7 @@ def _minimum_degree(
         work -= some
         if tick is not None:
             tick(float(state[0]))
-        code.minimum_degree(fields | {
+        _kernels().minimum_degree(fields | {
             "capacity": len(lists), "pool": lists, "begin": begin, "room": room,
         })  # fmt: skip
     done = int(state[0])
@@ -395,7 +401,7 @@ def _repacked(lists: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]
     places = np.zeros(len(size), np.int64)
     np.cumsum(room[:-1], out=places[1:])
     larger = np.empty(3 * int(room.sum(dtype=np.int64)), np.int32)
-    code.repack({
+    _kernels().repack({
         "n": len(size), "begin": begin, "place": places, "size": size, "pool": lists,
         "larger": larger,
     })  # fmt: skip
@@ -408,13 +414,13 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
     rank[order] = np.arange(n, dtype=np.int32)
     graph: dict[str, Any] = {"n": n, "near": near}
     parent, ancestor = np.full((2, n), n, np.int32)
-    code.elimination_tree(
+    _kernels().elimination_tree(
         graph | {"first": first, "order": order, "rank": rank, "parent": parent,
                  "ancestor": ancestor}
     )  # fmt: skip
     position = np.arange(n, dtype=np.int32)
     level = np.zeros(fringe, np.int32)
-    code.postorder({
+    _kernels().postorder({
         "n": fringe, "size": np.zeros(fringe, np.int64), "parent": parent, "position": position,
         "below": np.empty(fringe, np.int32), "level": level,
     })  # fmt: skip
@@ -432,7 +438,7 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
     parent = np.full(fringe, n, np.int32)
     while state[1]:
         state[1] = 0
-        code.symbolic(graph | {
+        _kernels().symbolic(graph | {
             "stop": fringe, "capacity": len(head), "state": state, "first": row_first,
             "near_first": first, "order": node, "rank": position, "child": child,
             "sibling": sibling, "mark": mark, "head": head, "parent": parent,
@@ -451,7 +457,7 @@ def _transposed(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Nod
     begin = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(head, minlength=n), out=begin[1:])
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
-    code.transpose({
+    _kernels().transpose({
         "n": rows, "first": first, "place": begin[:-1].copy(), "edge": edge, "head": head,
         "tail": tail,
     })  # fmt: skip
