@@ -40,15 +40,17 @@ from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN", "PLAIN", "AlignmentRule", "Chains", "CloseStep", "CloseSteps", "Engine", "Forest",
-    "GraphKernels", "Known", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve",
-    "host_graphs", "named", "of", "register", "registered", "why_not",
+    "JOIN", "PLAIN", "AlignmentRule", "Calls", "ChainModel", "Chains", "CloseStep", "CloseSteps",
+    "Engine", "Forest", "GraphKernels", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen",
+    "Select", "Sieve", "host_graphs", "lazily", "loaded", "named", "of", "register", "registered",
+    "why_not",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
 T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
+Lines = tuple[int, int]  # of a matrix: the first, and the end
 Final = tuple[Expr, float]  # in `a`, which is a result, and `b`, this number
 
 
@@ -162,9 +164,9 @@ class CloseStep(NamedTuple):
     """
 
     kind: str
-    rows: tuple[int, int]
-    inner: tuple[int, int]
-    columns: tuple[int, int]
+    rows: Lines
+    inner: Lines
+    columns: Lines
     triangle: bool = False
 
     @property
@@ -223,7 +225,24 @@ class Chains(Protocol):
     at most as many as there are matrices; `lengths` are int64 of NumPy, those of best paths and
     probabilities also in the engine's memory. A stride of 0 repeats matrices for all steps, or
     chains.
+
+    Attributes
+    ----------
+    POINTERS : tuple of str
+        Arrays of a :class:`ChainModel`.
+    Model : callable, optional
+        ``Model(dtype, batch, steps, states, strides)``, the launches for models of one shape;
+        strides, by name, are in elements: a_row, a_col, e_batch, e_step, and where there are such
+        operands x_batch, end_batch and tags_batch. NotImplementedError where one launch is not the
+        best, for few long chains. None on an engine that launches nothing.
     """
+
+    POINTERS: tuple[str, ...]
+
+    @property
+    def Model(
+        self,
+    ) -> Callable[[np.dtype[Any], int, int, int, dict[str, int]], ChainModel] | None: ...
 
     def carry(
         self, semiring: Semiring, a: Array, e: Array | None, x: Array | None, y: Array,
@@ -311,6 +330,103 @@ class Chains(Protocol):
         """
 
 
+class Calls(Protocol):
+    """Prepared calls: one look-up from operands to what was compiled or launched for such ones.
+
+    A call is known by its head, a tuple of the verb and all its arguments that are no arrays, and
+    by dtypes, shapes, strides and the like of its operands.
+    """
+
+    def repeat(
+        self, head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None, dtype: str = ""
+    ) -> Any:
+        """The result of a call that was prepared, or None where the general way is to be taken.
+
+        Parameters
+        ----------
+        head : tuple
+        operands : tuple
+            As the user gave them, of a library that the engine shares memory with. With three of
+            them, the last is joined to the product, and may be `out` itself; not where `head`
+            begins with "sparse".
+        out : array, optional
+        dtype : str, optional
+            That of all operands, where the verb accepts no other.
+        """
+
+    def prepared(
+        self, head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None
+    ) -> Any:
+        """:meth:`repeat` of A ⊗ B, which is prepared if that takes its layout alone.
+
+        `a` and `b` have one dtype, which the semiring has a meaning in.
+        """
+
+    def recorded(self) -> AbstractContextManager[list[Any] | None]:
+        """What is launched inside, for :meth:`learn`; None where nothing is learned from it."""
+
+    def learn(
+        self, notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any,
+        given: Any, arrays: Sequence[Array], result: Array,
+    ) -> None:  # fmt: skip
+        """Prepare a call that was recorded, if it can be repeated.
+
+        Parameters
+        ----------
+        notes : sequence
+            What was recorded of it.
+        head, operands, out
+            As of :meth:`repeat`.
+        given : array, or several
+            What the call returned.
+        arrays, result : arrays
+            Operands and the result, or several, as the engine had them.
+        """
+
+
+class ChainModel(Protocol):
+    """Launches for models of one shape, from the addresses of a user's arrays.
+
+    All steps share one matrix; results are contiguous.
+
+    Attributes
+    ----------
+    wide : bool
+        Whether there are so many states that the verbs of :class:`Chains` are to be taken.
+    """
+
+    wide: bool
+
+    def launch(
+        self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
+    ) -> None:
+        """Launch posterior probabilities, or the best path if nothing is wanted of the former.
+
+        Parameters
+        ----------
+        stream : int
+        addresses : sequence of int
+            Of the arrays of :attr:`Chains.POINTERS`; 0 for none.
+        wanted : int, optional
+            The total (0), also probabilities of the states (1) and of pairs of states (2).
+        tagged : bool
+            Less the scores of tags.
+        """
+
+    def gradients(self, stream: int, addresses: Sequence[int], step: int) -> None:
+        """Launch the gradients of totals, on what the launch before computed.
+
+        Parameters
+        ----------
+        stream : int
+        addresses : sequence of int
+            Of the gradients of totals, what they are to be multiplied by, of states and of pairs of
+            states, and both results; 0 where pairs are not wanted.
+        step : int
+            Elements from one gradient of a total to the next.
+        """
+
+
 class Select(Protocol):
     """The k least of each row of a matrix that comes tile by tile, with their columns.
 
@@ -320,10 +436,13 @@ class Select(Protocol):
         The largest k.
     BEHIND : int
         Bytes behind a tile that may be read.
+    FEW : int
+        Rows that threads share by their columns; 0: they share none.
     """
 
     MOST: int
     BEHIND: int
+    FEW: int
 
     def empty(self, rows: int, k: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """Values and columns of rows that have none yet; every value is better."""
@@ -387,6 +506,8 @@ class Engine(Protocol):
     ----------
     xp : module
         The array namespace: NumPy's functions for the engine's arrays.
+    HOST : bool
+        Whether its memory is the host's.
     WHERE : str
         Where its memory is, in messages: ``" on the device"``, or nothing for the host's.
     TILE : int
@@ -403,11 +524,14 @@ class Engine(Protocol):
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
     eliminate : callable, optional
-        ``eliminate(semiring, d, p, steps, known, one, improved, tick)`` does all steps of a
-        closure, or nothing: False. The last two are those of :class:`closures.kleene.Closure`.
-        None on an engine that does them one by one.
+        ``eliminate(semiring, d, p, steps, known, one, improves, tick)`` does all steps of a
+        closure, or nothing: False. ``improves(node, value)`` raises where an entry of the diagonal
+        is not one; ``tick(pairs)``, or None, is told how many are done. None on an engine that does
+        the steps one by one.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
+    calls : Calls
+        Prepared calls.
     chains : Chains, optional
         The verbs for chains of products; None on an engine that has none.
     trees : Trees, optional
@@ -419,6 +543,7 @@ class Engine(Protocol):
     """
 
     xp: Any
+    HOST: bool
     WHERE: str
     TILE: int
     BASE: int
@@ -453,6 +578,8 @@ class Engine(Protocol):
         path : ndarray of int64, shape (steps, 2), or None
         """
 
+    @property
+    def calls(self) -> Calls: ...
     @property
     def chains(self) -> Chains | None: ...
     @property
@@ -754,6 +881,7 @@ class Engine(Protocol):
 
 #: The module of each engine, imported by the first call that needs it.
 _modules = {"cpu": "semiring_mm.cpu.engine", "cuda": "semiring_mm.gpu.engine"}
+_engines: dict[str, Engine] = {}
 
 
 def registered() -> dict[str, str]:
@@ -764,12 +892,40 @@ def registered() -> dict[str, str]:
 def register(name: str, module: str) -> None:
     """Let `name` stand for the engine in a module, in place of the one that it stood for."""
     _modules[name] = module
-    _loaded.cache_clear()
+    _engines.pop(name, None)
 
 
-@functools.cache
-def _loaded(name: str) -> Engine:
-    return cast(Engine, importlib.import_module(_modules[name]))
+def loaded(name: str) -> Engine | None:
+    """The engine of a name, if any call has needed it."""
+    return _engines.get(name)
+
+
+def _load(name: str) -> Engine:
+    engine = _engines[name] = cast(Engine, importlib.import_module(_modules[name]))
+    return engine
+
+
+def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of an engine, whose members are loaded when they are used first.
+
+    Parameters
+    ----------
+    package : str
+        Of the engine.
+    homes : dict
+        Modules in it, and their members; what is no member of a module is the module itself.
+    """
+    homes = {name: module for module, names in homes.items() for name in names.split()}
+
+    def member(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package + '.engine'!r} has no attribute {name!r}")
+        module = importlib.import_module(f".{homes[name]}", package)
+        found = getattr(module, name, module)
+        vars(importlib.import_module(".engine", package))[name] = found  # the next time at once
+        return found
+
+    return member
 
 
 def named(name: str) -> Engine:
@@ -780,14 +936,15 @@ def named(name: str) -> Engine:
     ValueError
         If it cannot run here: what is missing and how to get it.
     """
-    if reason := why_not(name):
+    engine = _engines.get(name) or _load(name)
+    if reason := engine.why_not():
         raise ValueError(f"{naming.named('device', name)}: {reason}")
-    return _loaded(name)
+    return engine
 
 
 def why_not(name: str) -> str:
     """:meth:`Engine.why_not` of the engine of a name."""
-    return _loaded(name).why_not()
+    return (_engines.get(name) or _load(name)).why_not()
 
 
 def of(array: Array) -> Engine:

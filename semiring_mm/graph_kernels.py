@@ -488,18 +488,14 @@ class ForestKernels(Protocol):
 class SearchKernels(Protocol):
     """Best-first search from each source (Dijkstra, 1959): :data:`SEARCHES`."""
 
-    def lists(
-        self, plan: Plan, zero: float | int, one: float | int, trees: bool, fields: Fields
-    ) -> None:
+    def lists(self, plan: Plan, fields: Fields) -> None:
         """The arcs of each vertex, in ``head`` and ``weight`` from ``first`` on, of m edges.
 
         ``both``: edges lead in both directions. ``first`` holds zeros.
         """
 
-    def search(
-        self, plan: Plan, zero: float | int, one: float | int, trees: bool, fields: Fields
-    ) -> None:
-        """Rows of ``label`` (and of ``pred`` with `trees`) from the sources.
+    def search(self, plan: Plan, zero: float | int, one: float | int, fields: Fields) -> None:
+        """Rows of ``label`` and, unless it is None, of ``pred`` from the sources.
 
         No ``weight`` may be better than one. ``node`` and ``key`` are scratch.
         """

@@ -13,7 +13,6 @@ from .paths import NO_PREDECESSOR, epsilon
 from .progress import reporter
 from .solve import Problem
 from .sources import ArraySource, best_edges
-from .steps import Improves
 from .trees import Edges, repair_trees
 
 __all__ = ["begin", "close", "finish", "first_predecessors", "repair", "source_of"]
@@ -88,11 +87,10 @@ def _at_once_fits(problem: Problem, d: Array) -> bool:
 
 def _close_at_once(problem: Problem, d: Array) -> tuple[Array, Array]:
     """The closure in one launch, in place, and predecessors."""
-    source, one = source_of(problem), problem.steps.identities[1]
+    source = source_of(problem)
     engine, p = source.engine, source.engine.xp.empty(d.shape, np.int32)
     found = engine.closure_batch(source.s, d, problem.steps.known, d, p)
-    if problem.steps.look and not (d.diagonal() == one).all():
-        raise Improves(0, engine.to_host(d.diagonal()))
+    problem.steps.check(d.diagonal(), range(source.n))
     if engine.to_host(found).any():
         repair(problem, d, p)
     return d, p

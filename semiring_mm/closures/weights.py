@@ -298,7 +298,7 @@ def first_margins(
 
 
 def improved(
-    s: Semiring, n: int, first: int, diagonal: Array, edges: Callable[[], Edges] | None,
+    s: Semiring, n: int, node: int, value: Any, edges: Callable[[], Edges] | None,
     labels: Sequence[Any] | None,
 ) -> NoReturn:  # fmt: skip
     """Raise for a diagonal entry that is better than one: an error with the cycle, or Rounding.
@@ -311,17 +311,15 @@ def improved(
     s : Semiring
     n : int
         Nodes.
-    first : int
-        The node of the first entry of `diagonal`.
-    diagonal : array on the host
+    node : int
+        A node on such a cycle.
+    value : scalar of NumPy
+        The entry of the diagonal.
     edges : callable, optional
         The edges of the graph; None where they have been overwritten.
     labels : sequence, optional
         Names of the nodes.
     """
-    one = s.identities(diagonal.dtype)[1]
-    at = first + int(np.flatnonzero(diagonal != one)[0])
-    value = diagonal[at - first]
     if s.mul_kind == "+" and s.selective and edges is not None:
         row, col, weight = edges()
         sign = 1 if s.add_kind == "min" else -1
@@ -338,14 +336,14 @@ def improved(
         if epsilon(weight.dtype) and value == value:
             raise Rounding(first_margins(row, col, sign * weight, found))
     if s.mul_kind == "*" and s.selective and edges is not None:
-        raise ValueError(_beyond_one(s, at, value, edges(), labels))
+        raise ValueError(_beyond_one(s, node, value, edges(), labels))
     if value != value:
         raise ValueError(
-            f"{s.name}: paths through node {at} leave the range of {diagonal.dtype}; a closure "
+            f"{s.name}: paths through node {node} leave the range of {value.dtype}; a closure "
             f"needs weights of which no cycle is better than one = {s.one:g}"
         )
     raise ValueError(
-        f"{s.name}: a cycle through node {at} improves itself (its value "
+        f"{s.name}: a cycle through node {node} improves itself (its value "
         f"{value:g} is better than one = {s.one:g}), so no closure exists"
     )
 

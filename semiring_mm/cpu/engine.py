@@ -5,11 +5,11 @@ They run code that is generated for the semiring and this processor, and compile
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..engine import Engine, lazily
 from ..memory import free_memory
 from .closure import BASE, closure_batch, closure_block, doubtful
 from .combine import apply, unit_rows
@@ -20,34 +20,26 @@ from .product import pack_bits, product, product_bits
 from .vector import gemv
 
 if TYPE_CHECKING:
+    from . import calls, elimination, engine, forest, nearest, select
     from . import chain as chains
     from . import dijkstra as searches
-    from . import elimination, forest, nearest, select
     from . import hierarchy as factor
     from . import search as orders
     from . import statistics as sums
     from .bfs import HopSearches
-    from .kleene import eliminate
+    from .closure_program import eliminate
     from .queries import PathQuery
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
     from .wavefront import align
 
-__all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Customizer",
-    "FactorSweeps", "HopSearches", "PathQuery", "Screen", "Sieve", "align", "apply", "best_outside",
-    "between", "capturing", "chains", "closure_batch", "closure_block", "copy", "count",
-    "csr_product", "current", "describe", "dia_product", "doubtful", "eliminate", "elimination",
-    "factor", "facts", "facts_beside", "fill", "forest", "free_memory", "from_host", "gemv",
-    "log_shares", "mirror", "nearest", "on", "orders", "pack_bits", "product", "product_bits",
-    "reduce_bits", "scratch", "searches", "select", "sums", "symmetric", "to_host", "towards",
-    "trees", "unit_rows", "wait", "why_not", "xp",
-]  # fmt: skip
+    _: Engine = engine
 
 Sieve = None
 xp = np
 scratch = np.empty
+HOST = True
 WHERE = ""
 TILE = 256
 LEAF = BASE
@@ -56,15 +48,14 @@ BATCH = 0
 SPARSE = True
 trees = log_shares = FactorSweeps = Customizer = None
 
-#: The verbs that no product takes part in, and their modules: loaded on first use.
-_HOMES = {
-    "HopSearches": "bfs", "PathQuery": "queries", "elimination": "elimination",
-    "factor": "hierarchy", "forest": "forest", "nearest": "nearest", "orders": "search",
-    "searches": "dijkstra", "sums": "statistics", "Screen": "screen", "align": "wavefront",
-    "best_outside": "spanning", "between": "spanning",
-    "chains": "chain", "csr_product": "sparse", "dia_product": "sparse", "eliminate": "kleene",
-    "select": "select", "towards": "spanning",
-}  # fmt: skip
+#: What no product takes part in.
+__getattr__ = lazily(__package__, {
+    "bfs": "HopSearches", "calls": "calls", "chain": "chains", "closure_program": "eliminate",
+    "dijkstra": "searches", "elimination": "elimination", "forest": "forest",
+    "hierarchy": "factor", "nearest": "nearest", "queries": "PathQuery", "screen": "Screen",
+    "search": "orders", "select": "select", "spanning": "best_outside between towards",
+    "sparse": "csr_product dia_product", "statistics": "sums", "wavefront": "align",
+})  # fmt: skip
 
 
 def why_not() -> str:
@@ -83,7 +74,7 @@ def count() -> int:
 
 
 def describe() -> dict[str, Any]:
-    """The processor, as the code is generated for it."""
+    """The processor, as code is generated for it."""
     from .compiler import host_target
     from .tuning import calibration
 
@@ -95,12 +86,3 @@ def describe() -> dict[str, Any]:
         "fused_additions": bool(gains["fma"]),
         "integer_keys": bool(gains["keys"]),
     }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f".{_HOMES[name]}", __package__)
-    found = getattr(module, name, module)
-    globals()[name] = found  # from now on without this function
-    return found

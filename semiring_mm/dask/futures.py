@@ -10,8 +10,8 @@ import dask.array as da
 import distributed
 import numpy as np
 
+from ..closures.elimination import Grid, eliminate
 from ..closures.progress import reporter
-from ..closures.schedule import Grid, eliminate
 from ..closures.solve import Problem
 from . import tasks
 from .checkpoint import State

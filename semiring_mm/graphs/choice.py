@@ -11,7 +11,8 @@ import numpy as np
 
 from .. import engine as engines
 from .. import pool
-from ..arrays import device_index, gpu_engine, gpu_has
+from ..arrays import device_index, gpu_has
+from ..engine import named
 from ..hierarchy import costs
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def machine_for(asked: Request) -> Machine:
     """What of this machine matters for a request."""
     gpu = None
     if asked.may_use_gpu and gpu_has(0):
-        index, engine = device_index(asked.device), gpu_engine()
+        index, engine = device_index(asked.device), named("cuda")
         with engine.on(-1 if index is None else index):
             gpu = engine.free_memory() or 1 << 62
     return Machine(gpu, pool.get_num_threads())

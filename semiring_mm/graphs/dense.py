@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,11 @@ from .. import pool
 from ..arrays import check_memory
 from ..closures import memory, spanning
 from ..closures.edges import EdgeList
-from ..closures.progress import Progress, reporter
+from ..closures.progress import Progress, part_of, reporter
 from ..closures.solve import Problem
 from ..closures.sources import ArraySource, EdgeSource
-from ..closures.steps import Improves
 from ..closures.trees import Edges, cyclic_rows, repair_trees
-from ..closures.weights import edges_of, improved
-from ..engine import JOIN
+from ..closures.weights import edges_of
 from ..hierarchy import costs
 from ..products import multiply
 from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
@@ -193,8 +191,7 @@ class Dense:
         each, trees, originals = map(_stacked, (closed, p, source.original))
         for i in _improving(problem, each):
             if originals is None:  # there is no cycle to name
-                diagonal = engine.to_host(each[i].diagonal())
-                improved(s, source.n, 0, diagonal, None, None)
+                problem.solve(functools.partial(_check, each[i].diagonal()))
             part = ArraySource(engine, s, originals[i].copy())
             found, tree = replace(self, progress=None).each(part, choose(self.request, Machine()))
             each[i] = weights.widen(found)
@@ -344,12 +341,9 @@ def _squaring(problem: Problem) -> Solved:
     for step in range(rounds):
         following = d.copy()
         marks = None if p is None else p.copy()
-        before = step * float(n) ** 3
-        engine.product(
-            source.s, d, d, following, JOIN, known=steps.known, arg=marks, gather=p,
-            on_done=None if tick is None else functools.partial(_add, tick, before, float(n) ** 3),
-        )  # fmt: skip
-        _check(problem, 0, following.diagonal())
+        on_done = part_of(tick, step * float(n) ** 3, float(n) ** 3)
+        steps.update(engine, d, d, following, marks, p, on_done=on_done)
+        _check(following.diagonal(), problem)
         same = bool(engine.xp.array_equal(following, d))
         d, p = following, marks
         if same:
@@ -387,7 +381,7 @@ def _power(problem: Problem, limit: int) -> Array:
         if tick is not None:
             tick(float(done))
     assert result is not None
-    _check(problem, 0, result.diagonal())
+    _check(result.diagonal(), problem)
     d[...] = result
     return d
 
@@ -416,10 +410,8 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
     for step in range(worth):
         following = x.copy()
         arg = None if p is None else p.copy()
-        engine.product(source.s, x, d, following, JOIN, known=steps.known, arg=arg)
-        if steps.look and not (following[own] == one).all():
-            at = int(xp.flatnonzero(following[own] != one)[0])
-            _check(problem, int(rows[at]), following[own][at : at + 1])
+        steps.update(engine, x, d, following, arg)
+        steps.check(following[own], rows)
         same = bool(xp.array_equal(following, x))
         x, p = following, arg
         if tick is not None:
@@ -443,12 +435,6 @@ def _edges(problem: Problem, d: Array) -> Edges:
     return Edges.by_end(n, row, col, weights[row, col])
 
 
-def _check(problem: Problem, first: int, diagonal: Array) -> None:
-    """Raise Improves if an entry of the diagonal, from node `first` on, is better than one."""
-    one = problem.source.s.identities(diagonal.dtype)[1]
-    if problem.steps.look and not (diagonal == one).all():
-        raise Improves(first, memory.source_of(problem).engine.to_host(diagonal))
-
-
-def _add(tick: Callable[[float], None], before: float, pairs: float, part: float) -> None:
-    tick(before + part * pairs)
+def _check(diagonal: Array, problem: Problem) -> None:
+    """Raise Improves if an entry of the diagonal is better than one."""
+    problem.steps.check(diagonal, range(problem.source.n))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from .. import pool
-from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_engine, where
+from ..arrays import Call, check_all_pairs, check_memory, device_index, where
 from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.progress import Progress, reporter
@@ -189,7 +189,7 @@ class PreparedGraph:
         row, col = self._arcs.row, self._arcs.col
         index, place = device_index(device), where(weights, "weights")
         if place is not None:
-            engine = gpu_engine()
+            engine = engines.named("cuda")
             index = place if device is None else index
             with engine.on(place):
                 weights = engine.to_host(engine.xp.asarray(weights))
@@ -317,13 +317,13 @@ class PreparedGraph:
         if index is None:
             metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs, progress))
         else:
-            with gpu_engine().on(index):
+            with engines.named("cuda").on(index):
                 metric = problem.solve(self._customizer())
         return _State(edges, problem, metric, before)
 
     def _customizer(self) -> Callable[[Problem], Metric]:
         """What customizes on the current CUDA device."""
-        engine = gpu_engine()
+        engine = engines.named("cuda")
         here = engine.current()
         if here not in self._customizers:
             self._customizers[here] = DeviceCustomizer(engine, self._structure, self._arcs)
@@ -589,7 +589,7 @@ class _State:
         """The metric on the host."""
         if isinstance(self.found.out, np.ndarray):
             return self.found
-        engine = gpu_engine()
+        engine = engines.named("cuda")
         index = where(self.found.out, "weights")
         with engine.on(-1 if index is None else index):
             return host_metric(engine, self.found)
@@ -601,7 +601,7 @@ class _State:
 
     def placed(self, indices: Sequence[int]) -> Placed:
         """The metric on CUDA devices, in the layout of the one before."""
-        engine = gpu_engine()
+        engine = engines.named("cuda")
         devices = tuple(engine.current() if i < 0 else i for i in indices)
         found = self._placed.get(devices)
         if found is None:

@@ -479,7 +479,7 @@ def _check_loops(steps: Steps, nodes: Index, weight: Array) -> None:
     one = steps.identities[1]
     better = evaluate(steps.s.add_expr, weight, weight.dtype.type(one)) != one
     if steps.look and better.any():
-        raise Improves(int(nodes[better][0]), weight[better][:1])
+        raise Improves(int(nodes[better][0]), weight[better][0])
 
 
 def check_edges(metric: Metric) -> None:
@@ -492,7 +492,7 @@ def check_edges(metric: Metric) -> None:
     if better.size:
         edge = int(np.flatnonzero(there)[better[0]])
         tail = int(np.searchsorted(x.first, edge, side="right")) - 1
-        raise Improves(int(x.node[tail]), around[better[:1]])
+        raise Improves(int(x.node[tail]), around[better[0]])
 
 
 def reversed_metric(metric: Metric) -> Metric:
