@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
@@ -17,11 +18,10 @@ from ..closures.paths import NegativeCycleError, find_negative_cycle
 from ..closures.progress import reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..closures.steps import computed, path_plan, stored
-from ..cpu import dijkstra as code
+from ..closures.steps import path_plan
 from ..hierarchy import costs
 from ..memory import scratch
-from ..plan import Plan
+from ..plan import Plan, computed, stored
 
 __all__ = ["search", "search_shifted", "searchable"]
 
@@ -49,7 +49,7 @@ def _lists(problem: Problem, plan: Plan) -> tuple[Array, dict[str, Any]]:
     m = len(row) * (1 + both)
     first = np.zeros(source.n + 1, np.int64)
     head, weight = np.empty(m, np.int32), np.empty(m, given.dtype)
-    code.lists(plan, {
+    engines.host_graphs().searches.lists(plan, {
         "n": source.n, "m": len(row), "both": int(both), "row": row, "col": col,
         "first": first, "head": head, "weight": weight, "given": given,
     })  # fmt: skip
@@ -97,7 +97,7 @@ def search(
             "source": np.array(chosen[begin:end], np.int64),
             "pred": None if p is None else p[begin:end],
         }  # fmt: skip
-        code.search(plan, zero, one, fields | own)
+        engines.host_graphs().searches.search(plan, zero, one, fields | own)
         if not direct:
             found[...] = stored(plan, label, d.dtype)
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
-from ..closures.edges import EdgeList, offsets
-from ..cpu import search as code
+from ..closures.edges import EdgeList
+from ..graph_kernels import OrderKernels, offsets
 
 __all__ = ["dependencies", "search_order", "settle"]
 
@@ -21,6 +22,10 @@ Node = NDArray[np.int32]
 
 #: Of a part that a thread works on.
 _ROWS = 64
+
+
+def _kernels() -> OrderKernels:
+    return engines.host_graphs().orders
 
 
 def settle(arcs: EdgeList, d: NDArray[Any], sources: Index) -> Float:
@@ -47,7 +52,7 @@ def settle(arcs: EdgeList, d: NDArray[Any], sources: Index) -> Float:
 
     def some(rows: slice) -> None:
         near = np.argsort(d[rows])
-        code.settle(_fields(arcs, sources[rows]) | {"d": settled[rows], "near": near})
+        _kernels().settle(_fields(arcs, sources[rows]) | {"d": settled[rows], "near": near})
 
     _in_parts(some, len(sources))
     return settled
@@ -84,7 +89,7 @@ def search_order(arcs: EdgeList, d: Float, sources: Index) -> tuple[Node, Node]:
         if not equal:  # else one queue is in order of distance by itself
             _groups(d[rows], group, slot)
         own = {"d": d[rows], "order": order[rows], "pred": pred[rows]}
-        code.order(_fields(arcs, sources[rows]) | own | {"group": group, "slot": slot})
+        _kernels().order(_fields(arcs, sources[rows]) | own | {"group": group, "slot": slot})
 
     _in_parts(some, len(sources))
     pred[np.arange(len(sources)), sources] = -1
@@ -129,7 +134,9 @@ def dependencies(
     def some(rows: slice) -> None:
         own = {"d": d[rows], "order": order[rows], "pred": predecessors[rows]}
         own |= {"delta": delta[rows], "share": share[rows], "sigma": np.zeros(d[rows].shape)}
-        code.dependencies(_fields(arcs, sources[rows]) | back | own | {"m": m, "late": int(late)})
+        _kernels().dependencies(
+            _fields(arcs, sources[rows]) | back | own | {"m": m, "late": int(late)}
+        )
 
     _in_parts(some, len(sources))
     return delta, share
