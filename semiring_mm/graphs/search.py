@@ -79,7 +79,7 @@ def settle(arcs: Arcs, d: NDArray[Any], sources: Index) -> Float:
 
     def some(rows: slice) -> None:
         near = np.argsort(d[rows])
-        code.settle(_fields(arcs, sources[rows]) | {"d": settled[rows], "near": near})
+        code.settle(_fields(arcs, len(d[rows])) | {"d": settled[rows], "near": near})
 
     _in_parts(some, len(sources))
     return settled
@@ -110,13 +110,14 @@ def search_order(arcs: Arcs, d: Float, sources: Index) -> tuple[Node, Node]:
     """
     order, pred = np.full(d.shape, -1, np.int32), np.full(d.shape, -1, np.int32)
     equal = bool(arcs.weight.size) and arcs.weight.min() == arcs.weight.max() > 0
+    starts = np.ascontiguousarray(sources, np.int64)
 
     def some(rows: slice) -> None:
         group, slot = np.zeros(d[rows].shape, np.int64), np.zeros(d[rows].shape, np.int64)
         if not equal:  # else one queue is in order of distance by itself
             _groups(d[rows], group, slot)
-        own = {"d": d[rows], "order": order[rows], "pred": pred[rows]}
-        code.order(_fields(arcs, sources[rows]) | own | {"group": group, "slot": slot})
+        own = {"d": d[rows], "order": order[rows], "pred": pred[rows], "source": starts[rows]}
+        code.order(_fields(arcs, len(d[rows])) | own | {"group": group, "slot": slot})
 
     _in_parts(some, len(sources))
     pred[np.arange(len(sources)), sources] = -1
@@ -158,11 +159,13 @@ def dependencies(
         "edge": edge[by_head],
     }
     delta, share = np.zeros(d.shape), np.zeros((len(sources), m))
+    starts = np.ascontiguousarray(sources, np.int64)
 
     def some(rows: slice) -> None:
         own = {"d": d[rows], "order": order[rows], "pred": predecessors[rows]}
         own |= {"delta": delta[rows], "share": share[rows], "sigma": np.zeros(d[rows].shape)}
-        code.dependencies(_fields(arcs, sources[rows]) | back | own | {"m": m, "late": int(late)})
+        own |= {"source": starts[rows]}
+        code.dependencies(_fields(arcs, len(d[rows])) | back | own, late=late)
 
     _in_parts(some, len(sources))
     return delta, share
@@ -178,10 +181,9 @@ def _groups(d: Float, group: Index, slot: Index) -> None:
     np.put_along_axis(group, near, np.maximum.accumulate(np.where(new, slot, 0), 1), 1)
 
 
-def _fields(arcs: Arcs, sources: Index) -> dict[str, Any]:
-    n, rows = len(arcs.first) - 1, np.ascontiguousarray(sources, np.int64)
+def _fields(arcs: Arcs, rows: int) -> dict[str, Any]:
     edges = {"first": arcs.first, "head": arcs.head, "weight": arcs.weight}
-    return {"n": n, "rows": len(rows), "source": rows} | edges
+    return {"n": len(arcs.first) - 1, "rows": rows} | edges
 
 
 def _in_parts(some: Callable[[slice], None], count: int) -> None:
