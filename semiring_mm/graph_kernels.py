@@ -187,15 +187,7 @@ SEARCHES = {
     "search": "n rows : source[rows]<n first[n+1] : head[first[n]] node[first[n]+1] pred[rows*n] "
     ": weight/T[first[n]] label/T[rows*n] key/T[first[n]+1]",
 }
-ORDERS = {
-    "settle": "n rows : source[rows]<n first[n+1] near[rows*n] : head[first[n]] "
-    ": weight/f8[first[n]] d/f8[rows*n]",
-    "order": "n rows : source[rows]<n first[n+1] slot[rows*n] group[rows*n] "
-    ": head[first[n]] order[rows*n] pred[rows*n] : weight/f8[first[n]] d/f8[rows*n]",
-    "dependencies": "n rows m late : source[rows]<n first[n+1] back_first[n+1] edge[first[n]] "
-    ": head[first[n]] tail[first[n]] order[rows*n] pred[rows*n] : weight/f8[first[n]] "
-    "back_weight/f8[first[n]] d/f8[rows*n] sigma/f8[rows*n] delta/f8[rows*n] share/f8[rows*m]",
-}
+ORDERS: dict[str, str] = {}  # kernels check their arguments themselves
 NEAREST = {
     "rise_and_fall": "fringe core k : first[fringe+1] : head[first[fringe]] "
     "place[(fringe+core)*k] own_place[core*k] : label/T[(fringe+core)*k] own/T[core*k] "
@@ -522,11 +514,11 @@ class OrderKernels(Protocol):
     def order(self, fields: Fields) -> None:
         """Fill ``order`` and ``pred``, of -1; nodes of a ``group`` take its next ``slot``."""
 
-    def dependencies(self, fields: Fields) -> None:
+    def dependencies(self, fields: Fields, *, late: bool) -> None:
         """Add to ``delta`` and, by edge, to ``share`` (rows of m) the dependencies of each source.
 
         ``sigma`` and both of these hold zeros. ``tail``, ``back_weight`` and ``edge`` are the edges
-        by the node where they end, from ``back_first`` on. Where ``late`` is 1 the paths through a
+        by the node where they end, from ``back_first`` on. Where `late` the paths through a
         node's predecessor are added last, as Dijkstra's search does when it settles the node, else
         in order.
         """
