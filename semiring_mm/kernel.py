@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import inspect
 import math
 import textwrap
@@ -104,22 +105,34 @@ class Kernel:
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        return tuple(self._parameter(a) for a in self.tree.args.args)
+        code, types_ = self.function.__code__, self.function.__annotations__
+        return tuple(
+            self._parameter(k, str(types_.get(k))) for k in code.co_varnames[: code.co_argcount]
+        )
 
-    def _parameter(self, argument: ast.arg) -> Parameter:
-        match argument.annotation:
-            case ast.Name(id="static"):
-                return Parameter(argument.arg, "static", 0)
-            case ast.Name(id=name) if name in TYPES:
-                return Parameter(argument.arg, name, 0)
-            case ast.Subscript(value=ast.Name(id=name), slice=axes) if name in TYPES:
-                slices = axes.elts if isinstance(axes, ast.Tuple) else [axes]
-                if all(isinstance(x, ast.Slice) for x in slices):
-                    return Parameter(argument.arg, name, len(slices))
+    def _parameter(self, name: str, annotation: str) -> Parameter:
+        kind, _, axes = annotation.partition("[")
+        if annotation == "static" or (kind in TYPES and not axes.strip(":, ]")):
+            return Parameter(name, kind, axes.count(":"))
         raise self.error(
-            argument,
+            next(x for x in self.tree.args.args if x.arg == name),
             f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], T[:, :])",
         )
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of what its compiled code depends on: the function, and what its names stand for."""
+        codes, found = [(self, self.function.__code__)], list[str]()
+        for one, code in codes:
+            values = [one.function.__globals__.get(name) for name in code.co_names]
+            inner = [(one, c) for c in code.co_consts if isinstance(c, types.CodeType)]
+            inner += [(x, x.function.__code__) for x in values if isinstance(x, Kernel)]
+            codes += [x for x in inner if x not in codes]
+            found += [str(x) for x in one.function.__annotations__.values()]
+            found += [code.co_code.hex(), str(code.co_varnames), str(code.co_names)]
+            found += [str(x) for x in code.co_consts if not isinstance(x, types.CodeType)]
+            found += ["kernel" if isinstance(x, Kernel) else str(x) for x in values]
+        return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
     def plain(self, operations: Operations | None = None, **fields: Any) -> None:
         """Run in Python, on NumPy arrays, with a check of every index."""
@@ -149,8 +162,12 @@ class _Word:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def __str__(self) -> str:
+        return self.name
+
     def __getitem__(self, axes: Any) -> _Word:
-        return self
+        count = len(axes) if isinstance(axes, tuple) else 1
+        return _Word(f"{self.name}[{', '.join(':' * count)}]")
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(f"{self.name} is for kernels (semiring_mm.kernel)")

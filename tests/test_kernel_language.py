@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from plain_kernels import MIN_PLUS, both
 
+from semiring_mm.cpu import codegen
 from semiring_mm.cpu.codegen import compiled
 from semiring_mm.kernel import (
     KernelError,
@@ -214,3 +215,39 @@ def test_better_is_of_a_semiring():
 
     with pytest.raises(KernelError, match="without one"):
         compiled(of_a_semiring)(x=np.zeros(2))
+
+
+STEP = 3
+
+
+@kernel
+def stepped(x):
+    return x + STEP
+
+
+@kernel
+def steps(n: i64, x: i64[:]):
+    for i in range(n):
+        x[i] = stepped(x[i])
+
+
+def test_code_is_kept_until_what_it_depends_on_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIRING_MM_CACHE", str(tmp_path))
+    written, write = [], codegen.function_of
+    monkeypatch.setattr(codegen, "function_of", lambda *of: written.append(of) or write(*of))
+
+    def run():
+        x = np.arange(4)
+        codegen.Compiled(kernel(steps.function), None, 0, 0)(n=4, x=x)
+        return x.tolist(), len(written)
+
+    assert [run(), run()] == [([3, 4, 5, 6], 1)] * 2
+    monkeypatch.setitem(globals(), "STEP", 5)
+    assert run() == ([5, 6, 7, 8], 2)
+    monkeypatch.setitem(globals(), "stepped", halved)
+    assert run() == ([0, 0, 1, 1], 3)
+
+
+@kernel
+def halved(x):
+    return x // 2
