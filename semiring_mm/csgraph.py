@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .closures.edges import EdgeList, both_ways, offsets
+from .closures.edges import EdgeList, both_ways
 from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
+from .graph_kernels import offsets
 from .graphs.apsp import distances
 from .graphs.choice import DENSE, Request, choose, machine_for
 from .graphs.contraction import solve_edges

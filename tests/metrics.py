@@ -6,7 +6,9 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
+from semiring_mm.gpu import engine as gpu
 from semiring_mm.hierarchy import structure as elimination
+from semiring_mm.hierarchy.devices import weighed
 from semiring_mm.hierarchy.sweeps import customize
 
 
@@ -39,6 +41,11 @@ def metric_of(name, n, row, col, weight, *, directed=True, sources=None):
         lambda given: found.append(customize(structure, given, trees=False))
     )
     return found[-1]
+
+
+def on_device(metric, bound=None, **options):
+    """Sweeps over a metric on the current device."""
+    return weighed(gpu, gpu.FactorSweeps(**options), metric, bound)
 
 
 def swept(metric, sources):

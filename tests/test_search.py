@@ -5,9 +5,11 @@ import itertools
 
 import numpy as np
 import pytest
+from plain_kernels import both
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
+from semiring_mm.cpu.kernels import search as kernels
 from semiring_mm.graphs.search import search_order, settle
 
 
@@ -76,3 +78,29 @@ def test_some_edges_are_kept(by_rows):
     if by_rows:
         assert kept.first.tolist() == [0, 1, 2, 2]
     assert edges.kept(edges.weight < 9) is edges
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_kernels_in_python(late):
+    _, arcs = graph(12, 0.3, DRAW["small integers"], 5)
+    arcs = EdgeList.by_rows(arcs.first, arcs.col.astype("i4"), arcs.weight + 1)
+    sources, shape = np.array([3, 0]), (2, 12)
+    given = {
+        "n": 12, "rows": 2, "first": arcs.first, "head": arcs.col, "weight": arcs.weight
+    }  # fmt: skip
+    start = np.full(shape, np.inf)
+    start[[0, 1], sources] = 0
+    near = np.tile(np.arange(12), (2, 1))
+    d = both(kernels.settle, **given, near=near, d=start)["d"]
+    slot, none = np.zeros(shape, "i8"), np.full(shape, -1, "i4")
+    given |= {"source": sources, "d": d}
+    tree = both(kernels.order, **given, group=slot, slot=slot, order=none, pred=none)
+    by_head = np.argsort(arcs.col, kind="stable")
+    zeros = np.zeros(shape)
+    found = both(
+        kernels.dependencies, **given, order=tree["order"], pred=tree["pred"], late=late,
+        back_first=np.searchsorted(arcs.col[by_head], np.arange(13)), edge=by_head,
+        tail=arcs.row[by_head].astype("i4"), back_weight=arcs.weight[by_head], sigma=zeros,
+        delta=zeros, share=np.zeros((2, len(by_head))),
+    )  # fmt: skip
+    assert found["delta"].any()

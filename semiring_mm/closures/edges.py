@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ..display import cell, chosen, html_table
 from ..engine import Engine
 from ..expressions import evaluate
+from ..graph_kernels import offsets
 from ..semirings import Semiring
 
 __all__ = [
-    "EdgeList", "both_ways", "edge_dtype", "is_table", "join_edges", "offsets", "ranges",
-    "symmetrize",
+    "EdgeList", "both_ways", "edge_dtype", "is_table", "join_edges", "symmetrize",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -161,17 +161,6 @@ class EdgeList:
 def both_ways(row: NDArray[Any], col: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """The ends of undirected edges in one direction, and then in the other."""
     return np.concatenate([row, col]), np.concatenate([col, row])
-
-
-def offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Where ranges of these lengths begin, one after the other, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-
-def ranges(first: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
-    """The numbers of ranges, one range after the other."""
-    begin = offsets(counts)
-    return np.arange(begin[-1]) + np.repeat(first - begin[:-1], counts)
 
 
 def is_table(graph: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import engine as cpu
+from .. import engine as engines
 from ..engine import Engine
 from ..expressions import evaluate
 from ..plan import Facts
@@ -114,7 +114,9 @@ class _Readable:
     def facts(self) -> Facts:
         found = Facts(np.inf, -np.inf, False)
         for rows in self._strips():
-            found = found.join(cpu.facts(self.s, self.read(rows, slice(0, self.n))))
+            found = found.join(
+                engines.named("cpu").facts(self.s, self.read(rows, slice(0, self.n)))
+            )
         return found
 
     def edges(self) -> EdgeList:
@@ -177,7 +179,7 @@ class EdgeSource(_Readable):
 
     @functools.cached_property
     def facts(self) -> Facts:
-        return cpu.facts(self.s, self.given.weight)
+        return engines.named("cpu").facts(self.s, self.given.weight)
 
     def symmetric(self) -> bool:
         return not self.given.directed
@@ -307,7 +309,7 @@ class WorsenedEdges(_WorsenedSource):
 
     @functools.cached_property
     def facts(self) -> Facts:
-        return cpu.facts(self.s, weights_of(self, self.given))
+        return engines.named("cpu").facts(self.s, weights_of(self, self.given))
 
     @property
     def given(self) -> EdgeList:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from ..engine import Engine
 from ..expressions import evaluate
+from ..graph_kernels import ranges
 from ..semirings import Semiring
-from .edges import EdgeList, ranges
+from .edges import EdgeList
 from .paths import NO_PREDECESSOR, epsilon
 
 __all__ = ["best_edges", "cyclic_rows", "repair_trees"]

@@ -15,11 +15,11 @@ import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..closures.edges import EdgeList, edge_dtype, join_edges
 from ..closures.elimination import Grid
 from ..closures.sources import DenseSource, EdgeSource
 from ..closures.weights import Weights, edges_of, worsened
-from ..cpu import engine as cpu
 from ..expressions import evaluate
 from ..graphs.inputs import adjacency, as_graph, warn_of_entries
 from ..plan import Facts
@@ -247,7 +247,7 @@ def _look(
 ) -> tuple[Facts, Facts, bool, str]:
     """Ranges of blocks (i, j) and (j, i), whether they mirror each other, and their digest."""
     blocks = [above] if below is None else [above, below]
-    facts = [cpu.facts(s, x) for x in blocks]
+    facts = [engines.named("cpu").facts(s, x) for x in blocks]
     digest = hashlib.sha256()
     for x in blocks if mark else []:
         digest.update(x.tobytes())

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory, device_index
 from ..closures.edges import EdgeList, edge_dtype
@@ -24,8 +25,8 @@ from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
 from ..closures.trees import repair_trees
-from ..cpu import engine
 from ..hierarchy import costs
+from ..hierarchy.devices import fetch, place
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
@@ -94,7 +95,7 @@ def solve(
     else:
         _fetched(metric, problem, chosen, d, p, there)
     if p is not None and has_ties(problem):
-        repair_trees(engine, source.s, d, p, source.edges, chosen)
+        repair_trees(engines.named("cpu"), source.s, d, p, source.edges, chosen)
     if tick is not None:
         tick(total)
     return d, p
@@ -105,15 +106,12 @@ def _fetched(
     index: int,
 ) -> None:  # fmt: skip
     """Rows by the sweeps of a CUDA device."""
-    from ..gpu.collector import fetch, place
-
     source, edges = problem.source, None
     if p is not None:
         given = source.edges()
         weight = problem.weights.widen(weights_of(source, given))
         edges = given.row, given.col, weight
-    on, there = place(metric, [index]).metrics[0]
-    fetch(on, there, sources, d, p=p, edges=edges)
+    fetch(place(metric, [index]), sources, d, p=p, edges=edges)
 
 
 def has_ties(problem: Problem) -> bool:
@@ -188,11 +186,14 @@ def _hops(problem: Problem, count: int, limit: float) -> Hops | None:
     source, facts = problem.source, problem.weights.facts
     if problem.predecessors or source.s.name != "min_plus" or not facts.lo == facts.hi == 1:
         return None
-    free = engine.free_memory()
-    if count < 2 or (free is not None and Hops.room(source.n, count) > free):
-        return None
     assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
     row, col, _ = source.given.arrays
+    engine = engines.named("cpu")
+    assert engine.HopSearches is not None
+    free = engine.free_memory()
+    needed = engine.HopSearches.bytes(source.n, len(row), count, labels=True)
+    if count < 2 or (free is not None and needed > free):
+        return None
     if Hops.least(source.n, len(row), count, labels=True) > limit:
         return None
     return Hops(source.n, row, col, directed=not source.symmetric())

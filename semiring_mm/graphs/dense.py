@@ -282,8 +282,8 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     """By breadth-first searches where every edge counts 1; None where one does not."""
     source, facts, n = memory.source_of(problem), problem.weights.facts, problem.source.n
     engine, xp = source.engine, source.engine.xp
-    if not engine.SPARSE and xp is np:
-        return None  # neither of the engines that have searches
+    if engine.HopSearches is None:
+        return None
     if n < (SPARSE_FROM if engine.SPARSE else _DEVICE_FROM) or source.s.name != "min_plus":
         return None
     if problem.predecessors or not 0 <= facts.lo <= 1:
@@ -310,13 +310,11 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     lists = lists_of_rows(xp, there)
     back = lists if source.symmetric() else lists_of_rows(xp, there.T)
     del there
-    from ..gpu.bfs import DeviceHops
-
-    device = DeviceHops(n, lists, back)
-    probes = device.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
+    searches = engine.HopSearches(n, lists, back)
+    probes = searches.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
     if (int(probes["far"].max()) + 1) * len(back[1]) > _LEVELS * n * n:
         return None  # in many levels
-    return device.rows(chosen, d.dtype, zero, out)
+    return searches.rows(chosen, d.dtype, zero, out)
 
 
 def _ones(xp: Any, d: Array, zero: Any) -> Array | None:

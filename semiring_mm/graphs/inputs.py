@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..arrays import check_memory, masked
 from ..closures.edges import EdgeList, edge_dtype, is_table, join_edges, symmetrize
 from ..closures.labelled import LabelledArray, Labels
-from ..cpu import engine as cpu
 from ..naming import integer
 from ..semirings import Semiring, as_semiring
 from ..warn import warn
@@ -324,7 +324,7 @@ def _from_dense(
     result = _target(out, n, wanted)
     np.copyto(result, matrix, casting="unsafe" if dtype is not None else "same_kind")
     if undirected:
-        symmetrize(cpu, s, result)
+        symmetrize(engines.named("cpu"), s, result)
     return result, list(range(n))
 
 

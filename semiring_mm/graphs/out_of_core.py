@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
@@ -19,9 +20,9 @@ from ..closures.sources import EdgeSource, Source, source_of
 from ..closures.spanning import SpanningForest, applies, of_matrix, spans
 from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers
-from ..cpu import engine
 from ..hierarchy.structure import Structure, eliminate
 from ..hierarchy.sweeps import Metric, customize
+from ..memory import free_memory
 from ..naming import named
 from ..semirings import Semiring, semirings
 from ..tiled.options import TileOptions
@@ -109,6 +110,7 @@ def _forest(problem: Problem, graph: Any) -> SpanningForest | None:
     flat = isinstance(graph, np.ndarray) and graph.ndim == 2 and graph.dtype.isnative
     if not (flat and graph.strides[1] == graph.itemsize and problem.directed is not True):
         return None
+    engine = engines.named("cpu")
     if not (spans(problem.source.s, graph.dtype) and engine.symmetric(graph) and applies(problem)):
         return None
     return of_matrix(engine, problem.source.s, graph)
@@ -139,7 +141,7 @@ def _given(found: tuple[Any, Any], predecessors: bool) -> Any:
 def _limit(options: TileOptions) -> int:
     """Bytes that the work may take."""
     limit = options.limit()
-    return limit if limit is not None else (engine.free_memory() or 1 << 62) // 2
+    return limit if limit is not None else (free_memory() or 1 << 62) // 2
 
 
 def _sparse(s: Semiring, edges: EdgeSource) -> bool:
@@ -282,7 +284,7 @@ class _Forest(_Solver):
         self.fixed = n * (64 + size * (n.bit_length() + 2)) + self._wide(problem)
 
     def rows(self, sources: Index, d: Array, p: Node | None) -> None:
-        self.forest.write(engine, d, p, sources.astype(np.int32))
+        self.forest.write(engines.named("cpu"), d, p, sources.astype(np.int32))
 
 
 class _Sweeps(_Solver):
@@ -308,7 +310,8 @@ class _Sweeps(_Solver):
     def rows(self, sources: Index, d: Array, p: Node | None) -> None:
         self.metric.sweep(sources, d, p)
         if p is not None and self.ties:
-            repair_trees(engine, self.problem.source.s, d, p, self.problem.source.edges, sources)
+            edges = self.problem.source.edges
+            repair_trees(engines.named("cpu"), self.problem.source.s, d, p, edges, sources)
 
 
 class _Searches(_Solver):

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
-from ..closures.edges import EdgeList, offsets
-from ..cpu import search as code
+from ..closures.edges import EdgeList
+from ..graph_kernels import OrderKernels, offsets
 
 __all__ = ["dependencies", "search_order", "settle"]
 
@@ -21,6 +22,10 @@ Node = NDArray[np.int32]
 
 #: Of a part that a thread works on.
 _ROWS = 64
+
+
+def _kernels() -> OrderKernels:
+    return engines.host_graphs().orders
 
 
 def settle(arcs: EdgeList, d: NDArray[Any], sources: Index) -> Float:
@@ -47,7 +52,7 @@ def settle(arcs: EdgeList, d: NDArray[Any], sources: Index) -> Float:
 
     def some(rows: slice) -> None:
         near = np.argsort(d[rows])
-        code.settle(_fields(arcs, sources[rows]) | {"d": settled[rows], "near": near})
+        _kernels().settle(_fields(arcs, len(d[rows])) | {"d": settled[rows], "near": near})
 
     _in_parts(some, len(sources))
     return settled
@@ -78,13 +83,14 @@ def search_order(arcs: EdgeList, d: Float, sources: Index) -> tuple[Node, Node]:
     """
     order, pred = np.full(d.shape, -1, np.int32), np.full(d.shape, -1, np.int32)
     equal = bool(arcs.weight.size) and arcs.weight.min() == arcs.weight.max() > 0
+    starts = np.ascontiguousarray(sources, np.int64)
 
     def some(rows: slice) -> None:
         group, slot = np.zeros(d[rows].shape, np.int64), np.zeros(d[rows].shape, np.int64)
         if not equal:  # else one queue is in order of distance by itself
             _groups(d[rows], group, slot)
-        own = {"d": d[rows], "order": order[rows], "pred": pred[rows]}
-        code.order(_fields(arcs, sources[rows]) | own | {"group": group, "slot": slot})
+        own = {"d": d[rows], "order": order[rows], "pred": pred[rows], "source": starts[rows]}
+        _kernels().order(_fields(arcs, len(d[rows])) | own | {"group": group, "slot": slot})
 
     _in_parts(some, len(sources))
     pred[np.arange(len(sources)), sources] = -1
@@ -125,11 +131,13 @@ def dependencies(
         "edge": edge[by_head],
     }
     delta, share = np.zeros(d.shape), np.zeros((len(sources), m))
+    starts = np.ascontiguousarray(sources, np.int64)
 
     def some(rows: slice) -> None:
         own = {"d": d[rows], "order": order[rows], "pred": predecessors[rows]}
         own |= {"delta": delta[rows], "share": share[rows], "sigma": np.zeros(d[rows].shape)}
-        code.dependencies(_fields(arcs, sources[rows]) | back | own | {"m": m, "late": int(late)})
+        own |= {"source": starts[rows]}
+        _kernels().dependencies(_fields(arcs, len(d[rows])) | back | own, late=late)
 
     _in_parts(some, len(sources))
     return delta, share
@@ -145,10 +153,10 @@ def _groups(d: Float, group: Index, slot: Index) -> None:
     np.put_along_axis(group, near, np.maximum.accumulate(np.where(new, slot, 0), 1), 1)
 
 
-def _fields(arcs: EdgeList, sources: Index) -> dict[str, Any]:
-    rows, head = np.ascontiguousarray(sources, np.int64), np.ascontiguousarray(arcs.col, np.int32)
+def _fields(arcs: EdgeList, rows: int) -> dict[str, Any]:
+    head = np.ascontiguousarray(arcs.col, np.int32)
     edges = {"first": arcs.first, "head": head, "weight": arcs.weight}
-    return {"n": arcs.n, "rows": len(rows), "source": rows} | edges
+    return {"n": arcs.n, "rows": rows} | edges
 
 
 def _in_parts(some: Callable[[slice], None], count: int) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.spanning import SpanningForest, applies, of_edges
-from ..cpu import engine
 from ..semirings import Semiring
 
 __all__ = ["as_undirected", "forest_of", "solve_forest"]
@@ -66,7 +66,7 @@ def solve_forest(
         return None
     d = np.empty(shape, dtype)
     p = np.empty(shape, np.int32) if predecessors else None
-    forest.write(engine, d, p, None if rows is None else rows.astype(np.int32))
+    forest.write(engines.named("cpu"), d, p, None if rows is None else rows.astype(np.int32))
     if tick is not None:
         tick(math.inf)
     return d, p

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..display import cell, chosen, html_table
 from ..hierarchy import costs
+from ..hierarchy.devices import DeviceCollector, Placed, place
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
@@ -38,9 +39,6 @@ from .hops import HopCollector, Hops
 from .inputs import positions
 from .prepared import PreparedGraph, edges_of_graph
 from .rows import RowCollector
-
-if TYPE_CHECKING:
-    from ..gpu.collector import DeviceCollector, Placed
 
 __all__ = ["Histogram", "Statistics", "collect", "fastest", "statistics", "sweeps_or_search"]
 
@@ -393,8 +391,6 @@ class _DeviceSweeps(_Sweeps):
         self.indices, self.placed = indices, placed
 
     def collector(self, wanted: Wanted, *, backward: bool = False) -> DeviceCollector:
-        from ..gpu.collector import DeviceCollector, place
-
         metric = reversed_metric(self.metric) if backward else self.metric
         if backward or self.placed is None:
             return DeviceCollector(place(metric, self.indices), metric, wanted)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..closures.edges import EdgeList, offsets
+from ..closures.edges import EdgeList
+from ..graph_kernels import offsets
 from ..graphs.hops import Hops
 
 __all__ = ["Graph", "Network", "network"]
@@ -110,7 +111,7 @@ class Network:
         x = self.edges(self.arcs.weight)
         graph = Hops(x.n, x.row, x.col, directed=self.directed)
         ways, start = (graph, graph.reverse()) if self.directed else (graph,), np.arange(x.n)[:1]
-        return all(way.search(start)["reached"][0] == x.n - 1 for way in ways if x.n)
+        return all(way.statistics(start)["reached"][0] == x.n - 1 for way in ways if x.n)
 
     def numbers(self, values: Array) -> list[Any]:
         """Convert values to the Python numbers that NetworkX would return."""

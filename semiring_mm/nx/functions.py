@@ -13,8 +13,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from ..closures.edges import EdgeList, ranges
+from ..closures.edges import EdgeList
 from ..closures.paths import NO_PREDECESSOR, NegativeCycleError
+from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
 from ..graphs.search import dependencies
 from .convert import Graph, Network, network

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..closures.edges import offsets, ranges
-from .structure import Index, Node, Structure
+from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
 
 __all__ = ["Cut", "Limits", "Regions", "cut", "regions"]
 
@@ -24,12 +23,11 @@ _EDGE, _FAR = 12.0, 400.0
 
 
 class Cut(NamedTuple):
-    """A structure with more nodes in its dense core.
+    """A factor with more nodes in its dense core.
 
     Attributes
     ----------
-    structure : Structure
-        It has no lower neighbours.
+    structure : SymbolicFactor
     edges : int64
         Its edges, among those of the structure as it was.
     inner : (k,) int64
@@ -40,7 +38,7 @@ class Cut(NamedTuple):
         The core as it was is its last so many nodes.
     """
 
-    structure: Structure
+    structure: SymbolicFactor
     edges: Index
     inner: Index
     tail: Node
@@ -48,7 +46,7 @@ class Cut(NamedTuple):
     old: int
 
 
-def cut(x: Structure, rows: int, most: int) -> Cut:
+def cut(x: SymbolicFactor, rows: int, most: int) -> Cut:
     """Move the upper ends of the elimination tree, where degrees are large, to the dense core.
 
     Dense products are so much faster on a device than sweeps, one node after the other, that this
@@ -88,16 +86,15 @@ def cut(x: Structure, rows: int, most: int) -> Cut:
     edges = np.flatnonzero(~inside)
     node = np.empty_like(x.node)
     node[place[:-1]] = x.node
-    none = np.empty(0, np.int32)
-    found = Structure(
+    structure = SymbolicFactor(
         fringe, place[x.position], node, place[x.parent[kept]], x.level[kept], first,
-        place[x.head[edges]], first, none, none.astype(np.int64),
+        place[x.head[edges]],
     )  # fmt: skip
     ends_of = place[tail[inner]] - fringe, place[x.head[inner]] - fringe
-    return Cut(found, edges, inner, *ends_of, x.core)
+    return Cut(structure, edges, inner, *ends_of, x.core)
 
 
-def _levels(x: Structure) -> Iterator[Index]:
+def _levels(x: SymbolicFactor) -> Iterator[Index]:
     """Positions of the fringe by levels of the elimination tree, the lowest ones first."""
     order = np.argsort(x.level, kind="stable")
     cuts = np.searchsorted(x.level[order], np.arange(x.level.max(initial=-1) + 2))
@@ -177,7 +174,7 @@ class Regions:
         return np.repeat(np.arange(len(self.leaf), dtype=np.int32), np.diff(self.first))
 
 
-def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
+def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     """Whole subtrees as large as `leaf` allows, and pieces as `upper` allows of what is above."""
     degree = np.diff(x.first)
     parent = np.where(x.parent < x.fringe, x.parent, -1).astype(np.int32)
@@ -233,7 +230,7 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
 
 
 def _pieces(
-    x: Structure, parent: Node, degree: Index, leaf: Limits, upper: Limits
+    x: SymbolicFactor, parent: Node, degree: Index, leaf: Limits, upper: Limits
 ) -> tuple[Node, Node]:
     """The region of each position, and the highest node of each region."""
     n = x.fringe
