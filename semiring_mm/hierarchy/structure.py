@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..closures.progress import Progress, reporter
-from ..cpu import elimination as code
+from ..cpu.codegen import compiled
+from ..cpu.kernels import elimination as kernels
 from ..naming import install
 from . import costs
 
@@ -131,7 +132,7 @@ class Structure:
         np.maximum.at(height, up, level[inner] + np.int32(1))
         check((level == height).all(), "level: not the heights of the elimination tree")
         size = np.ones(fringe, np.int64)
-        code.totals({"n": fringe, "work": size.copy(), "size": size, "parent": parent})
+        compiled(kernels.totals)(n=fringe, work=size.copy(), size=size, parent=parent)
         low = np.arange(fringe) - size + 1
         check((low[up] <= low[inner]).all(), "parent: not in postorder")
         # the other higher neighbours of a node are those of its parent, too
@@ -172,7 +173,7 @@ class Structure:
         """
         degree = np.diff(self.first)
         work, size = degree * degree + 8, np.ones(self.fringe, np.int64)
-        code.totals({"n": self.fringe, "work": work, "size": size, "parent": self.parent})
+        compiled(kernels.totals)(n=self.fringe, work=work, size=size, parent=self.parent)
         most = work[self.parent >= self.fringe].sum() // _PARTS
         above = np.append(work, most + 1)[np.minimum(self.parent, self.fringe)]
         roots = np.flatnonzero((work <= most) & (above > most))
@@ -192,10 +193,9 @@ class Structure:
         """These positions and all their ancestors, and the core; ascending."""
         mark = np.zeros(self.n, np.int8)
         mark[self.fringe :] = 1
-        code.climb({
-            "m": len(positions), "fringe": self.fringe, "start": positions, "parent": self.parent,
-            "mark": mark,
-        })  # fmt: skip
+        compiled(kernels.climb)(
+            m=len(positions), fringe=self.fringe, start=positions, parent=self.parent, mark=mark
+        )
         return np.flatnonzero(mark.view(bool))  # a lot faster than of bytes
 
     def part(self, kept: Index) -> tuple[Structure, Index]:
@@ -247,7 +247,7 @@ def _slots(first: Index, head: Node, row: Node, col: Node) -> Index:
         If there is no such edge.
     """
     slot = np.empty(len(row), np.int64)
-    code.locate({"m": len(row), "first": first, "slot": slot, "row": row, "col": col, "head": head})
+    compiled(kernels.locate)(m=len(row), first=first, slot=slot, row=row, col=col, head=head)
     if len(row):
         low = np.minimum(row, col)
         there = first[low] < first[low + 1]
@@ -370,12 +370,9 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     np.cumsum(counts, out=first[1:])
     near = np.empty(2 * len(u), np.int32)
     mark = np.full(n, -1, np.int32)
-    code.adjacency(
-        {
-            "n": n, "m": len(u), "first": first, "place": first.copy(), "row": u, "col": v,
-            "near": near, "mark": mark,
-        }
-    )  # fmt: skip
+    compiled(kernels.adjacency)(
+        n=n, m=len(u), first=first, place=first.copy(), row=u, col=v, near=near, mark=mark
+    )
     return first, near[: first[-1]].copy()
 
 
@@ -402,7 +399,7 @@ def _minimum_degree(
         "n": n, "sources": sources, "least": least, "state": state,
         "order_cost": round(1000 * costs.ORDER * working), "triangle": round(1000 * costs.TRIANGLE),
         "sweep": round(1000 * costs.SWEEP), "pair": round(1000 * costs.PAIR),
-        "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket, "next": following,
+        "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket, "following": following,
         "before": before, "order": order, "degree": degree,
     }  # fmt: skip
     lists, begin = near, first[:-1]
@@ -414,9 +411,9 @@ def _minimum_degree(
         work -= some
         if tick is not None:
             tick(float(state[0]))
-        code.minimum_degree(fields | {
-            "capacity": len(lists), "pool": lists, "begin": begin, "room": room,
-        })  # fmt: skip
+        compiled(kernels.minimum_degree)(
+            **fields, capacity=len(lists), pool=lists, begin=begin, room=room
+        )
     done = int(state[0])
     gone = np.zeros(n, bool)
     gone[order[:done]] = True
@@ -430,10 +427,9 @@ def _repacked(lists: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]
     places = np.zeros(len(size), np.int64)
     np.cumsum(room[:-1], out=places[1:])
     larger = np.empty(3 * int(room.sum(dtype=np.int64)), np.int32)
-    code.repack({
-        "n": len(size), "begin": begin, "place": places, "size": size, "pool": lists,
-        "larger": larger,
-    })  # fmt: skip
+    compiled(kernels.repack)(
+        n=len(size), begin=begin, place=places, size=size, pool=lists, larger=larger
+    )
     return larger, places, room
 
 
@@ -441,18 +437,16 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
     """The structure of an elimination order."""
     rank = np.empty(n, np.int32)
     rank[order] = np.arange(n, dtype=np.int32)
-    graph: dict[str, Any] = {"n": n, "near": near}
     parent, ancestor = np.full((2, n), n, np.int32)
-    code.elimination_tree(
-        graph | {"first": first, "order": order, "rank": rank, "parent": parent,
-                 "ancestor": ancestor}
-    )  # fmt: skip
+    compiled(kernels.elimination_tree)(
+        n=n, first=first, near=near, order=order, rank=rank, parent=parent, ancestor=ancestor
+    )
     position = np.arange(n, dtype=np.int32)
     level = np.zeros(fringe, np.int32)
-    code.postorder({
-        "n": fringe, "size": np.zeros(fringe, np.int64), "parent": parent, "position": position,
-        "below": np.empty(fringe, np.int32), "level": level,
-    })  # fmt: skip
+    compiled(kernels.postorder)(
+        n=fringe, size=np.zeros(fringe, np.int64), parent=parent, position=position,
+        below=np.empty(fringe, np.int32), level=level,
+    )  # fmt: skip
     by_position = np.empty(fringe, np.int32)
     by_position[position[:fringe]] = level
     node = np.empty(n, np.int32)
@@ -467,11 +461,11 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
     parent = np.full(fringe, n, np.int32)
     while state[1]:
         state[1] = 0
-        code.symbolic(graph | {
-            "stop": fringe, "capacity": len(head), "state": state, "first": row_first,
-            "near_first": first, "order": node, "rank": position, "child": child,
-            "sibling": sibling, "mark": mark, "head": head, "parent": parent,
-        })  # fmt: skip
+        compiled(kernels.symbolic)(
+            n=n, stop=fringe, capacity=len(head), state=state, first=row_first, near_first=first,
+            near=near, order=node, rank=position, child=child, sibling=sibling, mark=mark,
+            head=head, parent=parent,
+        )  # fmt: skip
         if state[1]:
             head = np.concatenate([head, np.empty(len(head), np.int32)])
     head = head[: row_first[-1]]
@@ -486,8 +480,7 @@ def _transposed(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Nod
     begin = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(head, minlength=n), out=begin[1:])
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
-    code.transpose({
-        "n": rows, "first": first, "place": begin[:-1].copy(), "edge": edge, "head": head,
-        "tail": tail,
-    })  # fmt: skip
+    compiled(kernels.transpose)(
+        n=rows, first=first, place=begin[:-1].copy(), edge=edge, head=head, tail=tail
+    )
     return begin, tail, edge
