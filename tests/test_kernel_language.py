@@ -1,15 +1,13 @@
 """The language of kernels: what compiles gives what Python gives, and the rest is an error."""
 
-import operator
-
 import numpy as np
 import pytest
+from plain_kernels import MIN_PLUS, both
 
 from semiring_mm.cpu import codegen
 from semiring_mm.cpu.codegen import compiled
 from semiring_mm.kernel import (
     KernelError,
-    Operations,
     T,
     across,
     add,
@@ -31,21 +29,6 @@ from semiring_mm.plan import Facts, make_plan
 from semiring_mm.semirings import semirings
 
 KNOWN = Facts(-1e3, 1e3, False)
-MIN_PLUS = Operations(min, operator.add, operator.lt, np.inf, 0.0)
-
-
-def both(k, operations=None, plan=None, **fields):
-    """The fields after the compiled kernel; those after the same in Python are equal."""
-    copies = [
-        {n: x.copy() if isinstance(x, np.ndarray) else x for n, x in fields.items()}
-        for _ in range(2)
-    ]
-    given = () if operations is None else (plan, operations.zero, operations.one)
-    compiled(k, *given)(**copies[0])
-    k.plain(operations, **copies[1])
-    for name, x in copies[0].items():
-        np.testing.assert_array_equal(x, copies[1][name], err_msg=name)
-    return copies[0]
 
 
 @kernel

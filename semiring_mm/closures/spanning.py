@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu.codegen import compiled
-from ..cpu.kernels import elimination, forest
+from .. import engine as engines
 from ..engine import Engine, Forest
+from ..graph_kernels import offsets
 from ..semirings import Semiring
 from . import memory
 from .progress import reporter
@@ -76,17 +76,17 @@ class SpanningForest:
 
     def rooted(self) -> Forest:
         """The trees, each with a root."""
-        n = len(self.place)
-        first = np.zeros(n + 1, np.int64)
-        np.cumsum(np.bincount(np.concatenate([self.row, self.col]), minlength=n), out=first[1:])
+        n, own = len(self.place), {"row": self.row, "col": self.col, "m": len(self.row)}
+        first = offsets(np.bincount(np.concatenate([self.row, self.col]), minlength=n))
         near, mark = np.empty(2 * len(self.row), np.int32), np.full(n, -1, np.int32)
-        compiled(elimination.adjacency)(
-            n=n, m=len(self.row), first=first, place=first.copy(), row=self.row, col=self.col,
-            near=near, mark=mark,
-        )  # fmt: skip
+        kernels = engines.host_graphs()
+        kernels.elimination.adjacency(
+            {"n": n, "first": first, "place": first.copy(), "near": near, "mark": mark, **own}
+        )
         found = Forest(*(np.empty(n, np.int32) for _ in range(3)))
         above = np.full(n, -2, np.int32)
-        compiled(forest.preorder)(n=n, first=first, near=near, above=above, **found._asdict())
+        fields = {"n": n, "first": first, "near": near, "above": above}
+        kernels.forest.preorder(fields | found._asdict())
         return found
 
     def write(self, engine: Engine, d: Array, p: Array | None, rows: Index | None = None) -> None:
@@ -102,12 +102,11 @@ def of_edges(s: Semiring, n: int, row: Host, col: Host, weight: Host) -> Spannin
     order = np.argsort(_keys(s, weight), kind="stable")
     row, col = (np.ascontiguousarray(x[order], np.int32) for x in (row, col))
     own = np.arange(n, dtype=np.int32)
-    following, after = np.full((2, n), -1, np.int32)
+    scratch = {name: own.copy() for name in ("parent", "head", "tail")}
+    none = {name: np.full(n, -1, np.int32) for name in ("following", "after")}
     line, gap = np.empty((2, n), np.int32)
-    compiled(forest.kruskal)(
-        n=n, m=len(row), row=row, col=col, parent=own.copy(), size=np.ones(n, np.int32),
-        head=own.copy(), tail=own.copy(), following=following, after=after, order=line, gap=gap,
-    )  # fmt: skip
+    fields = {"n": n, "m": len(row), "row": row, "col": col, "order": line, "gap": gap}
+    engines.host_graphs().forest.kruskal(fields | scratch | none | {"size": np.ones(n, np.int32)})
     place = np.empty(n, np.int32)
     place[line] = own
     gaps = np.full(max(0, n - 1), s.identities(weight.dtype)[0], weight.dtype)
@@ -127,10 +126,10 @@ def of_matrix(engine: Engine, s: Semiring, a: Array) -> SpanningForest:
     fresh, stale, again, joined = np.empty((4, n), np.int32)
     row, col = np.empty((2, n), np.int32)
     weight: Host = np.empty(n, a.dtype)
-    grow = compiled(forest.grow).bind(
-        n=n, state=state, key=key, near=near, group=group, parent=parent, fresh=fresh, stale=stale,
-        joined=joined, rows=again,
-    )  # fmt: skip
+    fields = {
+        "n": n, "state": state, "key": key, "near": near, "group": group, "parent": parent,
+        "fresh": fresh, "stale": stale, "joined": joined, "rows": again,
+    }  # fmt: skip
     while len(rows):
         at, value = xp.empty(len(rows), np.int32), xp.empty(len(rows), a.dtype)
         groups, chosen = engine.from_host(group), engine.from_host(rows)
@@ -138,7 +137,7 @@ def of_matrix(engine: Engine, s: Semiring, a: Array) -> SpanningForest:
         near[rows], best[rows] = engine.to_host(at), engine.to_host(value)
         key[rows] = _keys(s, best[rows])
         before = int(state[0])
-        grow()
+        engines.host_graphs().forest.grow(fields)
         new = slice(before, int(state[0]))
         nodes = joined[new]
         row[new], col[new], weight[new] = nodes, near[nodes], best[nodes]
