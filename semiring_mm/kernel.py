@@ -16,6 +16,10 @@ an array of two axes a row. A ``static`` parameter is known when the kernel is c
 whether an array is None: an ``if`` about them costs nothing. Everything else is an error that
 names the line.
 
+An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
+indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels begins with
+``from __future__ import annotations``.
+
 ``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
 second argument of several vectors; with ``whole=True`` n is a multiple of what they hold).
 ``each(x)`` is a number in every lane, to begin a sum outside of the loop with, and ``across(v)`` is
@@ -33,7 +37,7 @@ import inspect
 import math
 import textwrap
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,11 +71,21 @@ class Parameter:
         A key of TYPES, or ``"static"``.
     axes : int
         Of an array; 0: a number.
+    least : tuple
+        How many entries it has at least along each axis, in terms of the parameters, or None.
+    below : code, optional
+        Its entries are indices, and less than this.
     """
 
     name: str
     kind: str
     axes: int
+    least: tuple[types.CodeType | None, ...] = ()
+    below: types.CodeType | None = None
+
+
+def _formula(e: ast.expr) -> types.CodeType:
+    return compile(ast.Expression(e), "<annotation>", "eval")
 
 
 class Kernel:
@@ -111,13 +125,47 @@ class Kernel:
         )
 
     def _parameter(self, name: str, annotation: str) -> Parameter:
-        kind, _, axes = annotation.partition("[")
-        if annotation == "static" or (kind in TYPES and not axes.strip(":, ]")):
-            return Parameter(name, kind, axes.count(":"))
+        match ast.parse(annotation, mode="eval").body:
+            case ast.Compare(left=kind, ops=[ast.Lt()], comparators=[end]):
+                below: types.CodeType | None = _formula(end)
+            case kind:
+                below = None
+        match kind:
+            case ast.Name(id=word) if word == "static" or (word in TYPES and below is None):
+                return Parameter(name, word, 0)
+            case ast.Subscript(value=ast.Name(id=word), slice=axes) if word in TYPES:
+                sizes = axes.elts if isinstance(axes, ast.Tuple) else [axes]
+                least = tuple(None if isinstance(x, ast.Slice) else _formula(x) for x in sizes)
+                return Parameter(name, word, len(least), least, below)
         raise self.error(
             next(x for x in self.tree.args.args if x.arg == name),
-            f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], T[:, :])",
+            f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], "
+            f"T[rows, n], i32[n] < m)",
         )
+
+    def check(self, fields: Mapping[str, Any]) -> None:
+        """Compare arrays with the lengths, and with the range of indices, that the kernel states.
+
+        Raises
+        ------
+        ValueError
+            If an array is too short, or holds an index that is out of range.
+        """
+        for p in self.parameters:
+            x = fields[p.name]
+            if x is None:
+                continue
+            for axis, formula in enumerate(p.least):
+                if formula is not None and x.shape[axis] < (least := eval(formula, {}, fields)):
+                    raise ValueError(
+                        f"{self.name}: {p.name} has {least} entries or more along axis {axis}, "
+                        f"got shape {x.shape}"
+                    )
+            if p.below is not None and x.size:
+                end = eval(p.below, {}, fields)
+                if x.min() < 0 or x.max() >= end:
+                    wrong = x[(x < 0) | (x >= end)][0]
+                    raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
 
     @functools.cached_property
     def digest(self) -> str:
@@ -136,6 +184,7 @@ class Kernel:
 
     def plain(self, operations: Operations | None = None, **fields: Any) -> None:
         """Run in Python, on NumPy arrays, with a check of every index."""
+        self.check(fields)
         names = {} if operations is None else vars(operations) | {"join": operations.join}
         arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
         self._python(_PLAIN | names)(**arrays)

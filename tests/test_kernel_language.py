@@ -1,5 +1,7 @@
 """The language of kernels: what compiles gives what Python gives, and the rest is an error."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from plain_kernels import MIN_PLUS, both
@@ -165,6 +167,24 @@ def test_arguments_are_checked():
 
 
 @kernel
+def gathered(n: i64, m: i64, near: i64[n] < m, x: f64[2, m], out: f64[n + 1]):
+    for i in range(n):
+        out[i] = x[1, near[i]]
+
+
+def test_lengths_and_indices_are_checked():
+    good = {"n": 3, "m": 2, "near": np.array([1, 0, 1]), "x": np.ones((2, 2)), "out": np.zeros(4)}
+    for run in (compiled(gathered), gathered.plain):
+        run(**good)
+        with pytest.raises(ValueError, match=r"gathered: near has indices below 2, got 2"):
+            run(**good | {"near": np.array([1, 2, 0])})
+        with pytest.raises(ValueError, match=r"near has 3 entries or more along axis 0, .*\(2,\)"):
+            run(**good | {"near": np.array([1, 0])})
+        with pytest.raises(ValueError, match=r"x has 2 entries or more along axis 1"):
+            run(**good | {"x": np.ones((2, 1))})
+
+
+@kernel
 def of_an_object(x: i64[:]):
     x.sort()
 
@@ -181,7 +201,7 @@ def of_itself(x: i64[:]):
 
 @kernel
 def of_a_name(x: i64[:]):
-    x[0] = somewhere  # noqa: F821
+    x[0] = somewhere
 
 
 @kernel

@@ -95,6 +95,7 @@ class Compiled:
                 words += [0] * parameter.axes
             else:
                 words += pack(value)
+        self.kernel.check(fields)
         code, block = self._variant(tuple(key), fields), (ctypes.c_int64 * len(words))(*words)
 
         def call(_kept: Any = fields) -> None:  # the block has only the arrays' addresses
