@@ -1,4 +1,7 @@
-"""Symbolic analysis of sparse eliminations: orders, elimination trees, postorders and fill."""
+"""Symbolic analysis of sparse eliminations: orders, elimination trees, postorders and fill.
+
+:class:`semiring_mm.graph_kernels.Elimination` has what the arguments are.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,10 @@ def append(near, place, u, v):
 
 @kernel
 def adjacency(
-    n: i64, m: i64, first: i64[:], place: i64[:], row: i32[:], col: i32[:], near: i32[:],
-    mark: i32[:],
+    n: i64, m: i64, first: i64[n + 1], place: i64[n], row: i32[m] < n, col: i32[m] < n,
+    near: i32[first[n]], mark: i32[n],
 ):  # fmt: skip
-    """adj(v), the distinct neighbours of each vertex v: ``near`` from ``first[v]`` on.
-
-    ``first``, which is rewritten, counts both ends of every edge, and ``place`` is a copy of it;
-    ``row`` differs from ``col``, and ``mark`` holds -1.
-    """
+    """Distinct neighbours of each vertex: adj(v) is ``near`` from ``first[v]`` on."""
     for e in range(m):
         append(near, place, row[e], col[e])
         append(near, place, col[e], row[e])
@@ -67,20 +66,13 @@ def link(v, size, bucket, following, before):
 @kernel
 def minimum_degree(
     n: i64, capacity: i64, sources: i64, least: i64, order_cost: i64, triangle: i64, sweep: i64,
-    pair: i64, state: i64[:], begin: i64[:], mark: i64[:], size: i32[:], room: i32[:], pool: i32[:],
-    bucket: i32[:], following: i32[:], before: i32[:], order: i32[:], degree: i32[:],
+    pair: i64, state: i64[5], begin: i64[n], mark: i64[n], size: i32[n], room: i32[n],
+    pool: i32[capacity], bucket: i32[n + 1], following: i32[n + 1], before: i32[n + 1],
+    order: i32[n], degree: i32[n],
 ):  # fmt: skip
-    """Eliminate vertices of minimum degree until the rest is nearly a clique, or not worth it.
+    """Minimum degree order: eliminate vertices until the rest is a clique, or not worth it.
 
-    Where more than ``least`` vertices are left, each has to gain more in the closure of the rest as
-    a dense core than it costs: for ``sources`` rows, at the costs of a unit of work here, of a
-    triangle, of an edge in a sweep, and of a pair of a dense product.
-
-    The neighbours of a vertex, ``size`` of them, lie in ``pool`` from ``begin`` on, with ``room``
-    for so many; a list that outgrows its room moves to the pool's end. ``bucket`` begins the doubly
-    linked lists of vertices of each degree. ``state`` holds the vertices eliminated so far, the end
-    of the pool, the last stamp, the work left, and why the kernel returned: 0 done, 1 the pool is
-    full, 2 no work is left.
+    A list of neighbours that outgrows its room moves to the end of the pool.
     """
     done, free, stamp, granted = state[0], state[1], state[2], state[3]
     why, d = 0, 0
@@ -171,7 +163,9 @@ def minimum_degree(
 
 
 @kernel
-def repack(n: i64, begin: i64[:], place: i64[:], size: i32[:], pool: i32[:], larger: i32[:]):
+def repack(
+    n: i64, begin: i64[n], place: i64[n], size: i32[n], pool: i32[:], larger: i32[:]
+):  # fmt: skip
     """Copy the adjacency lists from ``begin`` on in ``pool`` to ``place`` in ``larger``."""
     for v in range(n):
         old, new = begin[v], place[v]
@@ -181,14 +175,13 @@ def repack(n: i64, begin: i64[:], place: i64[:], size: i32[:], pool: i32[:], lar
 
 @kernel
 def elimination_tree(
-    n: i64, first: i64[:], near: i32[:], order: i32[:], rank: i32[:], parent: i32[:],
-    ancestor: i32[:],
+    n: i64, first: i64[n + 1], near: i32[first[n]], order: i32[n] < n, rank: i32[n] < n,
+    parent: i32[n], ancestor: i32[n],
 ):  # fmt: skip
-    """Elimination tree: the parent of each position, n of a root (Liu, 1990).
+    """Elimination tree: the parent of each position (Liu, 1990).
 
-    ``near`` and ``first`` are the graph's adjacency, ``order`` has the node at each position and
-    ``rank`` the position of each node. The root of the subtree of each lower neighbour gets the
-    position as its parent; paths of ``ancestor``, which holds n, are compressed.
+    The root of the subtree of each lower neighbour gets the position as its parent. Paths of
+    ``ancestor`` are compressed.
     """
     for v in range(n):
         parent[v] = n
@@ -208,11 +201,12 @@ def elimination_tree(
 
 
 @kernel
-def postorder(n: i64, size: i64[:], parent: i32[:], position: i32[:], below: i32[:], level: i32[:]):
-    """Postorder of a forest whose parents have higher numbers, with sizes of subtrees and heights.
+def postorder(
+    n: i64, size: i64[n], parent: i32[n], position: i32[n], below: i32[n], level: i32[n]
+):  # fmt: skip
+    """Postorder of a forest, sizes of subtrees, and heights.
 
-    A parent of n or more is none. ``size`` and ``level`` hold zeros. A subtree ends with its root:
-    ``below``, which is scratch, has the last place that is free in the subtree of each.
+    A subtree ends with its root: ``below`` has the last place that is free in the subtree of each.
     """
     for v in range(n):
         size[v] += 1
@@ -246,15 +240,13 @@ def add_to_struct(v, u, end, lowest, mark, head):
 
 @kernel
 def symbolic(
-    n: i64, stop: i64, capacity: i64, state: i64[:], first: i64[:], near_first: i64[:],
-    near: i32[:], order: i32[:], rank: i32[:], child: i32[:], sibling: i32[:], mark: i32[:],
-    head: i32[:], parent: i32[:],
+    n: i64, stop: i64, capacity: i64, state: i64[2], first: i64[stop + 1], near_first: i64[n + 1],
+    near: i32[near_first[n]], order: i32[n] < n, rank: i32[n] < n, child: i32[n], sibling: i32[n],
+    mark: i32[n], head: i32[capacity], parent: i32[stop],
 ):  # fmt: skip
     r"""Symbolic factorization: struct(v) = adj⁺(v) ∪ struct(children) \ {v}.
 
-    struct(v), the higher neighbours of position v after the fill, is ``head`` from ``first[v]`` on,
-    and its lowest member is the parent in the elimination tree. Begins with position ``state[0]``.
-    ``state[1]`` becomes 1 where ``head`` is full; then the caller makes it longer and goes on.
+    The parent in the elimination tree is the lowest member of struct(v).
     """
     v = state[0]
     while v < stop:
@@ -285,11 +277,11 @@ def symbolic(
 
 
 @kernel
-def transpose(n: i64, first: i64[:], place: i64[:], edge: i64[:], head: i32[:], tail: i32[:]):
-    """Transpose of a pattern: for each edge by ascending tail, the next ``place`` of its head.
-
-    It receives the tail and the edge.
-    """
+def transpose(
+    n: i64, first: i64[n + 1], place: i64[:], edge: i64[first[n]], head: i32[first[n]],
+    tail: i32[first[n]],
+):  # fmt: skip
+    """Transpose of a pattern: counting sort of the edges by their heads."""
     for v in range(n):
         for e in range(first[v], first[v + 1]):
             u = head[e]
@@ -300,11 +292,10 @@ def transpose(n: i64, first: i64[:], place: i64[:], edge: i64[:], head: i32[:], 
 
 
 @kernel
-def locate(m: i64, first: i64[:], slot: i64[:], row: i32[:], col: i32[:], head: i32[:]):
-    """Slots of arcs: 2 e of one that leads up edge e, 2 e + 1 of one down, by binary search.
-
-    ``head`` ascends from ``first[v]`` on for each v.
-    """
+def locate(
+    m: i64, first: i64[:], slot: i64[m], row: i32[m], col: i32[m], head: i32[first[-1]]
+):  # fmt: skip
+    """Slots of arcs, by binary search among the higher neighbours of the lower end."""
     for i in range(m):
         low, high = min(row[i], col[i]), max(row[i], col[i])
         begin, end = first[low], first[low + 1]
@@ -317,8 +308,8 @@ def locate(m: i64, first: i64[:], slot: i64[:], row: i32[:], col: i32[:], head: 
 
 
 @kernel
-def totals(n: i64, work: i64[:], size: i64[:], parent: i32[:]):
-    """Sums of ``work`` and ``size`` over the descendants of each position; n: no parent."""
+def totals(n: i64, work: i64[n], size: i64[n], parent: i32[n]):
+    """Sums over the descendants of each position."""
     for v in range(n):
         up = parent[v]
         if up < n:
@@ -327,8 +318,8 @@ def totals(n: i64, work: i64[:], size: i64[:], parent: i32[:]):
 
 
 @kernel
-def climb(m: i64, fringe: i64, start: i64[:], parent: i32[:], mark: i8[:]):
-    """Mark positions and their ancestors in the elimination tree, below ``fringe``."""
+def climb(m: i64, fringe: i64, start: i64[m] < mark.size, parent: i32[fringe], mark: i8[fringe]):
+    """Mark positions and their ancestors in the elimination tree."""
     for i in range(m):
         v = start[i]
         while v < fringe and mark[v] == 0:

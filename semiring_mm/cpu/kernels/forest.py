@@ -1,4 +1,7 @@
-"""Spanning forests: Kruskal's joins, Borůvka's rounds, and a preorder."""
+"""Spanning forests: Kruskal's joins, Borůvka's rounds, and a preorder.
+
+:class:`semiring_mm.graph_kernels.ForestKernels` has what the arguments are.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,14 @@ def find(parent, v):
 
 @kernel
 def kruskal(
-    n: i64, m: i64, row: i32[:], col: i32[:], parent: i32[:], size: i32[:], head: i32[:],
-    tail: i32[:], following: i32[:], after: i32[:], order: i32[:], gap: i32[:],
+    n: i64, m: i64, row: i32[m] < n, col: i32[m] < n, parent: i32[n] < n, size: i32[n],
+    head: i32[n] < n, tail: i32[n] < n, following: i32[n], after: i32[n], order: i32[n],
+    gap: i32[n],
 ):  # fmt: skip
     """Join parts along edges, the best first (Kruskal, 1956), into a line of nodes.
 
-    Parts that an edge joins are put one after the other: so the worst gap between two places in the
-    line is the worst edge between two nodes in the forest. ``order`` receives the line, ``gap`` the
-    edge that joined the parts on both sides of the gap behind each place, -1 where none did.
-    ``parent``, ``head`` and ``tail`` hold 0 to n - 1, ``size`` 1, ``following`` and ``after`` -1.
+    ``parent`` is the union-find forest; ``head`` and ``tail`` of a root are the ends of its part in
+    the line, which ``following`` links.
     """
     for e in range(m):
         u, v = find(parent, row[e]), find(parent, col[e])
@@ -60,18 +62,13 @@ def is_better(key, i, j):
 
 @kernel
 def grow(
-    n: i64, state: i64[:], key: i64[:], near: i32[:], group: i32[:], parent: i32[:],
-    fresh: i32[:], stale: i32[:], joined: i32[:], rows: i32[:],
+    n: i64, state: i64[2], key: i64[n], near: i32[n], group: i32[n] < n, parent: i32[n] < n,
+    fresh: i32[n], stale: i32[n], joined: i32[n], rows: i32[n],
 ):  # fmt: skip
     """Rounds of Borůvka (1926): every part is joined to another by its best edge, if it is known.
 
-    ``near[i]`` is the end of an edge from node i that was the best to another ``group`` when it was
-    looked for, -1 where there is none, and ``key[i]`` is less the better it is. Groups only
-    grow, so where they have become one it still tells how good an edge can be. ``joined`` receives
-    the nodes whose edges are taken, from ``state[0]`` on, and ``rows`` the ``state[1]`` nodes for
-    which to look again: none, when the forest is done. ``parent`` is kept between calls, and
-    begins as ``group`` does, with 0 to n - 1. ``fresh`` and ``stale`` are scratch: of each group
-    the node with the best edge out of it, and with the best one that leads out no more.
+    ``fresh`` has of each group the node with the best edge out of it, and ``stale`` that with the
+    best one that leads out no more.
     """
     edges = state[0]
     while True:
@@ -110,13 +107,10 @@ def grow(
 
 @kernel
 def preorder(
-    n: i64, first: i64[:], near: i32[:], order: i32[:], above: i32[:], up: i32[:], last: i32[:]
-):
-    """The nodes of a forest in preorder.
-
-    ``up`` receives, for each place, that of its parent, or -1, and ``last`` the end of its subtree.
-    ``near`` from ``first`` on are the neighbours of each node. ``above`` holds -2.
-    """
+    n: i64, first: i64[n + 1], near: i32[first[n]] < n, order: i32[n], above: i32[n], up: i32[n],
+    last: i32[n],
+):  # fmt: skip
+    """The nodes of a forest in preorder, with the parent and the end of the subtree of each."""
     place = 0
     for root in range(n):
         if above[root] == -2:
