@@ -21,16 +21,30 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from . import naming
+from . import graph_kernels, naming
 from .expressions import Expr
+from .graph_kernels import (
+    Customizer,
+    Elimination,
+    FactorKernels,
+    FactorSweeps,
+    ForestKernels,
+    HopSearches,
+    NearestKernels,
+    OrderKernels,
+    PathQuery,
+    SearchKernels,
+    SumKernels,
+)  # fmt: skip
 from .layouts import asserted
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
     "JOIN", "PLAIN", "AlignmentRule", "Calls", "ChainModel", "Chains", "CloseStep", "CloseSteps",
-    "Engine", "Forest", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen", "Select",
-    "Sieve", "lazily", "loaded", "named", "of", "register", "registered", "why_not",
+    "Engine", "Forest", "GraphKernels", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen",
+    "Select", "Sieve", "host_graphs", "lazily", "loaded", "named", "of", "register", "registered",
+    "why_not",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -523,6 +537,10 @@ class Engine(Protocol):
         The verbs for chains of products; None on an engine that has none.
     trees : Trees, optional
         Predecessors from distances; None on an engine that is faster at carrying them along.
+    elimination, factor, sums, forest, searches, orders, nearest, PathQuery : optional
+        Families of :mod:`.graph_kernels` on the host, or None: see :func:`host_graphs`.
+    HopSearches, FactorSweeps, Customizer : optional
+        Families of :mod:`.graph_kernels` in the engine's memory, or None.
     """
 
     xp: Any
@@ -569,6 +587,28 @@ class Engine(Protocol):
     def trees(self) -> Trees | None: ...
     @property
     def select(self) -> Select: ...
+    @property
+    def elimination(self) -> Elimination | None: ...
+    @property
+    def factor(self) -> FactorKernels | None: ...
+    @property
+    def sums(self) -> SumKernels | None: ...
+    @property
+    def forest(self) -> ForestKernels | None: ...
+    @property
+    def searches(self) -> SearchKernels | None: ...
+    @property
+    def orders(self) -> OrderKernels | None: ...
+    @property
+    def nearest(self) -> NearestKernels | None: ...
+    @property
+    def PathQuery(self) -> Callable[..., PathQuery] | None: ...
+    @property
+    def HopSearches(self) -> type[HopSearches] | None: ...
+    @property
+    def FactorSweeps(self) -> Callable[..., FactorSweeps] | None: ...
+    @property
+    def Customizer(self) -> Callable[..., Customizer] | None: ...
 
     def Screen(self, x: Array, y: Array, range_: float) -> Screen:
         """For rows (m, width) and (n, width) of finite numbers.
@@ -828,6 +868,9 @@ class Engine(Protocol):
         `allocate` makes an array of that library, of so many bytes.
         """
 
+    def current(self) -> int:
+        """The number of the current device, as :meth:`on` takes it; the host's is -1."""
+
     def capturing(self) -> bool:
         """Whether what is launched now goes into a graph of launches, to be run later."""
 
@@ -911,3 +954,47 @@ def why_not(name: str) -> str:
 def of(array: Array) -> Engine:
     """The engine in whose memory an engine's array lies."""
     return named("cpu" if isinstance(array, np.ndarray) else "cuda")
+
+
+class GraphKernels:
+    """The graph kernels of an engine on the host; they compare their arguments with layouts.
+
+    Raises
+    ------
+    NotImplementedError
+        Where a family is asked for that the engine lacks.
+    """
+
+    elimination: Elimination
+    factor: FactorKernels
+    sums: SumKernels
+    forest: ForestKernels
+    searches: SearchKernels
+    orders: OrderKernels
+    nearest: NearestKernels
+    PathQuery: Callable[..., PathQuery]
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in GraphKernels.__annotations__:
+            raise AttributeError(name)
+        family = getattr(self._engine, name)
+        if family is None:
+            raise NotImplementedError(f"the engine of the host has no kernels {name!r}")
+        if layouts := graph_kernels.LAYOUTS.get(name):
+            family = graph_kernels.Checked(family, layouts)
+        setattr(self, name, family)  # the next time at once
+        return family
+
+
+@functools.cache
+def _graph_kernels(engine: Any) -> GraphKernels:
+    return GraphKernels(engine)
+
+
+def host_graphs() -> GraphKernels:
+    """The graph kernels of the host's engine."""
+    engine: Any = named("cpu")  # a module, which can be a key
+    return _graph_kernels(engine)

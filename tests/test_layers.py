@@ -17,7 +17,7 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ROOMS = {
     "base": "version naming warn cache storage display text memory pool",
     "algebra": "expressions laws semirings metrics plan spanning",
-    "engine": "engine layouts kernel",
+    "engine": "engine graph_kernels layouts kernel",
     "cpu": "cpu.*",
     "cuda": "gpu.*",
     "verbs": """arrays products bits gf2 sparse blas summation neighbours chains sequences alignment
@@ -33,29 +33,12 @@ ROOMS = {
 #: What is still to be moved: modules, and what they import.
 NOT_YET = {
     "blas": "tiled.options tiled.solve",
-    "closures.sources": "cpu.engine",
-    "closures.spanning": "cpu.elimination cpu.forest",
-    "gpu.collector": "closures.steps hierarchy.statistics hierarchy.structure hierarchy.sweeps",
-    "gpu.customize": "closures.solve closures.steps hierarchy.structure hierarchy.sweeps",
-    "gpu.hierarchy": "hierarchy.regions hierarchy.structure hierarchy.sweeps",
     "graphs.apsp": "tiled.options tiled.solve",
-    "graphs.choice": "gpu.bfs",
-    "graphs.contraction": "cpu.engine gpu.collector",
-    "graphs.dense": "gpu.bfs",
-    "graphs.dijkstra": "cpu.dijkstra",
-    "graphs.hops": "cpu.bfs gpu.bfs gpu.memory",
-    "graphs.inputs": "cpu.engine files files.graph",
-    "graphs.nearest": "cpu.nearest",
-    "graphs.out_of_core": "cpu.engine tiled.options tiled.rows",
+    "graphs.inputs": "files files.graph",
+    "graphs.out_of_core": "tiled.options tiled.rows",
     "graphs.packages": "files.columns",
-    "graphs.prepared": """cpu.blocks cpu.engine cpu.queries files.tables gpu.collector gpu.customize
-        gpu.device gpu.engine""",
-    "graphs.search": "cpu.search",
-    "graphs.spanning": "cpu.engine",
-    "graphs.statistics": "gpu.collector tiled.options",
-    "hierarchy.statistics": "cpu.engine cpu.statistics",
-    "hierarchy.structure": "cpu.elimination",
-    "hierarchy.sweeps": "cpu.engine cpu.hierarchy",
+    "graphs.prepared": "files.tables",
+    "graphs.statistics": "tiled.options",
 }
 #: Of each room those just below it: its modules import these, and what these may import. Nobody
 #: imports an engine, which is reached by its name or its arrays (:mod:`semiring_mm.engine`).

@@ -20,9 +20,16 @@ from .product import pack_bits, product, product_bits
 from .vector import gemv
 
 if TYPE_CHECKING:
-    from . import calls, engine, select
+    from . import calls, engine, nearest, select
     from . import chain as chains
+    from . import dijkstra as searches
+    from . import hierarchy as factor
+    from . import search as orders
+    from . import statistics as sums
+    from .bfs import HopSearches
     from .closure_program import eliminate
+    from .families import elimination, forest
+    from .queries import PathQuery
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
@@ -40,20 +47,26 @@ LEAF = BASE
 LOOK = 1
 BATCH = 0
 SPARSE = True
-trees = None
-log_shares = None
+trees = log_shares = FactorSweeps = Customizer = None
 
 #: What no product takes part in.
 __getattr__ = lazily(__package__, {
-    "calls": "calls", "chain": "chains", "closure_program": "eliminate", "screen": "Screen",
-    "select": "select", "spanning": "best_outside between towards",
-    "sparse": "csr_product dia_product", "wavefront": "align",
+    "bfs": "HopSearches", "calls": "calls", "chain": "chains", "closure_program": "eliminate",
+    "dijkstra": "searches", "families": "elimination forest", "hierarchy": "factor",
+    "nearest": "nearest", "queries": "PathQuery", "screen": "Screen",
+    "search": "orders", "select": "select", "spanning": "best_outside between towards",
+    "sparse": "csr_product dia_product", "statistics": "sums", "wavefront": "align",
 })  # fmt: skip
 
 
 def why_not() -> str:
     """Nothing is missing."""
     return ""
+
+
+def current() -> int:
+    """The host has no number."""
+    return -1
 
 
 def count() -> int:

@@ -87,7 +87,7 @@ class Given:
             assert self.source is not None
             read, part = self.source.read, grid.part
             return {(i, j): later(_entries, s, dtype, read(part(i), part(j)), None) for i, j in at}
-        row, col, weight = self.source.edges()
+        row, col, weight = self.source.edges().arrays
         tile = row // grid.tile * grid.count + col // grid.tile
         order = np.argsort(tile, kind="stable")
         cuts = np.searchsorted(tile[order], np.arange(grid.count**2 + 1))
@@ -189,16 +189,14 @@ class DaskSource:
         """Whether the matrix equals its transpose."""
         return self.original is None and (self.undirected or self._scan.symmetric)
 
-    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """Row, column and weight of every edge, not worsened."""
+    def edges(self) -> EdgeList:
+        """Every edge in each of its directions, not worsened."""
         tile = self.grid.tile
         blocks = self.blocks if self.original is None else self.original
         found = self.gather(
             later(_edges, self.s, x, i * tile, j * tile) for (i, j), x in blocks.items()
         )
-        row, col, weight = (np.concatenate(x) for x in zip(*found, strict=True))
-        order = np.lexsort((col, row))
-        return row[order], col[order], weight[order]
+        return EdgeList.joined(self.n, found).sorted
 
     def worsened(self, margins: NDArray[np.float64]) -> DaskSource:
         """The same graph with weights worsened by the margins of its nodes."""

@@ -13,8 +13,10 @@ from . import device
 if TYPE_CHECKING:
     from . import calls, engine, select, trees
     from . import chain as chains
+    from .bfs import HopSearches
     from .closure import BASE, BATCH, LEAF, closure_batch, closure_block
     from .combine import apply, unit_rows
+    from .customize import Customizer
     from .device import fill, scratch
     from .facts import facts, facts_beside
     from .gf2 import PANEL, ROWS, reduce_bits
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from .shares import log_shares
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
+    from .sweeps import FactorSweeps
     from .trees import doubtful
     from .vector import gemv
     from .wavefront import align
@@ -49,8 +52,11 @@ TILE = 2048
 LOOK = 1024  # each look waits for the device
 SPARSE = False
 eliminate = None
+#: Graph kernels on the host.
+elimination = factor = sums = forest = searches = orders = nearest = PathQuery = None
 
 _member = lazily(__package__, {
+    "bfs": "HopSearches", "customize": "Customizer", "sweeps": "FactorSweeps",
     "calls": "calls", "chain": "chains", "closure": "BASE BATCH LEAF closure_batch closure_block",
     "combine": "apply unit_rows", "device": "fill scratch", "facts": "facts facts_beside",
     "gf2": "PANEL ROWS reduce_bits",
@@ -69,6 +75,11 @@ def __getattr__(name: str) -> Any:
 def why_not() -> str:
     """Empty where there is a device; else what is missing and how to get it."""
     return device.why_not()
+
+
+def current() -> int:
+    """The number of the current device."""
+    return device.current().index
 
 
 def count() -> int:

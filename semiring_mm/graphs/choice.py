@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import device_index, gpu_has
 from ..engine import named
@@ -261,9 +262,11 @@ def hop_device(time: float, n: int, arcs: int) -> int | None:
     """The current CUDA device, -1, for searches that take the CPU so long; None: the CPU."""
     if time < GPU_HOPS:
         return None
-    from ..gpu.bfs import DeviceHops
-
-    return -1 if gpu_has(DeviceHops.bytes(n, arcs)) else None
+    if engines.why_not("cuda"):
+        return None
+    searches = engines.named("cuda").HopSearches
+    needed = None if searches is None else searches.bytes(n, arcs, 1, labels=False)
+    return -1 if needed is not None and gpu_has(needed) else None
 
 
 def machine_for(asked: Request) -> Machine:
