@@ -32,7 +32,6 @@ ROOMS = {
 }
 #: What is still to be moved: modules, and what they import.
 NOT_YET = {
-    "blas": "tiled.options tiled.solve",
     "graphs.apsp": "tiled.options tiled.solve",
     "graphs.inputs": "files files.graph",
     "graphs.out_of_core": "tiled.options tiled.rows",
@@ -223,8 +222,9 @@ def own(loaded):
 #: Calls, and the folders and modules that they have no part in.
 FIRST_CALLS = {
     "sm.matmul(a, a, 'min_plus')": (
-        "gpu tiled hierarchy graphs files plot cli cpu.chain cpu.viterbi cpu.forward_backward "
-        "cpu.select cpu.screen cpu.spanning cpu.sparse cpu.wavefront neighbours chains metrics"
+        "gpu tiled.options tiled.solve hierarchy graphs files plot cli cpu.chain cpu.viterbi "
+        "cpu.forward_backward cpu.select cpu.screen cpu.spanning cpu.sparse cpu.wavefront "
+        "neighbours chains metrics"
     ),
     "sm.apsp(a, return_predecessors=True)": (
         "gpu hierarchy.structure hierarchy.sweeps files plot cli tiled.solve tiled.stored "
