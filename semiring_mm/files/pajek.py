@@ -15,8 +15,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..closures.edges import NumberLabels
 from .file import File, Reading, plain, quote, real
-from .graph import Graph, NumberLabels
+from .graph import Graph
 
 __all__ = ["read"]
 
