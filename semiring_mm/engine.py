@@ -36,6 +36,7 @@ from .graph_kernels import (
     SearchKernels,
     SumKernels,
 )  # fmt: skip
+from .layouts import asserted
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
@@ -901,8 +902,11 @@ def loaded(name: str) -> Engine | None:
 
 
 def _load(name: str) -> Engine:
-    engine = _engines[name] = cast(Engine, importlib.import_module(_modules[name]))
-    return engine
+    module = importlib.import_module(_modules[name])
+    for member, value in [*vars(module).items()]:
+        setattr(module, member, asserted(member, value))
+    _engines[name] = cast(Engine, module)
+    return _engines[name]
 
 
 def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
@@ -921,7 +925,7 @@ def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
         if name not in homes:
             raise AttributeError(f"module {package + '.engine'!r} has no attribute {name!r}")
         module = importlib.import_module(f".{homes[name]}", package)
-        found = getattr(module, name, module)
+        found = asserted(name, getattr(module, name, module))
         vars(importlib.import_module(".engine", package))[name] = found  # the next time at once
         return found
 
