@@ -134,22 +134,6 @@ class Factor:
 
 Fields = Mapping[str, Any]
 
-ELIMINATION = {
-    "adjacency": "n m : first[n+1] place[n] : row[m]<n col[m]<n near[first[n]] mark[n]",
-    "minimum_degree": "n capacity sources least order_cost triangle sweep pair "
-    ": state[5] begin[n] mark[n] : size[n] room[n] pool[capacity] bucket[n+1] next[n+1] "
-    "before[n+1] order[n] degree[n]",
-    "repack": "n : begin[n] place[n] : size[n] pool larger",
-    "elimination_tree": "n : first[n+1] : near[first[n]] order[n]<n rank[n]<n parent[n] "
-    "ancestor[n]",
-    "postorder": "n : size[n] : parent[n] position[n] below[n] level[n]",
-    "symbolic": "n stop capacity : state[2] first[stop+1] near_first[n+1] : near[near_first[n]] "
-    "order[n]<n rank[n]<n child[n] sibling[n] mark[n] head[capacity] parent[stop]",
-    "transpose": "n : first[n+1] place edge[first[n]] : head[first[n]] tail[first[n]]",
-    "locate": "m : first slot[m] : row[m] col[m] head[first[-1]]",
-    "totals": "n : work[n] size[n] : parent[n]",
-    "climb": "m fringe : start[m]<mark.size : parent[fringe] : mark/i1[fringe]",
-}
 FACTOR = {
     "place": "m : slot[m] : : out/T back/T[out.size] weight[m]",
     "customize": "begin end : first low_first low_edge place : nodes[end] head[first[-1]] "
@@ -174,30 +158,19 @@ SUMS = {
     "largest/T part total rest/f8 inverse_part/f8 inverse/f8 inverse_rest/f8 radius/T[radii] "
     "within edges/T scale mass",
 }
-FOREST = {
-    "kruskal": "n m : : row[m]<n col[m]<n parent[n]<n size[n] head[n]<n tail[n]<n following[n] "
-    "after[n] order[n] gap[n]",
-    "grow": "n : state[2] key[n] : near[n] group[n]<n parent[n]<n fresh[n] stale[n] joined[n] "
-    "rows[n]",
-    "preorder": "n : first[n+1] : near[first[n]]<n order[n] above[n] up[n] last[n]",
-}
 SEARCHES = {
     "lists": "n m both : row[m]<n col[m]<n first[n+1] : head[m*(1+both)] "
     ": weight/T[m*(1+both)] given/T[m]",
     "search": "n rows : source[rows]<n first[n+1] : head[first[n]] node[first[n]+1] pred[rows*n] "
     ": weight/T[first[n]] label/T[rows*n] key/T[first[n]+1]",
 }
-ORDERS: dict[str, str] = {}  # kernels check their arguments themselves
 NEAREST = {
     "rise_and_fall": "fringe core k : first[fringe+1] : head[first[fringe]] "
     "place[(fringe+core)*k] own_place[core*k] : label/T[(fringe+core)*k] own/T[core*k] "
     "matrix/T[core*core] out/T[first[fringe]] back/T[first[fringe]]",
 }
-#: By the names of families, as engines have them.
-LAYOUTS = {
-    "elimination": ELIMINATION, "factor": FACTOR, "sums": SUMS, "forest": FOREST,
-    "searches": SEARCHES, "orders": ORDERS, "nearest": NEAREST,
-}  # fmt: skip
+#: By the names of families, as engines have them; the kernels of others check their arguments.
+LAYOUTS = {"factor": FACTOR, "sums": SUMS, "searches": SEARCHES, "nearest": NEAREST}
 _STRUCTURE = (
     "n fringe : first[fringe+1] : position[n] node[n] parent[fringe] level[fringe] "
     "head[first[fringe]]"
@@ -298,7 +271,7 @@ class _CheckedCode:
 
 
 class Elimination(Protocol):
-    """Symbolic analysis of a sparse elimination: :data:`ELIMINATION`."""
+    """Symbolic analysis of a sparse elimination."""
 
     def adjacency(self, fields: Fields) -> None:
         """Distinct neighbours of each vertex, in ``near`` from ``first`` on; both are rewritten.
@@ -316,26 +289,31 @@ class Elimination(Protocol):
 
         ``state`` holds the vertices eliminated so far, the end of the pool, the last stamp, the
         work left, and why the function returned: 0 done, 1 the pool is full, 2 no work is left.
-        ``bucket``, ``next`` and ``before`` are doubly linked lists of the vertices of each degree,
-        which ``size`` is, -1 at their ends; ``pool`` has from ``begin`` on the neighbours of each
-        vertex, in ``room`` entries.
+        ``bucket``, ``following`` and ``before`` are doubly linked lists of the vertices of each
+        degree, which ``size`` is, -1 at their ends; ``pool`` has from ``begin`` on the neighbours
+        of each vertex, in ``room`` entries.
         """
 
     def repack(self, fields: Fields) -> None:
         """Copy lists of neighbours from ``begin`` on in ``pool`` to ``place`` in ``larger``."""
 
     def elimination_tree(self, fields: Fields) -> None:
-        """The parent of each position, n of a root (Liu, 1990); ``ancestor`` holds n."""
+        """Elimination tree: the parent of each position, n of a root (Liu, 1990).
+
+        ``near`` and ``first`` are the graph's adjacency, ``order`` has the node at each position
+        and ``rank`` the position of each node; ``ancestor`` holds n.
+        """
 
     def postorder(self, fields: Fields) -> None:
-        """Positions in a postorder of a forest whose parents have higher numbers, and heights.
+        """Postorder of a forest whose parents have higher numbers, sizes of subtrees and heights.
 
         A parent of n or more is none. ``size`` and ``level`` hold zeros.
         """
 
     def symbolic(self, fields: Fields) -> None:
-        """The higher neighbours of each position after the fill, from position ``state[0]`` on.
+        r"""Symbolic factorization: struct(v) = adj⁺(v) ∪ struct(children) \ {v}, from ``state[0]``.
 
+        These are the higher neighbours of position v after the fill, ``head`` from ``first[v]`` on.
         ``state[1]`` becomes 1 where ``head`` is full; then the caller makes it longer and goes on.
         """
 
@@ -343,7 +321,7 @@ class Elimination(Protocol):
         """Transpose: for each edge by ascending tail, the next place of its head takes both."""
 
     def locate(self, fields: Fields) -> None:
-        """The edge 2 e of each arc up, 2 e + 1 of each arc down; ``head`` ascends."""
+        """Slots of arcs: 2 e of one that leads up edge e, 2 e + 1 of one down; ``head`` ascends."""
 
     def totals(self, fields: Fields) -> None:
         """``work`` and ``size`` summed over the descendants of each position; n and more: root."""
@@ -458,7 +436,7 @@ class SumKernels(Protocol):
 
 
 class ForestKernels(Protocol):
-    """Spanning forests: :data:`FOREST`."""
+    """Spanning forests."""
 
     def kruskal(self, fields: Fields) -> None:
         """Join parts along edges, the best first (Kruskal, 1956), into a line of nodes.
@@ -506,7 +484,7 @@ class SearchKernels(Protocol):
 
 
 class OrderKernels(Protocol):
-    """From known distances to the search that finds them, from each source: :data:`ORDERS`."""
+    """From known distances to the search that finds them, from each source."""
 
     def settle(self, fields: Fields) -> None:
         """Labels in ``d`` that no edge improves, from infinity; ``near`` is about their order."""

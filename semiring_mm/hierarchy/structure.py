@@ -369,7 +369,7 @@ def _minimum_degree(
         "n": n, "sources": sources, "least": least, "state": state,
         "order_cost": round(1000 * costs.ORDER * working), "triangle": round(1000 * costs.TRIANGLE),
         "sweep": round(1000 * costs.SWEEP), "pair": round(1000 * costs.PAIR),
-        "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket, "next": following,
+        "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket, "following": following,
         "before": before, "order": order, "degree": degree,
     }  # fmt: skip
     lists, begin = near, first[:-1]
