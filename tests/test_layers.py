@@ -17,7 +17,7 @@ ROOMS = """
     version naming warn cache pool storage display expressions laws semirings metrics plan
     engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.memory
-    cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
+    cpu.blocks cpu.team cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
     cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
     cpu.closure cpu.combine cpu.gf2

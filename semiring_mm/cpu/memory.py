@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,6 @@ __all__ = [
     "free_memory",
     "from_host",
     "mirror",
-    "new_workspace",
     "on",
     "room_of",
     "scratch",
@@ -165,18 +163,19 @@ def wait() -> None:
     """Do nothing: verbs return when they are done."""
 
 
-local = threading.local()  # of each thread: its workspace
+def workspace(size: int, worker: pool.Worker | None = None) -> NDArray[np.uint8]:
+    """A thread's buffer, kept between calls (fresh pages cost a tenth of a product).
 
-
-def workspace(size: int) -> NDArray[np.uint8]:
-    """This thread's buffer, kept between calls (fresh pages cost a tenth of a product)."""
-    buffer: NDArray[np.uint8] | None = getattr(local, "buffer", None)
+    It is this thread's, or that of a worker that it has leased.
+    """
+    owner: Any = worker or pool.this_thread()
+    buffer: NDArray[np.uint8] | None = getattr(owner, "buffer", None)
     if buffer is None or buffer.nbytes < size:
-        buffer = local.buffer = new_workspace(size)
+        buffer = owner.buffer = _new_workspace(size)
     return buffer
 
 
-def new_workspace(size: int) -> NDArray[np.uint8]:
+def _new_workspace(size: int) -> NDArray[np.uint8]:
     """A buffer that begins on a page, with flags (64 bytes) that are 0."""
     raw = np.empty(size + 4096, np.uint8)
     first = -raw.ctypes.data % 4096
