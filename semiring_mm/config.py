@@ -7,10 +7,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import pool
+from . import engine, pool
 from .cache import cache_directory
-from .cpu.compiler import host_target
-from .cpu.tuning import calibration
 from .version import __version__
 
 __all__ = ["configuration", "show_config"]
@@ -21,7 +19,6 @@ def configuration() -> dict[str, Any]:
     import importlib.metadata  # imported lazily: tens of milliseconds
     import platform
 
-    target, gains = host_target(), calibration()
     packages = {}
     for package in ("llvmlite", "scipy", "networkx", "opt_einsum", "matplotlib", "ml_dtypes"):
         try:
@@ -33,14 +30,7 @@ def configuration() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "packages": {"numpy": np.__version__} | packages,
-        "cpu": {
-            "name": target.cpu,
-            "vector_bits": 8 * target.vector_bytes,
-            "registers": target.registers,
-            "threads": pool.get_num_threads(),
-            "fused_additions": bool(gains["fma"]),
-            "integer_keys": bool(gains["keys"]),
-        },
+        "cpu": {**engine.named("cpu").describe(), "threads": pool.get_num_threads()},
         "cache": str(cache_directory()),
         "gpu": _gpu(),
     }
@@ -89,25 +79,6 @@ def _yes(there: bool) -> str:
 
 
 def _gpu() -> dict[str, Any]:
-    from .gpu import device
-
-    if reason := device.why_not():
+    if reason := engine.why_not("cuda"):
         return {"devices": [], "reason": reason}
-    import cupy
-
-    runtime, devices = cupy.cuda.runtime, []
-    for index in range(runtime.getDeviceCount()):
-        with cupy.cuda.Device(index):
-            free, total = runtime.memGetInfo()
-        here = device.Device(index)
-        devices.append(
-            {
-                "name": here.name, "arch": here.arch, "multiprocessors": here.sms,
-                "memory": total, "free": free,
-            }
-        )  # fmt: skip
-    driver, version = (
-        f"{number // 1000}.{number % 1000 // 10}"
-        for number in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
-    )
-    return {"devices": devices, "driver": driver, "runtime": version, "cupy": cupy.__version__}
+    return engine.named("cuda").describe()

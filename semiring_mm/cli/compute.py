@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import semiring_mm as sm
 
 from ..closures.progress import ProgressBar, Watched
-from ..cpu.memory import free_memory
+from ..memory import free_memory
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
 from .graph import GivenGraph

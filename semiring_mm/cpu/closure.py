@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..engine import Known
+from ..memory import workspace
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
 from ..semirings import Semiring
 from .algebra import Algebra
 from .blocks import address
 from .compiler import KEPT, Library, Target, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value
-from .memory import workspace
 from .product_code import PARAMS, SQUARE, params_of
 from .team import COUNTERS, Team, lease, run_program
 from .views import HEAD, ArrayView, check_array_layout

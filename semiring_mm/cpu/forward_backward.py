@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..memory import cut, room_of
 from . import vmath
 from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .ir import F64, I1, I64, PTR, Function, Type, Value
-from .memory import cut, room_of
 from .viterbi import Task
 
 __all__ = ["Shape", "forward_backward", "functions", "tiles"]

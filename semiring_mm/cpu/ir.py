@@ -88,6 +88,8 @@ class Value:
         return self._binary(other, "fsub", "sub")
 
     def __mul__(self, other: Operand) -> Value:
+        if isinstance(other, int) and other == 1 and self.type.kind == "i":
+            return self
         return self._binary(other, "fmul", "mul")
 
     def __and__(self, other: Operand) -> Value:
@@ -416,6 +418,27 @@ class Function:
 
     def _label(self, label: str) -> None:
         self._lines.append(f"{label}:")
+
+    def fresh(self, name: str) -> str:
+        """A label that is not used yet."""
+        return f"{name}.{self._next()}"
+
+    def label(self, label: str) -> None:
+        """Begin a block, after a jump or a branch."""
+        self._label(label)
+
+    def jump(self, label: str) -> None:
+        """End a block."""
+        self._lines.append(f"  br label %{label}")
+
+    def place(self, label: str) -> None:
+        """Begin a block that the one before leads to."""
+        self.jump(label)
+        self._label(label)
+
+    def branch(self, condition: Value, yes: str, no: str) -> None:
+        """End a block."""
+        self._lines.append(f"  br i1 {condition.name}, label %{yes}, label %{no}")
 
     @contextmanager
     def loop(self, lo: Operand, hi: Operand, step: Operand = 1) -> Iterator[Value]:

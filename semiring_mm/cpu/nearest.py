@@ -12,13 +12,13 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from ..graph_kernels import NOWHERE
 from .blocks import Items, address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
 
-__all__ = ["NOWHERE", "rise_and_fall"]
+__all__ = ["rise_and_fall"]
 
-NOWHERE = (1 << 31) - 1  #: the place of an entry that has none
 _FIELDS = "fringe core k : first : head place own_place : label own matrix out back"
 
 

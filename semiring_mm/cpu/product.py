@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..engine import JOIN, PLAIN, Known, Scalar, Scaling
+from ..engine import JOIN, PLAIN, Known, Lines, Scalar, Scaling
 from ..expressions import Expr, joins, joins_logarithms
+from ..memory import workspace
 from ..plan import (
     Facts,
     Plan,
@@ -37,7 +38,6 @@ from .closure import keeping
 from .combine import apply
 from .compiler import KEPT
 from .facts import class_of, facts_of, facts_of_class
-from .memory import workspace
 from .product_code import (
     GATHER,
     NOTHING_SEEN,
@@ -419,7 +419,6 @@ def _cut(
 _REPORTS = 100  # steps that tell how much is done, about
 _LONGEST = 1 << 32  # pairs of a thread until a user can interrupt the work
 _SLOW = frozenset({"/", "//", "%", "exp", "expm1", "log", "log1p", "logaddexp", "sqrt"})
-Lines = tuple[int, int]
 
 
 @functools.lru_cache(maxsize=KEPT)

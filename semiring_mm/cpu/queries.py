@@ -11,24 +11,70 @@ import ctypes
 import functools
 from typing import Any
 
-from ..plan import Plan
+import numpy as np
+
+from ..graph_kernels import Factor, Index, Node
+from ..plan import Plan, computed
 from .algebra import Algebra
-from .blocks import load_block, load_item
+from .blocks import block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .ir import I64, PTR, Function, Value, Var
 
-__all__ = ["BLOCKS", "queries"]
+__all__ = ["PathQuery"]
 
 #: Parameter blocks: numbers, then int64 arrays, int32 arrays, and others.
-BLOCKS = {
+_BLOCKS = {
     "meet": "fringe core source target : first : parent head : out back matrix rise fall value",
     "route": "fringe source target capacity room : first low_first low_edge stack count : parent "
     "head low_tail rise_tail fall_tail found : out back rise fall value",
 }
 
 
+class PathQuery:
+    """Parameter blocks and memory of one query at a time."""
+
+    def __init__(self, factor: Factor, low_first: Index, low_tail: Node, low_edge: Index) -> None:
+        x, kind = factor.structure, factor.out.dtype
+        identities = (computed(factor.plan, y) for y in factor.semiring.identities(factor.dtype))
+        self._functions = _compiled(factor.plan, *identities)
+        room = 3 * (int(x.level.max(initial=0)) + 1) + 8
+        self._value, self._count = np.empty(1, kind), np.empty(1, np.int64)
+        self._found = np.empty(x.n, np.int32)
+        fields: dict[str, Any] = {
+            "fringe": x.fringe, "core": x.core, "first": x.first, "parent": x.parent,
+            "head": x.head, "low_first": low_first, "low_tail": low_tail, "low_edge": low_edge,
+            "out": factor.out, "back": factor.back, "matrix": factor.core, "value": self._value,
+            "found": self._found, "count": self._count,
+            "rise": np.empty(x.n, kind), "fall": np.empty(x.n, kind),
+            "rise_tail": np.empty(x.n, np.int32), "fall_tail": np.empty(x.n, np.int32),
+            "capacity": room, "stack": np.empty(2 * room, np.int64), "room": x.n,
+        }  # fmt: skip
+        self._fields = fields  # keeps the memory
+        self._blocks, self._ends = {}, {}
+        for name, layout in _BLOCKS.items():
+            self._blocks[name] = block(layout, fields)
+            begin = layout.split().index("source")  # among the numbers, which come first
+            self._ends[name] = self._blocks[name][begin : begin + 2]
+        self._address = {name: x.ctypes.data for name, x in self._blocks.items()}
+
+    def meet(self, source: int, target: int) -> Any:
+        """The weight from one position to another, in the type computed in."""
+        return self._run("meet", source, target)
+
+    def route(self, source: int, target: int) -> tuple[Any, Node | None]:
+        """The same, and the positions after the source on a walk along real edges, if it fits."""
+        value, count = self._run("route", source, target), int(self._count[0])
+        return value, None if count < 0 else self._found[:count].copy()
+
+    def _run(self, name: str, source: int, target: int) -> Any:
+        ends = self._ends[name]
+        ends[0], ends[1] = source, target
+        self._functions[name](self._address[name])
+        return self._value[0].item()
+
+
 @functools.lru_cache(maxsize=KEPT)
-def queries(plan: Plan, zero: float | int, one: float | int) -> dict[str, Any]:
+def _compiled(plan: Plan, zero: float | int, one: float | int) -> dict[str, Any]:
     """Functions of the address of a parameter block.
 
     ``meet``: ``value[0]`` becomes the weight from the position `source` to `target`, in the type
@@ -49,7 +95,7 @@ class _Climb:
     """Labels of the ancestors of both ends."""
 
     def __init__(self, f: Function, plan: Plan, zero: float | int, one: float | int) -> None:
-        self.f, self.algebra, self.x = f, Algebra(f, plan), load_block(f, BLOCKS[f.name])
+        self.f, self.algebra, self.x = f, Algebra(f, plan), load_block(f, _BLOCKS[f.name])
         self.type = self.algebra.compute
         self.zero, self.one = (f.const(value, self.type) for value in (zero, one))
 

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..engine import PLAIN, Scaling
+from ..memory import workspace
 from ..plan import BETA, BROKEN, READ_C, Plan, absent, overflow, scalar_bits
 from ..semirings import Semiring
 from .algebra import Algebra
 from .compiler import KEPT, Target, host_target
 from .ir import I32, I64, PTR, Function, Type, Value, Var
-from .memory import workspace
 from .vector import vector_plan
 from .views import HEAD, ArrayView, array_function
 

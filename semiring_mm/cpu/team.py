@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
+from ..memory import workspace
 from .blocks import address
 from .compiler import Library, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Value
-from .memory import workspace
 from .views import HEAD
 
 __all__ = ["COUNTERS", "Team", "call_each", "lease", "run_program", "stopped"]

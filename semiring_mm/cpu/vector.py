@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .. import pool
 from ..engine import PLAIN, Scalar, Scaling
 from ..expressions import joins_logarithms
+from ..memory import workspace
 from ..plan import (
     ALPHA,
     BETA,
@@ -34,7 +35,6 @@ from .algebra import Algebra
 from .compiler import KEPT, Target, host_target
 from .facts import facts
 from .ir import I64, PTR, Function, Type, Value, Var
-from .memory import workspace
 from .product_code import PARAMS, params_of
 from .views import HEAD, ArrayView, array_function
 

@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..memory import cut, room_of
 from ..plan import Plan
 from .algebra import Algebra
 from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Type, Value, Var
-from .memory import cut, room_of
 from .product_code import transposed
 
 __all__ = ["Shape", "Task", "shape_of", "viterbi", "viterbi_code", "viterbi_function"]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu.memory import free_memory
+from ..memory import free_memory
 from ..naming import install, named
 from .file import File, GraphFileError, quote, real
 

@@ -115,7 +115,7 @@ def _edges(data: bytes) -> int:
 
 
 def _known_version(data: bytes) -> bytes:
-    """GEXF under a name that NetworkX knows: Gephi has written its version in several ways."""
+    """Replace the XML namespace of other versions of GEXF by the one that NetworkX accepts."""
     return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", _GEXF, data)
 
 

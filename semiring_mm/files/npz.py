@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu.memory import free_memory
+from ..memory import free_memory
 from ..storage import read_array, read_header
 from .file import MAX_NODES, File, GraphFileError, Reading
 from .graph import Graph, NumberLabels

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.labelled import Labels, pandas
 from ..closures.solve import Problem
-from ..cpu.nearest import NOWHERE, rise_and_fall
 from ..display import cell, chosen, html_table
+from ..graph_kernels import NOWHERE
 from ..hierarchy.statistics import reversed_metric
 from ..hierarchy.sweeps import Metric
 from ..semirings import semirings
@@ -172,7 +173,7 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     label[at, 0], who[at, 0] = 0, np.arange(len(places))
     core = metric.core.astype(metric.out.dtype)
     core[metric.core == metric.steps.identities[0]] = far
-    rise_and_fall(metric.out.dtype.name, far, {
+    engines.host_graphs().nearest.rise_and_fall(metric.out.dtype.name, far, {
         "fringe": x.fringe, "core": x.core, "k": k, "first": x.first, "head": x.head,
         "place": who, "own_place": np.empty((x.core, k), np.int32), "label": label,
         "own": np.empty((x.core, k), label.dtype), "matrix": np.ascontiguousarray(core),

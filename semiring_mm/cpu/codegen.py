@@ -1,0 +1,908 @@
+"""Code generation: kernels (:mod:`semiring_mm.kernel`) as functions in LLVM IR, and their calls.
+
+A compiled kernel takes the address of a block of 64-bit words, in the order of the parameters:
+numbers, and of each array its address and the strides, in entries, of all axes but the last one.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import functools
+import hashlib
+import operator
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..kernel import TYPES, Kernel, KernelError, Parameter, _Word
+from ..plan import Plan
+from . import vmath
+from .algebra import Algebra
+from .blocks import address
+from .compiler import KEPT, compile_kept, host_target
+from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text
+
+__all__ = ["Compiled", "compiled", "function_of"]
+
+_PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
+_NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
+_REAL = {ast.Add, ast.Sub, ast.Mult, ast.Div}
+_WHOLE = _NUMBERS.keys() - {ast.Div}
+_ORDER: dict[type[ast.AST], tuple[str, Callable[[Any, Any], bool]]] = {
+    ast.Lt: ("<", operator.lt), ast.LtE: ("<=", operator.le), ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge), ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne),
+}  # fmt: skip
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=KEPT)
+def compiled(
+    kernel: Kernel, plan: Plan | str | None = None, zero: float | int = 0, one: float | int = 0
+) -> Compiled:
+    """Compile a kernel, for the operations of a plan if it names any.
+
+    `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``,
+    stands for a plan where a kernel has arrays of T and none of the operations.
+    """
+    return Compiled(kernel, plan, zero, one)
+
+
+class Compiled:
+    """A kernel to be called with its parameters by name.
+
+    Each set of static parameters, and of arrays that are None, is compiled when it is met first.
+    """
+
+    def __init__(
+        self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
+    ) -> None:
+        self.kernel, self._algebra = kernel, (plan, zero, one)
+        self._names = frozenset(p.name for p in kernel.parameters)
+        self._packers = [(p, _packer(kernel, p, plan)) for p in kernel.parameters]
+        self._variants: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(self, **fields: Any) -> None:
+        self.bind(**fields)()
+
+    def bind(self, **fields: Any) -> Callable[[], None]:
+        """Check and pack the parameters: the call, to be made as often as one likes."""
+        if self._names != fields.keys():
+            raise TypeError(
+                f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
+                f"got {', '.join(fields)}"
+            )
+        words: list[int] = []
+        key: list[Any] = []
+        for parameter, pack in self._packers:
+            value = fields[parameter.name]
+            if pack is None:
+                key.append(value)
+            elif value is None and parameter.axes:
+                key.append(None)
+                words += [0] * parameter.axes
+            else:
+                words += pack(value)
+        self.kernel.check(fields)
+        code, block = self._variant(tuple(key), fields), (ctypes.c_int64 * len(words))(*words)
+
+        def call(_kept: Any = fields) -> None:  # the block has only the arrays' addresses
+            code(block)
+
+        return call
+
+    def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
+        arrays = tuple(p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
+        found = self._variants.get((key, arrays))
+        if found is None:
+            known = dict.fromkeys(arrays)
+            known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
+            what = repr((self._algebra, known))
+            library = compile_kept(
+                [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
+                lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
+                host_target(),
+            )  # fmt: skip
+            found = library.function(self.kernel.name, ctypes.c_void_p)
+            self._variants[key, arrays] = found
+        return found
+
+
+@functools.cache
+def _writer_digest() -> str:
+    """Of the modules that a kernel's IR is written by."""
+    here = Path(__file__)
+    files = [here.with_stem(name) for name in ("codegen", "ir", "algebra", "vmath")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _type_of(kind: str, plan: Plan | str | None) -> Type:
+    if kind in ("T", "S"):
+        if isinstance(plan, str):
+            return Type(plan[0], 8 * int(plan[1:]))
+        if plan is None:
+            raise TypeError(f"a kernel with parameters of type {kind} is compiled for a plan")
+        own = Algebra(Function("", []), plan)
+        return own.compute if kind == "T" else own.storage
+    return Type(kind[0], int(kind[1:]))
+
+
+def _packer(
+    kernel: Kernel, p: Parameter, plan: Plan | str | None
+) -> Callable[[Any], list[int]] | None:
+    """The words of a parameter, once it is checked; None: it is static."""
+    if p.kind == "static":
+        return None
+    if p.axes:
+        t = _type_of(p.kind, plan)
+        dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
+        return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
+    t = _type_of(p.kind, plan)
+    if t.kind == "f":
+        codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
+        pad = (0,) if t.bits == 32 else ()
+        return lambda x: [struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0]]
+    return lambda x: [int(x)]
+
+
+def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> list[int]:
+    size = dtype.itemsize
+    if not (
+        isinstance(x, np.ndarray) and x.dtype == dtype and x.ndim == axes
+        and (x.strides[-1] == size or x.shape[-1] < 2 or not x.size)
+        and not any(s % size for s in x.strides)
+    ):  # fmt: skip
+        came = (
+            f"{x.dtype} of shape {x.shape}, strides {x.strides}"
+            if isinstance(x, np.ndarray)
+            else type(x).__name__
+        )
+        raise TypeError(
+            f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
+        )
+    return [address(x), *(s // size for s in x.strides[:-1])]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _View:
+    """An array, or the rest of one: where it begins and the strides, in entries, of its axes."""
+
+    base: Var
+    type: Type
+    strides: tuple[Any, ...]  # of all axes but the last one
+    wide: bool = True  # integers are 64 bits wide once they are loaded
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """Neighbouring indices, one in each lane; `mask` has those below the end, None: all are."""
+
+    base: Value
+    count: int
+    mask: Value | None
+
+
+@dataclass
+class _Scope:
+    """A kernel, or one that is inlined into it, while its body is written."""
+
+    kernel: Kernel
+    names: dict[str, Any]
+    loops: list[tuple[str, str]] = field(default_factory=list)  # where continue and break lead
+    leave: str = ""  # where return leads
+    results: list[Var] | None = None
+    masked: _Lanes | None = None  # of the loop over lanes that this is in
+    outer: frozenset[str] = frozenset()  # names from before it, whose masked lanes do not change
+
+
+def function_of(
+    kernel: Kernel,
+    plan: Plan | str | None,
+    zero: float | int,
+    one: float | int,
+    known: dict[str, Any],
+) -> Function:
+    """The function of a kernel; `known` has static parameters, and None for arrays that are."""
+    f = Function(kernel.name, [PTR])
+    names, at = dict[str, Any](), 0
+
+    def word(t: Type) -> Value:
+        nonlocal at
+        at += 8
+        return f.load(f.args[0].at(at - 8), t, 8)
+
+    for p in kernel.parameters:
+        if p.name in known:
+            names[p.name] = known[p.name]
+            at += 8 * p.axes
+        elif p.axes:
+            base, t = f.var(word(PTR)), _type_of(p.kind, plan)
+            wide = p.kind not in ("T", "S")
+            names[p.name] = _View(base, t, tuple(word(I64) for _ in range(p.axes - 1)), wide)
+        else:
+            t = _type_of(p.kind, plan)
+            names[p.name] = word(t if t.kind == "f" or p.kind == "T" else I64)
+    algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
+    size = _type_of("T", plan).size if plan is not None else 8
+    writer = _Writer(f, algebra, zero, one, size)
+    writer.inline(kernel, names)
+    return f
+
+
+class _Writer:
+    """Writes the syntax trees of kernels as IR."""
+
+    def __init__(
+        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int, size: int
+    ) -> None:
+        self.f, self._algebra, self._zero, self._one = f, algebra, zero, one
+        self.scope: _Scope
+        self._count = host_target().vector_bytes // size
+        self._depth = 0
+
+    def inline(self, kernel: Kernel, names: dict[str, Any]) -> Any:
+        """Write a kernel's body; what it returns."""
+        outer = getattr(self, "scope", None)
+        if self._depth > 20:
+            raise kernel.error(kernel.tree, "a kernel cannot call itself")
+        own = {a.arg for a in kernel.tree.args.args}
+        written = {
+            x.id for x in ast.walk(kernel.tree)
+            if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
+        }  # fmt: skip
+        names = {k: self._variable(v) if k in own & written else v for k, v in names.items()}
+        self.scope = _Scope(kernel, names, masked=outer.masked if outer is not None else None)
+        self._depth += 1
+        *body, last = kernel.tree.body
+        direct = isinstance(last, ast.Return) and not any(
+            isinstance(x, ast.Return) for s in body for x in ast.walk(s)
+        )
+        found: Any = None
+        if direct:
+            self._block(body)
+            assert isinstance(last, ast.Return)
+            found = None if last.value is None else self._expr(last.value)
+        else:
+            self.scope.leave = self.f.fresh("return")
+            self._block([*body, last])
+            self.f.place(self.scope.leave)
+            if self.scope.results is not None:
+                values = [r.get() for r in self.scope.results]
+                found = values[0] if len(values) == 1 else tuple(values)
+        self._depth -= 1
+        if outer is not None:
+            self.scope = outer
+        return found
+
+    def _error(self, node: ast.AST, message: str) -> KernelError:
+        return self.scope.kernel.error(node, message)
+
+    def algebra(self, node: ast.AST) -> Algebra:
+        if self._algebra is None:
+            raise self._error(node, "operations of a semiring in a kernel compiled without one")
+        return self._algebra
+
+    # --- statements
+
+    def _block(self, body: Sequence[ast.stmt]) -> None:
+        for s in body:
+            write = getattr(self, f"_do_{type(s).__name__}", None)
+            if write is None:
+                raise self._error(s, f"a kernel has no statement {type(s).__name__.lower()}")
+            try:
+                write(s)
+            except TypeError as error:  # of two types that do not go together
+                raise self._error(s, str(error)) from error
+
+    def _do_Expr(self, s: ast.Expr) -> None:
+        if not isinstance(s.value, ast.Constant):
+            self._expr(s.value)
+
+    def _do_Pass(self, s: ast.Pass) -> None:
+        pass
+
+    def _do_Assign(self, s: ast.Assign) -> None:
+        if len(s.targets) > 1:
+            raise self._error(s, "one assignment has one target")
+        self._assign(s.targets[0], self._expr(s.value))
+
+    def _do_AugAssign(self, s: ast.AugAssign) -> None:
+        assert not isinstance(s.target, ast.Attribute)
+        t = s.target
+        load = ast.Name(t.id) if isinstance(t, ast.Name) else ast.Subscript(t.value, t.slice)
+        both = ast.BinOp(ast.copy_location(load, t), s.op, s.value)
+        self._assign(t, self._expr(ast.copy_location(both, s)))
+
+    def _assign(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Tuple):
+            if not isinstance(value, tuple) or len(value) != len(target.elts):
+                raise self._error(target, "as many values as targets")
+            for t, v in zip(target.elts, value, strict=True):
+                self._assign(t, v)
+        elif isinstance(target, ast.Name):
+            known = self.scope.names.get(target.id)
+            if isinstance(known, Var) and isinstance(value, (Value, int, float)):
+                lanes = self.scope.masked if target.id in self.scope.outer else None
+                self._set(known, value, target, None if lanes is None else lanes.mask)
+            elif isinstance(known, _View) and isinstance(value, _View):
+                if (known.type, known.strides) != (value.type, value.strides):
+                    raise self._error(target, "an array of other strides")
+                known.base.set(value.base.get())
+            elif known is None or isinstance(value, (list, str)):
+                self.scope.names[target.id] = self._variable(value)
+            else:
+                raise self._error(target, f"{target.id} is something else before")
+        elif isinstance(target, ast.Subscript):
+            array = self._expr(target.value)
+            if isinstance(array, list):
+                self._set(array[self._static(target.slice)], value, target)
+            else:
+                self._store(array, target, value)
+        else:
+            raise self._error(target, "a target is a name or an entry of an array")
+
+    def _set(self, var: Var, value: Any, node: ast.AST, mask: Value | None = None) -> None:
+        value = self._as(value, var.type, node)
+        if value.type.lanes > var.type.lanes:
+            raise self._error(node, f"{value.type} where there is {var.type}: begin with each(x)")
+        if mask is not None and value.type.lanes > 1:
+            value = self.f.select(mask, value, var.get())
+        var.set(value)
+
+    def _variable(self, value: Any) -> Any:
+        if isinstance(value, _View):
+            return _View(self.f.var(value.base.get()), value.type, value.strides, value.wide)
+        if isinstance(value, (bool, int, float)):
+            return self.f.var(self._constant(value))
+        return self.f.var(value) if isinstance(value, Value) else value
+
+    def _do_For(self, s: ast.For) -> None:
+        match s:
+            case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, orelse=[]):
+                word = self._word(call.func)
+            case _:
+                name, word = "", None
+        if word == "unrolled":
+            for k in range(*(self._static(x) for x in call.args)):
+                self.scope.names[name] = k
+                self._block(s.body)
+        elif word == "lanes":
+            before = self.scope.masked, self.scope.outer
+            self.scope.outer = frozenset(self.scope.names)
+            for j in self._vectors(call):
+                self.scope.masked = self.scope.names[name] = j
+                self._block(s.body)
+            self.scope.masked, self.scope.outer = before
+        elif word == "range":
+            labels = self.f.fresh("next"), self.f.fresh("past")
+            with self._range(call) as self.scope.names[name]:
+                self.scope.loops.append(labels)
+                self._block(s.body)
+                self.scope.loops.pop()
+                self.f.place(labels[0])
+            self.f.place(labels[1])
+        else:
+            raise self._error(s, "a loop is: for NAME in range(...), lanes(...) or unrolled(...)")
+        self.scope.names.pop(name, None)
+
+    @contextmanager
+    def _range(self, call: ast.Call) -> Iterator[Value]:
+        first, last, *step = (
+            self._expr(x) for x in [ast.Constant(0)] * (len(call.args) == 1) + call.args
+        )
+        lo, hi = (self._as(x, I64, call) for x in (first, last))
+        by = step[0] if step else 1
+        if not isinstance(by, int):
+            raise self._error(call, "the step of a range is known when the kernel is compiled")
+        if by > 0:
+            with self.f.loop(lo, hi, by) as i:
+                yield i
+        else:
+            with self.f.loop(0, lo - hi, -by) as i:
+                yield lo - i
+
+    def _vectors(self, call: ast.Call) -> Iterator[_Lanes]:
+        """The whole vectors of a range, and what is left; each writes the body once more."""
+        f, n = self.f, self._as(self._expr(call.args[0]), I64, call)
+        count = self._count * (self._static(call.args[1]) if len(call.args) > 1 else 1)
+        whole = any(k.arg == "whole" for k in call.keywords)
+        end = n if whole else n & -count
+        with f.loop(0, end, count) as j:
+            yield _Lanes(j, count, None)
+        if not whole:
+            with f.if_(end.cmp("<", n)):
+                yield _Lanes(end, count, f.below(n - end, count))
+
+    def _do_While(self, s: ast.While) -> None:
+        with self.f.while_() as done:
+            self._branch_unless(s.test, done)
+            self.scope.loops.append((done.replace("done", "again"), done))
+            self._block(s.body)
+            self.scope.loops.pop()
+
+    def _branch_unless(self, test: ast.expr, label: str) -> None:
+        go = self.f.fresh("go")
+        self._branch(test, go, label)
+        self.f.label(go)
+
+    def _branch(self, test: ast.expr, yes: str, no: str) -> None:
+        """Go to one of two labels; what is right of ``and`` and ``or`` is computed if need be."""
+        f, known = self.f, self._known(test)
+        if known is not None:
+            f.jump(yes if known else no)
+        elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._branch(test.operand, no, yes)
+        elif isinstance(test, ast.BoolOp):
+            both = isinstance(test.op, ast.And)
+            *parts, last = (x for x in test.values if self._known(x) is None)
+            for x in parts:
+                following = f.fresh("also")
+                self._branch(x, following if both else yes, no if both else following)
+                f.label(following)
+            self._branch(last, yes, no)
+        else:
+            f.branch(self._truth(self._expr(test), test), yes, no)
+
+    def _truth(self, x: Any, node: ast.AST) -> Value:
+        if not isinstance(x, Value) or x.type.lanes > 1:
+            raise self._error(node, "a condition is one number or comparison: of vectors, IF else")
+        return x if x.type.bits == 1 else x.cmp("!=", 0)
+
+    def _do_If(self, s: ast.If) -> None:
+        known = self._known(s.test)
+        if known is not None:  # the other one is not compiled
+            self._block(s.body if known else s.orelse)
+            return
+        yes, no, end = (self.f.fresh(x) for x in ("then", "else", "end"))
+        self._branch(s.test, yes, no)
+        self.f.label(yes)
+        self._block(s.body)
+        self.f.jump(end)
+        self.f.label(no)
+        self._block(s.orelse)
+        self.f.place(end)
+
+    def _do_Break(self, s: ast.Break) -> None:
+        self._leave(s, 1)
+
+    def _do_Continue(self, s: ast.Continue) -> None:
+        self._leave(s, 0)
+
+    def _leave(self, s: ast.stmt, which: int) -> None:
+        if not self.scope.loops:
+            raise self._error(s, "there is no loop to leave here (lanes and unrolled have none)")
+        self.f.jump(self.scope.loops[-1][which])
+        self.f.label(self.f.fresh("never"))
+
+    def _do_Return(self, s: ast.Return) -> None:
+        value = None if s.value is None else self._expr(s.value)
+        if value is not None:
+            values = value if isinstance(value, tuple) else (value,)
+            if self.scope.results is None:
+                self.scope.results = [self._variable(v) for v in values]
+            for var, v in zip(self.scope.results, values, strict=True):
+                self._set(var, v, s)
+        self.f.jump(self.scope.leave)
+        self.f.label(self.f.fresh("never"))
+
+    # --- expressions: Python's values where they are known, else IR's, arrays, lanes and tuples
+
+    def _expr(self, e: ast.expr) -> Any:
+        write = getattr(self, f"_of_{type(e).__name__}", None)
+        if write is None:
+            raise self._error(e, f"a kernel has no {type(e).__name__.lower()}")
+        return write(e)
+
+    def _of_Constant(self, e: ast.Constant) -> Any:
+        return e.value
+
+    def _of_Name(self, e: ast.Name) -> Any:
+        if e.id in self.scope.names:
+            x = self.scope.names[e.id]
+            return x.get() if isinstance(x, Var) else x
+        x = self.scope.kernel.function.__globals__.get(e.id)
+        if isinstance(x, _Word) and x.name in ("zero", "one"):
+            t = self.algebra(e).compute
+            count = self.scope.masked.count if self.scope.masked else 1
+            return self.f.const(self._zero if x.name == "zero" else self._one, t.vector(count))
+        if isinstance(x, (bool, int, float, tuple)):
+            return x
+        raise self._error(e, f"{e.id} has no value here")
+
+    def _of_Tuple(self, e: ast.Tuple) -> Any:
+        return tuple(self._expr(x) for x in e.elts)
+
+    def _of_List(self, e: ast.List) -> Any:
+        return [self._variable(self._expr(x)) for x in e.elts]
+
+    def _of_ListComp(self, e: ast.ListComp) -> Any:
+        """A list that is known when the kernel is compiled: [... for k in unrolled(n)]."""
+        (loop,) = e.generators
+        if not isinstance(loop.iter, ast.Call) or self._word(loop.iter.func) != "unrolled":
+            raise self._error(e, "a list is: [... for NAME in unrolled(...)]")
+        found, name = [], getattr(loop.target, "id", "")
+        for k in range(*(self._static(x) for x in loop.iter.args)):
+            self.scope.names[name] = k
+            found.append(self._variable(self._expr(e.elt)))
+        self.scope.names.pop(name, None)
+        return found
+
+    def _of_UnaryOp(self, e: ast.UnaryOp) -> Any:
+        x = self._number(self._expr(e.operand), e)
+        match e.op:
+            case ast.USub():
+                return -x
+            case ast.Invert():
+                return x ^ -1 if isinstance(x, Value) else ~x
+            case ast.Not():
+                return self._truth(x, e) ^ 1 if isinstance(x, Value) else not x
+        return x
+
+    def _of_BinOp(self, e: ast.BinOp) -> Any:
+        x, y = self._expr(e.left), self._expr(e.right)
+        kind = type(e.op)
+        if isinstance(x, _Lanes) and kind in (ast.Add, ast.Sub) and _is_index(y):
+            return _Lanes(_NUMBERS[kind](x.base, y), x.count, x.mask)
+        if isinstance(y, _Lanes) and kind is ast.Add and _is_index(x):
+            return _Lanes(y.base + x, y.count, y.mask)
+        x, y = self._pair(x, y, e)
+        if not isinstance(x, Value):
+            return _NUMBERS[kind](x, y)
+        real = x.type.kind == "f"
+        if kind not in (_REAL if real else _WHOLE):
+            raise self._error(e, f"no such operation of {x.type} (/ is of floats: f64(x); // not)")
+        if kind in (ast.FloorDiv, ast.Mod):
+            return self._divided(x, y, kind)
+        if x.type.bits == 1 and kind not in (ast.BitAnd, ast.BitOr, ast.BitXor):
+            x, y = x.to(I64), y.to(I64)
+        return _NUMBERS[kind](x, y)
+
+    def _divided(self, x: Value, y: Value, kind: type[ast.AST]) -> Value:
+        """Division rounded down, and its remainder, as Python has them."""
+        quotient, rest = x // y, x % y
+        off = rest.cmp("!=", 0) & (rest ^ y).cmp("<", 0)
+        if kind is ast.Mod:
+            return self.f.select(off, rest + y, rest)
+        return self.f.select(off, quotient - 1, quotient)
+
+    def _of_Compare(self, e: ast.Compare) -> Any:
+        found: Any = None
+        left = self._expr(e.left)
+        for op, node in zip(e.ops, e.comparators, strict=True):
+            right = self._expr(node)
+            if isinstance(op, (ast.Is, ast.IsNot)):
+                one: Any = (left is right) is isinstance(op, ast.Is)
+            else:
+                x, y = self._pair(left, right, e)
+                sign, compare = _ORDER[type(op)]
+                one = x.cmp(sign, y) if isinstance(x, Value) else compare(x, y)
+            found = one if found is None else self._both(found, one)
+            left = right
+        return found
+
+    @staticmethod
+    def _both(x: Any, y: Any) -> Any:
+        if isinstance(x, Value) and isinstance(y, Value):
+            return x & y
+        known, other = (y, x) if isinstance(x, Value) else (x, y)
+        return other if known else False
+
+    def _of_BoolOp(self, e: ast.BoolOp) -> Any:
+        known = self._known(e)
+        return (
+            known if known is not None else self._chosen(e, ast.Constant(True), ast.Constant(False))
+        )
+
+    def _of_IfExp(self, e: ast.IfExp) -> Any:
+        known = self._known(e.test)
+        if known is not None:
+            return self._expr(e.body if known else e.orelse)
+        if isinstance(e.test, ast.BoolOp):
+            return self._chosen(e.test, e.body, e.orelse)
+        condition = self._expr(e.test)
+        if condition.type.lanes == 1 and any(map(self._costly, (e.body, e.orelse))):
+            return self._chosen(condition, e.body, e.orelse)
+        x, y = self._pair(self._expr(e.body), self._expr(e.orelse), e)
+        x, y = (v if isinstance(v, Value) else self._constant(v) for v in (x, y))
+        if condition.type.bits != 1:
+            condition = condition.cmp("!=", 0)
+        lanes = condition.type.lanes
+        if x.type.lanes < lanes:
+            x, y = x.splat(lanes), y.splat(lanes)
+        elif lanes < x.type.lanes:
+            condition = condition.splat(x.type.lanes)
+        return self.f.select(condition, x, y)
+
+    def _costly(self, e: ast.expr) -> bool:
+        """Whether a value is not to be computed in vain: it is loaded, or that of a kernel."""
+        return any(
+            isinstance(x, ast.Subscript) or (isinstance(x, ast.Call) and self._kernel(x.func))
+            or isinstance(self.scope.names.get(getattr(x, "id", "")), _View)
+            for x in ast.walk(e)
+        )  # fmt: skip
+
+    def _chosen(self, test: ast.expr | Value, body: ast.expr, orelse: ast.expr) -> Any:
+        """One of two values, or arrays, of which the other is not computed."""
+        yes, no, end = (self.f.fresh(x) for x in ("then", "else", "end"))
+        if isinstance(test, Value):
+            self.f.branch(self._truth(test, body), yes, no)
+        else:
+            self._branch(test, yes, no)
+        self.f.label(yes)
+        chosen = self._variable(self._expr(body))
+        self.f.jump(end)
+        self.f.label(no)
+        other = self._expr(orelse)
+        if isinstance(chosen, _View):
+            chosen.base.set(other.base.get())
+        else:
+            chosen.set(self._as(other, chosen.type, orelse))
+        self.f.place(end)
+        return chosen if isinstance(chosen, _View) else chosen.get()
+
+    def _of_Subscript(self, e: ast.Subscript) -> Any:
+        array = self._expr(e.value)
+        if isinstance(array, (list, tuple)):
+            x = array[self._static(e.slice)]
+            return x.get() if isinstance(x, Var) else x
+        where, view = self._place(array, e)
+        if isinstance(view, _View):
+            return view
+        value = self._load(where, view)
+        return (
+            value.to(I64.vector(value.type.lanes))
+            if value.type.kind in "iu" and array.wide
+            else value
+        )
+
+    def _place(self, array: Any, e: ast.Subscript) -> tuple[Value, Any]:
+        """Where an entry lies, and the lanes or None; or the array that is left."""
+        if not isinstance(array, _View):
+            raise self._error(e, "this is no array")
+        indices = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
+        strides, left, last = (*array.strides, 1), list[Any](), None
+        offset: Any = 0
+        if len(indices) > len(strides):
+            raise self._error(e, f"an array of {len(strides)} axes")
+        for stride, i in zip(strides, indices, strict=False):
+            if isinstance(i, ast.Slice):
+                if i.upper is not None or i.step is not None:
+                    raise self._error(e, "a part of an array is x[begin:]")
+                left.append(stride)
+                x = 0 if i.lower is None else self._expr(i.lower)
+            else:
+                x = self._expr(i)
+            if isinstance(x, _Lanes):
+                if stride != 1 or last is not None:
+                    raise self._error(e, "lanes are indices of the last axis")
+                last, x = x, x.base
+            offset = self._as(x, I64, e) * stride + offset
+        left += strides[len(indices) :]
+        place = array.base.get().at(offset * array.type.size)
+        if not left:
+            return place, (last, array.type)
+        return place, _View(self.f.var(place), array.type, tuple(left[:-1]), array.wide)
+
+    def _load(self, place: Value, entry: tuple[_Lanes | None, Type]) -> Value:
+        lanes, t = entry
+        if lanes is None:
+            return self.f.load(place, t, t.size)
+        if lanes.mask is None:
+            return self.f.load(place, t.vector(lanes.count), t.size)
+        return self.f.load_masked(place, t.vector(lanes.count), lanes.mask, t.size)
+
+    def _store(self, array: Any, target: ast.Subscript, value: Any) -> None:
+        place, entry = self._place(array, target)
+        if isinstance(entry, _View):
+            raise self._error(target, "one entry is stored at a time")
+        lanes, t = entry
+        value = self._as(value, t, target)
+        if lanes is None:
+            if value.type.lanes > 1:
+                raise self._error(target, "lanes are stored at an index of lanes")
+            self.f.store(value, place, t.size)
+            return
+        value = value.splat(lanes.count) if value.type.lanes == 1 else value
+        if lanes.mask is None:
+            self.f.store(value, place, t.size)
+        else:
+            self.f.store_masked(value, place, lanes.mask, t.size)
+
+    # --- calls
+
+    def _word(self, e: ast.expr) -> str | None:
+        """What a name means in the language: one of its words, or a function of Python's."""
+        if not isinstance(e, ast.Name):
+            return None
+        x = self.scope.kernel.function.__globals__.get(e.id)
+        return x.name if isinstance(x, _Word) else e.id if x is None else None
+
+    def _kernel(self, e: ast.expr) -> Kernel | None:
+        x = self.scope.kernel.function.__globals__.get(getattr(e, "id", ""))
+        return x if isinstance(x, Kernel) else None
+
+    def _of_Call(self, e: ast.Call) -> Any:
+        inner, word = self._kernel(e.func), self._word(e.func)
+        if word == "join":
+            return self._join(e)
+        args = [self._expr(x) for x in e.args]
+        if inner is not None:
+            names = [a.arg for a in inner.tree.args.args]
+            given = {str(k.arg): self._expr(k.value) for k in e.keywords}
+            given |= dict(zip(names, args, strict=False))
+            if len(args) > len(names) or given.keys() != set(names):
+                raise self._error(e, f"{inner.name} takes {', '.join(names)}")
+            return self.inline(inner, given)
+        if word in ("add", "mul", "better"):
+            algebra = self.algebra(e)
+            x, y = (self._as(v, algebra.compute, e) for v in args)
+            return getattr(algebra, word)(*self._pair(x, y, e))
+        if word == "each":
+            count = self._count * (args[1] if len(args) > 1 else 1)
+            return args[0].splat(count)
+        if word == "decode":
+            return self.algebra(e).decode(args[0])
+        if word in ("min", "max"):
+            found = args[0]
+            for x in args[1:]:
+                x, y = self._pair(found, x, e)
+                if isinstance(x, Value):
+                    found = self.f.select(y.cmp("<" if word == "min" else ">", x), y, x)
+                else:
+                    found = min(x, y) if word == "min" else max(x, y)
+            return found
+        if word in ("i64", "f64", "f32", "u64"):
+            return self._number(args[0], e).to(Type(word[0], int(word[1:])))
+        if word == "sqrt":
+            return vmath.sqrt(self.f, self._number(args[0], e))
+        if word == "abs":
+            x = self._number(args[0], e)
+            return (
+                vmath.absolute(self.f, x)
+                if x.type.kind == "f"
+                else self.f.select(x.cmp("<", 0), -x, x)
+            )
+        if word == "prefetch":
+            x, i = args
+            self.f.prefetch(x.base.get().at(self._as(i, I64, e) * x.type.size))
+            return None
+        if word == "across":
+            x = args[0]
+            while x.type.lanes > 1:
+                half = x.type.lanes // 2
+                x = self.algebra(e).add(*(
+                    self.f.shuffle(x, x, range(k * half, (k + 1) * half)) if half > 1 else x[k]
+                    for k in (0, 1)
+                ))  # fmt: skip
+            return x
+        raise self._error(e, "a kernel cannot call this")
+
+    def _join(self, e: ast.Call) -> Value:
+        """⊕ over a range, in independent parts."""
+        algebra, f = self.algebra(e), self.f
+        match e.args:
+            case [
+                ast.GeneratorExp(
+                    elt=elt,
+                    generators=[
+                        ast.comprehension(
+                            target=ast.Name(id=name), iter=ast.Call(args=bounds) as call, ifs=[]
+                        )
+                    ],
+                )
+            ] if self._word(call.func) == "range" and len(bounds) < 3:
+                pass
+            case _:
+                raise self._error(e, "join(... for NAME in range(...))")
+        lo, hi = (
+            self._as(self._expr(x), I64, e) for x in [ast.Constant(0)] * (len(bounds) == 1) + bounds
+        )
+        count = 1 if self.scope.masked is None else self.scope.masked.count
+        parts = [f.var(algebra.start(count)) for _ in range(_PARTS)]
+
+        def take(i: Value, part: Var) -> None:
+            self.scope.names[name] = i
+            x, y = self._pair(part.get(), self._as(self._expr(elt), algebra.compute, e), e)
+            part.set(algebra.add(x, y))
+
+        whole = lo + (hi - lo) // _PARTS * _PARTS
+        with f.loop(lo, whole, _PARTS) as i:
+            for k, part in enumerate(parts):
+                take(i + k, part)
+        with f.loop(whole, hi) as i:
+            take(i, parts[0])
+        self.scope.names.pop(name)
+        found = [part.get() for part in parts]
+        while len(found) > 1:
+            found = [algebra.add(x, y) for x, y in zip(found[::2], found[1::2], strict=True)]
+        return found[0]
+
+    # --- types
+
+    def _number(self, x: Any, node: ast.AST) -> Any:
+        """A number, or one in each lane."""
+        if isinstance(x, _Lanes):
+            t = I64.vector(x.count)
+            return x.base.splat(x.count) + self.f.iota(t)
+        if isinstance(x, (Value, bool, int, float)):
+            return x
+        raise self._error(node, "this is no number")
+
+    def _pair(self, x: Any, y: Any, node: ast.AST) -> tuple[Any, Any]:
+        """Two numbers as operands: of one type, and with as many lanes."""
+        x, y = self._number(x, node), self._number(y, node)
+        if not isinstance(x, Value) and not isinstance(y, Value):
+            return x, y
+        x = x if isinstance(x, Value) else self._as(x, y.type.scalar, node)
+        y = y if isinstance(y, Value) else self._as(y, x.type.scalar, node)
+        if x.type.bits != y.type.bits and 1 in (x.type.bits, y.type.bits):
+            x, y = x.to(I64), y.to(I64)
+        if (x.type.kind == "f") != (y.type.kind == "f") or x.type.bits != y.type.bits:
+            raise self._error(node, f"{x.type} and {y.type} do not go together: convert one")
+        lanes = max(x.type.lanes, y.type.lanes)
+        x, y = (v.splat(lanes) if v.type.lanes == 1 else v for v in (x, y))
+        return x, y
+
+    def _as(self, x: Any, t: Type, node: ast.AST) -> Value:
+        """A value of a type; integers are cut to it, floats are not converted unasked."""
+        x = self._number(x, node)
+        if not isinstance(x, Value):
+            if isinstance(x, float) and t.kind != "f":
+                raise self._error(node, f"{x} where there is an integer")
+            return self.f.const(x, t)
+        if (x.type.kind == "f") != (t.kind == "f") or (t.kind == "f" and x.type.bits != t.bits):
+            raise self._error(node, f"{x.type} where there is {t}: convert it")
+        if x.type.bits != t.bits:
+            x = x.to(t.scalar)
+        value: Value = x.splat(t.lanes) if x.type.lanes == 1 else x
+        return value
+
+    def _constant(self, x: float) -> Value:
+        return self.f.const(x, I1 if isinstance(x, bool) else I64 if isinstance(x, int) else F64)
+
+    def _static(self, e: ast.expr) -> Any:
+        x = self._expr(e)
+        if isinstance(x, (Value, _View, _Lanes)):
+            raise self._error(e, "this has to be known when the kernel is compiled")
+        return x
+
+    def _known(self, test: ast.expr) -> bool | None:
+        """What a condition is, where that is known when the kernel is compiled."""
+        if isinstance(test, ast.BoolOp):
+            parts = [self._known(x) for x in test.values]
+            ends = isinstance(test.op, ast.Or)  # what one part decides
+            return ends if ends in parts else None if None in parts else not ends
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            known = self._known(test.operand)
+            return None if known is None else not known
+        about = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot))
+        for x in ast.walk(test):
+            if isinstance(x, (ast.Call, ast.Subscript)):
+                return None
+            if isinstance(x, ast.Name) and not about:
+                value = self.scope.names.get(x.id, 0)
+                if isinstance(value, (Value, Var, _View, _Lanes)) or self._word(x) in (
+                    "zero",
+                    "one",
+                ):
+                    return None
+        return bool(self._expr(test))
+
+
+def _is_index(x: Any) -> bool:
+    return isinstance(x, int) or (isinstance(x, Value) and x.type == I64)

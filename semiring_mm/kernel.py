@@ -1,0 +1,274 @@
+"""Kernels: typed Python functions that are compiled for the processor, or run as plain Python.
+
+    @kernel
+    def total(n: i64, x: T[:], out: T[:]):
+        s = zero
+        for i in range(n):
+            s = add(s, x[i])
+        out[0] = s
+
+A kernel takes numbers and arrays and returns nothing. Inside it integers have 64 bits, whatever an
+array stores; ``T`` is the type that a semiring is computed in, and ``add, mul, better, zero, one``
+are its operations. Statements are assignments, ``for`` over ``range``, ``while``, ``if``,
+``break``, ``continue`` and ``return``. A call of another kernel is inlined: its parameters need
+no annotations there, and it may return values. ``x[i:]`` is an array from entry i on, ``x[i]`` of
+an array of two axes a row. A ``static`` parameter is known when the kernel is compiled, and so is
+whether an array is None: an ``if`` about them costs nothing. Everything else is an error that
+names the line.
+
+An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
+indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels begins with
+``from __future__ import annotations``.
+
+``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
+second argument of several vectors; with ``whole=True`` n is a multiple of what they hold).
+``each(x)`` is a number in every lane, to begin a sum outside of the loop with, and ``across(v)`` is
+⊕ over the lanes. ``join(f(i) for i in range(n))`` is ⊕ over a range in any order.
+
+:func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import math
+import textwrap
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
+    "better", "decode", "each", "f32", "f64", "i8", "i16", "i32", "i64", "join", "kernel",
+    "lanes", "mul", "one", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled", "zero",
+]  # fmt: skip
+
+#: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
+#: stored entries, are a semiring's.
+TYPES = {
+    "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
+    "i64": "int64", "u64": "uint64", "f32": "float32", "f64": "float64", "T": "", "S": "",
+}  # fmt: skip
+
+
+class KernelError(SyntaxError):
+    """A line that the language of kernels does not have."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a kernel.
+
+    Attributes
+    ----------
+    kind : str
+        A key of TYPES, or ``"static"``.
+    axes : int
+        Of an array; 0: a number.
+    least : tuple
+        How many entries it has at least along each axis, in terms of the parameters, or None.
+    below : code, optional
+        Its entries are indices, and less than this.
+    """
+
+    name: str
+    kind: str
+    axes: int
+    least: tuple[types.CodeType | None, ...] = ()
+    below: types.CodeType | None = None
+
+
+def _formula(e: ast.expr) -> types.CodeType:
+    return compile(ast.Expression(e), "<annotation>", "eval")
+
+
+class Kernel:
+    """A function in the language of kernels; see the module's docstring."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.name = function, function.__name__
+        self.__doc__, self.__module__ = function.__doc__, function.__module__
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name} of {self.__module__}>"
+
+    def __call__(self, *args: Any, **fields: Any) -> Any:
+        raise TypeError(f"{self!r} is called in kernels; run it by cpu.codegen.compiled or plain()")
+
+    @functools.cached_property
+    def tree(self) -> ast.FunctionDef:
+        """The function's syntax tree, with the line numbers of its file."""
+        lines, first = inspect.getsourcelines(self.function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+        ast.increment_lineno(tree, first - 1)
+        found = tree.body[0]
+        assert isinstance(found, ast.FunctionDef)
+        return found
+
+    def error(self, node: ast.AST, message: str) -> KernelError:
+        """An error at a node of the function."""
+        text = ast.unparse(node).splitlines()[0]
+        file, line = inspect.getsourcefile(self.function), getattr(node, "lineno", 0)
+        return KernelError(f"{self.name}: {message}", (file, line, None, text))
+
+    @functools.cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        code, types_ = self.function.__code__, self.function.__annotations__
+        return tuple(
+            self._parameter(k, str(types_.get(k))) for k in code.co_varnames[: code.co_argcount]
+        )
+
+    def _parameter(self, name: str, annotation: str) -> Parameter:
+        match ast.parse(annotation, mode="eval").body:
+            case ast.Compare(left=kind, ops=[ast.Lt()], comparators=[end]):
+                below: types.CodeType | None = _formula(end)
+            case kind:
+                below = None
+        match kind:
+            case ast.Name(id=word) if word == "static" or (word in TYPES and below is None):
+                return Parameter(name, word, 0)
+            case ast.Subscript(value=ast.Name(id=word), slice=axes) if word in TYPES:
+                sizes = axes.elts if isinstance(axes, ast.Tuple) else [axes]
+                least = tuple(None if isinstance(x, ast.Slice) else _formula(x) for x in sizes)
+                return Parameter(name, word, len(least), least, below)
+        raise self.error(
+            next(x for x in self.tree.args.args if x.arg == name),
+            f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], "
+            f"T[rows, n], i32[n] < m)",
+        )
+
+    def check(self, fields: Mapping[str, Any]) -> None:
+        """Compare arrays with the lengths, and with the range of indices, that the kernel states.
+
+        Raises
+        ------
+        ValueError
+            If an array is too short, or holds an index that is out of range.
+        """
+        for p in self.parameters:
+            x = fields[p.name]
+            if x is None:
+                continue
+            for axis, formula in enumerate(p.least):
+                if formula is not None and x.shape[axis] < (least := eval(formula, {}, fields)):
+                    raise ValueError(
+                        f"{self.name}: {p.name} has {least} entries or more along axis {axis}, "
+                        f"got shape {x.shape}"
+                    )
+            if p.below is not None and x.size:
+                end = eval(p.below, {}, fields)
+                if x.min() < 0 or x.max() >= end:
+                    wrong = x[(x < 0) | (x >= end)][0]
+                    raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of what its compiled code depends on: the function, and what its names stand for."""
+        codes, found = [(self, self.function.__code__)], list[str]()
+        for one, code in codes:
+            values = [one.function.__globals__.get(name) for name in code.co_names]
+            inner = [(one, c) for c in code.co_consts if isinstance(c, types.CodeType)]
+            inner += [(x, x.function.__code__) for x in values if isinstance(x, Kernel)]
+            codes += [x for x in inner if x not in codes]
+            found += [str(x) for x in one.function.__annotations__.values()]
+            found += [code.co_code.hex(), str(code.co_varnames), str(code.co_names)]
+            found += [str(x) for x in code.co_consts if not isinstance(x, types.CodeType)]
+            found += ["kernel" if isinstance(x, Kernel) else str(x) for x in values]
+        return hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+    def plain(self, operations: Operations | None = None, **fields: Any) -> None:
+        """Run in Python, on NumPy arrays, with a check of every index."""
+        self.check(fields)
+        names = {} if operations is None else vars(operations) | {"join": operations.join}
+        arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
+        self._python(_PLAIN | names)(**arrays)
+
+    def _python(self, names: dict[str, Any]) -> Callable[..., Any]:
+        given = self.function.__globals__ | names
+        for name in self.function.__code__.co_names:
+            if isinstance(inner := given.get(name), Kernel):
+                given[name] = inner._python(names)
+        return types.FunctionType(self.function.__code__, given)
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Decorate a function as a kernel; see the module's docstring."""
+    return Kernel(function)
+
+
+# --- names of the language ------------------------------------------------------------------------
+
+
+class _Word:
+    """A name that means something inside of kernels only."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __getitem__(self, axes: Any) -> _Word:
+        count = len(axes) if isinstance(axes, tuple) else 1
+        return _Word(f"{self.name}[{', '.join(':' * count)}]")
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(f"{self.name} is for kernels (semiring_mm.kernel)")
+
+
+i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
+    _Word(name) for name in (*TYPES, "static")
+)
+add, mul, better, zero, one, decode, each, across, join, lanes, unrolled, prefetch = (
+    _Word(name)
+    for name in ("add mul better zero one decode each across join lanes unrolled prefetch".split())
+)
+
+
+@dataclass(frozen=True)
+class Operations:
+    """A semiring's operations on numbers, for kernels that run in Python."""
+
+    add: Callable[[Any, Any], Any]
+    mul: Callable[[Any, Any], Any]
+    better: Callable[[Any, Any], bool]
+    zero: Any
+    one: Any
+
+    def join(self, values: Iterable[Any]) -> Any:
+        """⊕ over some values."""
+        return functools.reduce(self.add, values, self.zero)
+
+
+_PLAIN: dict[str, Any] = {
+    "lanes": lambda n, *_: range(n), "unrolled": range, "across": lambda v: v,
+    "prefetch": lambda *_: None, "i64": int, "f64": float, "decode": lambda x: x,
+    "each": lambda x, *_: x, "sqrt": math.sqrt,
+}  # fmt: skip
+
+
+class _Checked(np.ndarray[Any, Any]):
+    """An array that refuses negative indices, and whose integers do not wrap."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(self._checked(index))
+        return found.item() if isinstance(found, np.integer) else found
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(self._checked(index), value)
+
+    def _checked(self, index: Any) -> Any:
+        for i in index if isinstance(index, tuple) else (index,):
+            if (i.start or 0 if isinstance(i, slice) else i) < 0:
+                raise IndexError(f"index {index} of an array of shape {self.shape}")
+        return index
+
+
+def _checked(x: np.ndarray[Any, Any]) -> _Checked:
+    return x.view(_Checked)

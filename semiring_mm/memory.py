@@ -1,0 +1,87 @@
+"""Memory of the host: how much there is, and each thread's buffer for intermediate results."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import pool
+
+__all__ = ["cut", "free_memory", "room_of", "scratch", "workspace"]
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that can be had without swapping, or None if the system does not say."""
+    found = []
+    try:
+        words = _read("/proc/meminfo").split()
+        found.append(int(words[words.index(b"MemAvailable:") + 1]) * 1024)
+    except (OSError, ValueError):
+        pass
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            most, now = _read(limit).strip(), _read(used).strip()
+        except OSError:
+            continue
+        if most.isdigit() and int(most) < 1 << 60:
+            found.append(max(0, int(most) - int(now)))
+    if not found and hasattr(os, "sysconf"):
+        try:
+            found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        except (ValueError, OSError):
+            return None
+    return min(found) if found else None
+
+
+def _read(path: str) -> bytes:
+    """The beginning of a file of the system's: this is done before every small graph."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(handle, 4096)
+    finally:
+        os.close(handle)
+
+
+def workspace(size: int, worker: pool.Worker | None = None) -> NDArray[np.uint8]:
+    """A thread's buffer, kept between calls (fresh pages cost a tenth of a product).
+
+    It is this thread's, or that of a worker that it has leased. It begins on a page, with flags (64
+    bytes) that are 0.
+    """
+    owner: Any = worker or pool.this_thread()
+    buffer: NDArray[np.uint8] | None = getattr(owner, "buffer", None)
+    if buffer is None or buffer.nbytes < size:
+        raw = np.empty(size + 4096, np.uint8)
+        first = -raw.ctypes.data % 4096
+        buffer = owner.buffer = raw[first : first + size]
+        buffer[:64] = 0
+    return buffer
+
+
+def scratch(*sizes: int) -> list[NDArray[np.uint8]]:
+    """Pieces of :func:`workspace`, in bytes, each from a cache line on.
+
+    The first line is left out: products keep their flags there.
+    """
+    return cut(workspace(room_of(*sizes)), *sizes)
+
+
+def room_of(*sizes: int) -> int:
+    """Bytes of a workspace that holds such pieces."""
+    return 64 + sum(-(-size // 64) * 64 for size in sizes)
+
+
+def cut(memory: NDArray[np.uint8], *sizes: int) -> list[NDArray[np.uint8]]:
+    """Pieces of a workspace, as of :func:`scratch`."""
+    ends = itertools.accumulate((-(-size // 64) * 64 for size in sizes), initial=64)
+    return [memory[first : first + size] for first, size in zip(ends, sizes, strict=False)]

@@ -1,0 +1,273 @@
+"""The language of kernels: what compiles gives what Python gives, and the rest is an error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from plain_kernels import MIN_PLUS, both
+
+from semiring_mm.cpu import codegen
+from semiring_mm.cpu.codegen import compiled
+from semiring_mm.kernel import (
+    KernelError,
+    T,
+    across,
+    add,
+    better,
+    each,
+    f64,
+    i32,
+    i64,
+    join,
+    kernel,
+    lanes,
+    mul,
+    one,
+    static,
+    unrolled,
+    zero,
+)  # fmt: skip
+from semiring_mm.plan import Facts, make_plan
+from semiring_mm.semirings import semirings
+
+KNOWN = Facts(-1e3, 1e3, False)
+
+
+@kernel
+def numbers(n: i64, x: i64[:], y: i32[:], out: i64[:, :]):
+    k = 0
+    for i in range(n):
+        a, b = x[i], y[i]
+        out[0, i] = a // b
+        out[1, i] = a % b
+        out[2, i] = (a << 2) ^ (b >> 1) | ~a & 7
+        out[3, i] = -a if a < 0 < b else min(a, b, 3)
+        while True:
+            k += 1
+            if k % 3 == 0:
+                continue
+            if k > 7 * i or not a < 100:
+                break
+        out[4, i] = k
+    for i in range(n - 1, -1, -2):
+        out[5, i] = max(out[5, n - 1 - i], i) + (x[i] == y[i])
+
+
+def test_integers_are_those_of_python():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-50, 50, 40), rng.integers(-9, 9, 40).astype("i4")
+    y[y == 0] = 3
+    both(numbers, n=40, x=x, y=y, out=np.zeros((6, 40), "i8"))
+
+
+@kernel
+def guarded(n: i64, near: i64[:], x: f64[:], out: f64[:]):
+    for i in range(n):
+        if (near[i] >= 0 and x[near[i]] > 0.5) or i == 3:
+            out[i] = x[i] if near[i] < 0 else x[near[i]] / 2.0
+        known = near[i] < 0 or x[near[i]] > 0.0
+        if not known:
+            out[i] = -1.0
+
+
+def test_what_follows_and_or_is_computed_if_need_be():
+    rng = np.random.default_rng(1)
+    near = rng.integers(-1, 30, 30)
+    both(guarded, n=30, near=near, x=rng.normal(size=30), out=np.zeros(30))
+
+
+@kernel
+def largest(x, n):
+    best = x[0]
+    for i in range(1, n):
+        if x[i] < best:
+            return best, i
+        best = x[i]
+    return best, n
+
+
+@kernel
+def runs(n: i64, x: i64[:, :], out: i64[:, :], turned: static, extra: i64[:]):
+    for row in range(n):
+        best, end = largest(x[row], 9)
+        out[row, 0], out[row, 1] = (end, best) if turned else (best, end)
+        rest, _ = largest(x[row, 4:], 5)
+        if extra is not None:
+            out[row, 0] += extra[row] + rest
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("extra", [None, np.arange(7)])
+def test_kernels_within_kernels_statics_and_arrays_that_are_none(turned, extra):
+    x = np.random.default_rng(2).integers(0, 9, (7, 9))
+    both(runs, n=7, x=x, out=np.zeros((7, 2), "i8"), turned=turned, extra=extra)
+
+
+@kernel
+def relax(n: i64, count: i64, weights: T[:, :], label: T[:], out: T[:, :], best: T[:]):
+    for j in lanes(n):
+        out[0, j] = join(mul(label[i], weights[i, j]) for i in range(count))
+        sums = [one for _ in unrolled(2)]
+        for i in range(count):
+            sums[1] = mul(sums[1], weights[i, j])
+        out[1, j] = sums[1]
+        out[2, j] = sums[1] if sums[1] < 3.0 else sums[0]
+    total = each(zero)
+    for j in lanes(n):
+        total = add(total, out[0, j])
+    best[0] = across(total)
+
+
+@pytest.mark.parametrize("n", [1, 7, 16, 33])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_lanes(n, dtype):
+    rng = np.random.default_rng(3)
+    plan = make_plan(semirings["min_plus"], np.dtype(dtype), KNOWN, KNOWN, 1)
+    both(
+        relax, MIN_PLUS, plan, n=n, count=5, label=rng.integers(0, 9, 5).astype(dtype),
+        weights=rng.integers(0, 9, (5, n)).astype(dtype), out=np.zeros((3, n), dtype),
+        best=np.zeros(1, dtype),
+    )  # fmt: skip
+
+
+@kernel
+def halves(n: i64, x: T[:], out: T[:]):
+    for j in lanes(n):
+        out[j] = x[j] / 2 if x[j] > 0 else x[j]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_arrays_of_a_dtype(dtype):
+    x = np.random.default_rng(4).normal(size=21).astype(dtype)
+    out = np.zeros_like(x)
+    compiled(halves, dtype)(n=21, x=x, out=out)
+    assert out.tolist() == np.where(x > 0, x / 2, x).tolist()
+
+
+def test_a_call_that_is_bound_keeps_its_arrays():
+    out = np.zeros(2000)
+    x = np.arange(2000.0)
+    call = compiled(halves, "f8").bind(n=2000, x=x + 1, out=out)
+    others = [np.full(2000, 7.0) for _ in range(9)]
+    call()
+    assert out.tolist() == ((x + 1) / 2).tolist()
+    assert len(others) == 9
+
+
+def test_arguments_are_checked():
+    call = compiled(guarded)
+    good = {"n": 2, "near": np.zeros(2, "i8"), "x": np.ones(2), "out": np.ones(2)}
+    call(**good)
+    with pytest.raises(TypeError, match=r"guarded: near is an array of int64 .* got int32"):
+        call(**good | {"near": np.zeros(2, "i4")})
+    with pytest.raises(TypeError, match="strides"):
+        call(**good | {"x": np.ones(4)[::2]})
+    with pytest.raises(TypeError, match="takes n, near, x, out; got n"):
+        call(n=3)
+
+
+@kernel
+def gathered(n: i64, m: i64, near: i64[n] < m, x: f64[2, m], out: f64[n + 1]):
+    for i in range(n):
+        out[i] = x[1, near[i]]
+
+
+def test_lengths_and_indices_are_checked():
+    good = {"n": 3, "m": 2, "near": np.array([1, 0, 1]), "x": np.ones((2, 2)), "out": np.zeros(4)}
+    for run in (compiled(gathered), gathered.plain):
+        run(**good)
+        with pytest.raises(ValueError, match=r"gathered: near has indices below 2, got 2"):
+            run(**good | {"near": np.array([1, 2, 0])})
+        with pytest.raises(ValueError, match=r"near has 3 entries or more along axis 0, .*\(2,\)"):
+            run(**good | {"near": np.array([1, 0])})
+        with pytest.raises(ValueError, match=r"x has 2 entries or more along axis 1"):
+            run(**good | {"x": np.ones((2, 1))})
+
+
+@kernel
+def of_an_object(x: i64[:]):
+    x.sort()
+
+
+@kernel
+def of_two_types(x: i64[:], y: f64[:]):
+    x[0] = y[0]
+
+
+@kernel
+def of_itself(x: i64[:]):
+    of_itself(x)
+
+
+@kernel
+def of_a_name(x: i64[:]):
+    x[0] = somewhere
+
+
+@kernel
+def of_a_type(x):
+    x[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (of_an_object, "call this"), (of_two_types, "double where there is i64"),
+        (of_itself, "call itself"), (of_a_name, "somewhere has no value"),
+        (of_a_type, "a parameter is"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_line(wrong, words):
+    with pytest.raises(KernelError, match=words) as caught:
+        compiled(wrong)(
+            **{a.arg: np.zeros(1) for a in wrong.tree.args.args} | {"x": np.zeros(1, "i8")}
+        )
+    first = wrong.function.__code__.co_firstlineno
+    assert caught.value.filename == __file__
+    assert first < caught.value.lineno <= first + 2
+
+
+def test_better_is_of_a_semiring():
+    @kernel
+    def of_a_semiring(x: f64[:]):
+        if better(x[0], x[1]):
+            x[0] = 1.0
+
+    with pytest.raises(KernelError, match="without one"):
+        compiled(of_a_semiring)(x=np.zeros(2))
+
+
+STEP = 3
+
+
+@kernel
+def stepped(x):
+    return x + STEP
+
+
+@kernel
+def steps(n: i64, x: i64[:]):
+    for i in range(n):
+        x[i] = stepped(x[i])
+
+
+def test_code_is_kept_until_what_it_depends_on_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIRING_MM_CACHE", str(tmp_path))
+    written, write = [], codegen.function_of
+    monkeypatch.setattr(codegen, "function_of", lambda *of: written.append(of) or write(*of))
+
+    def run():
+        x = np.arange(4)
+        codegen.Compiled(kernel(steps.function), None, 0, 0)(n=4, x=x)
+        return x.tolist(), len(written)
+
+    assert [run(), run()] == [([3, 4, 5, 6], 1)] * 2
+    monkeypatch.setitem(globals(), "STEP", 5)
+    assert run() == ([5, 6, 7, 8], 2)
+    monkeypatch.setitem(globals(), "stepped", halved)
+    assert run() == ([0, 0, 1, 1], 3)
+
+
+@kernel
+def halved(x):
+    return x // 2
