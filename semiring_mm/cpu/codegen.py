@@ -94,9 +94,10 @@ class Compiled:
             else:
                 words += pack(value)
         code, block = self._variant(tuple(key), fields), (ctypes.c_int64 * len(words))(*words)
+        place = ctypes.addressof(block)
 
-        def call(_kept: Any = fields) -> None:  # the block has only the arrays' addresses
-            code(block)
+        def call(_kept: Any = (block, fields)) -> None:  # the block has only the arrays' addresses
+            code(place)
 
         return call
 

@@ -24,8 +24,7 @@ from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers, edges_of
 from ..cpu import engine as cpu
-from ..cpu.blocks import block
-from ..cpu.queries import BLOCKS, queries
+from ..cpu.queries import PairQueries
 from ..hierarchy import costs
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
@@ -584,11 +583,10 @@ class _State:
             self._before = before._before | before._placed
         x = metric.structure
         self._position = x.position
-        self._functions = queries(metric.plan, *metric.identities)
         self._zero, self._one = (y.item() for y in self._identities())
         info = np.iinfo(problem.dtype) if problem.dtype.kind in "iu" else None
         self._reach = (info.min, info.max) if info and metric.plan.missing is not None else None
-        self._free: list[_Scratch] = []  # one for each thread that asks
+        self._free: list[PairQueries] = []  # one for each thread that asks
         self._trees: tuple[Metric, Problem] | None = None
 
     @functools.cached_property
@@ -625,13 +623,19 @@ class _State:
             self._placed[where] = found
         return found
 
+    def _queries(self) -> PairQueries:
+        """Of one thread."""
+        x, y = self.metric, self.metric.structure
+        levels = int(y.level.max(initial=0)) + 1
+        return PairQueries(x.plan, *x.identities, x.fields, x.core, levels)
+
     def meet(self, i: int, j: int) -> Any:
         """The weight between two nodes."""
         if i == j:
             return self._one
-        scratch = self._free.pop() if self._free else _Scratch(self.metric)
-        value = scratch.meet(self._functions, self._position[i], self._position[j])
-        self._free.append(scratch)
+        queries = self._free.pop() if self._free else self._queries()
+        value = queries.meet(self._position[i], self._position[j])
+        self._free.append(queries)
         if value == self.metric.identities[0]:
             return self._zero
         if self.problem.truth:
@@ -645,9 +649,9 @@ class _State:
         if i == j:
             return [i]
         if not self.metric.structure.core:
-            scratch = self._free.pop() if self._free else _Scratch(self.metric)
-            value, found = scratch.route(self._functions, self._position[i], self._position[j])
-            self._free.append(scratch)
+            queries = self._free.pop() if self._free else self._queries()
+            value, found = queries.route(self._position[i], self._position[j])
+            self._free.append(queries)
             if value == self.metric.identities[0]:
                 return None
             if found is not None:
@@ -677,43 +681,6 @@ class _State:
             )
         path: list[int] = reconstruct_path(p, i, j)
         return path
-
-
-class _Scratch:
-    """Parameter blocks and memory of one query at a time."""
-
-    def __init__(self, metric: Metric) -> None:
-        x = metric.structure
-        levels = int(x.level.max(initial=0)) + 1
-        room, kind = 3 * levels + 8, metric.out.dtype
-        self.value = np.empty(1, kind)
-        self.found, self.count = np.empty(x.n, np.int32), np.empty(1, np.int64)
-        fields = metric.fields | {
-            "matrix": metric.core, "value": self.value, "found": self.found, "count": self.count,
-            "rise": np.empty(x.n, kind), "fall": np.empty(x.n, kind),
-            "rise_tail": np.empty(x.n, np.int32), "fall_tail": np.empty(x.n, np.int32),
-            "capacity": room, "stack": np.empty(2 * room, np.int64), "room": x.n,
-        }  # fmt: skip
-        self._fields = fields  # keeps the memory
-        self._blocks, self._ends = {}, {}
-        for name, layout in BLOCKS.items():
-            self._blocks[name] = block(layout, fields)
-            begin = layout.split().index("source")  # among the numbers, which come first
-            self._ends[name] = self._blocks[name][begin : begin + 2]
-        self._address = {name: x.ctypes.data for name, x in self._blocks.items()}
-
-    def meet(self, functions: dict[str, Any], i: int, j: int) -> Any:
-        ends = self._ends["meet"]
-        ends[0], ends[1] = i, j
-        functions["meet"](self._address["meet"])
-        return self.value[0].item()
-
-    def route(self, functions: dict[str, Any], i: int, j: int) -> tuple[Any, Array | None]:
-        ends = self._ends["route"]
-        ends[0], ends[1] = i, j
-        functions["route"](self._address["route"])
-        count = int(self.count[0])
-        return self.value[0].item(), None if count < 0 else self.found[:count].copy()
 
 
 def prepare(
