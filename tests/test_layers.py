@@ -18,10 +18,9 @@ ROOMS = """
     memory engine kernel
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.memory
     cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
-    cpu.bfs cpu.nearest cpu.queries
-    cpu.codegen cpu.kernels.*
-    cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
-    cpu.closure cpu.combine cpu.gf2
+    cpu.bfs cpu.codegen cpu.kernels.*
+    cpu.dijkstra cpu.search cpu.queries cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts
+    cpu.logsum cpu.closure cpu.combine cpu.gf2
     cpu.product cpu.calls cpu.closure_program cpu.vector cpu.sparse cpu.chain_code cpu.viterbi
     cpu.forward_backward cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine

@@ -1,4 +1,4 @@
-"""The best path of one pair over a customized elimination, compiled for a semiring."""
+"""Questions to a customized elimination, compiled: paths of single pairs, nearest places."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 
 from ..plan import Plan
 from .codegen import compiled
+from .kernels import nearest as lists
 from .kernels import queries as kernels
 
-__all__ = ["PairQueries"]
+__all__ = ["NOWHERE", "PairQueries", "nearest"]
+
+NOWHERE = lists.NOWHERE
 
 Array = NDArray[Any]
 
@@ -82,3 +85,13 @@ class PairQueries:
             down_tail=np.empty(n, np.int32),
         )  # fmt: skip
         return walk, count, call
+
+
+def nearest(fields: Mapping[str, Any]) -> None:
+    """Complete the lists of the k nearest places to each vertex, and their distances.
+
+    ``label`` and ``place`` have k entries for each vertex, ``far`` and NOWHERE where there is none,
+    and the places themselves at distance 0. ``core_label`` and ``core_place`` are scratch, for the
+    lists of the core.
+    """
+    compiled(lists.nearest, fields["label"].dtype.str[1:])(**fields)
