@@ -18,7 +18,7 @@ from semiring_mm.plan import Facts, Plan, infinite_zero, overflow
 xp = np
 HOST, WHERE = True, " in the plain engine"
 TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 8, False, 8, 11
-factor = sums = nearest = PathQuery = HopSearches = FactorSweeps = Customizer = None
+factor = sums = HopSearches = FactorSweeps = Customizer = None
 scratch = np.empty
 
 

@@ -97,9 +97,10 @@ class Compiled:
                 words += pack(value)
         self.kernel.check(fields)
         code, block = self._variant(tuple(key), fields), (ctypes.c_int64 * len(words))(*words)
+        place = ctypes.addressof(block)
 
-        def call(_kept: Any = fields) -> None:  # the block has only the arrays' addresses
-            code(block)
+        def call(_kept: Any = (block, fields)) -> None:  # the block has only the arrays' addresses
+            code(place)
 
         return call
 
