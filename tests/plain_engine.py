@@ -18,10 +18,9 @@ xp = np
 HOST, WHERE = True, " in the plain engine"
 TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 8, False, 8, 11
 FactorSweeps = Customizer = None
-elimination, factor, forest = plain_graphs.elimination, plain_graphs.factor, plain_graphs.forest
-searches, orders, sums = plain_graphs.searches, plain_graphs.orders, plain_graphs.sums
-nearest, PathQuery = plain_graphs.nearest, plain_graphs.PathQuery
-HopSearches = plain_graphs.HopSearches
+factor, sums, nearest = plain_graphs.factor, plain_graphs.sums, plain_graphs.nearest
+PathQuery, HopSearches = plain_graphs.PathQuery, plain_graphs.HopSearches
+compiled = plain_graphs.compiled
 scratch = np.empty
 
 

@@ -1,5 +1,6 @@
 """Graph kernels of the plain engine: the families of :mod:`semiring_mm.graph_kernels` in Python."""
 
+import functools
 import itertools
 from types import SimpleNamespace
 
@@ -7,16 +8,11 @@ import numpy as np
 
 from semiring_mm.expressions import evaluate
 from semiring_mm.graph_kernels import NOWHERE
-from semiring_mm.plan import computed, stored
+from semiring_mm.kernel import Operations
+from semiring_mm.plan import Plan, computed, stored
 
 LANES = 4  # sources of a chunk
 NONE = -9999  # no predecessor
-
-
-def family(*functions):
-    """Functions of arguments by name, called with a dictionary of them."""
-    taken = {f.__name__: lambda fields, f=f: f(SimpleNamespace(**fields)) for f in functions}
-    return SimpleNamespace(**taken)
 
 
 def ranges(first, *columns):
@@ -25,120 +21,6 @@ def ranges(first, *columns):
         list(zip(*(x[a:b].tolist() for x in columns), strict=True))
         for a, b in itertools.pairwise(first)
     ]
-
-
-# --- symbolic elimination -----------------------------------------------------------------------
-
-
-def adjacency(x):
-    near = [{} for _ in range(x.n)]
-    for u, v in zip(x.row.tolist(), x.col.tolist(), strict=True):
-        near[u][v] = near[v][u] = None
-    flat = [v for some in near for v in some]
-    x.first[:] = np.cumsum([0, *map(len, near)])
-    x.near[: len(flat)] = flat
-
-
-def repack(x):
-    for v in range(x.n):
-        x.larger[x.place[v] :][: x.size[v]] = x.pool[x.begin[v] :][: x.size[v]]
-
-
-def minimum_degree(x):
-    """All vertices but a clique."""
-    near = [set(x.pool[a : a + k].tolist()) for a, k in zip(x.begin, x.size, strict=True)]
-    left = set(range(x.n))
-    while left:
-        v = min(left, key=lambda u: (len(near[u]), u))
-        if len(near[v]) == len(left) - 1 <= x.least:
-            break
-        done = x.n - len(left)
-        x.order[done], x.degree[done] = v, len(near[v])
-        left.remove(v)
-        for u in near[v]:
-            near[u] = (near[u] | near[v]) - {u, v}
-    x.state[0], x.state[4] = x.n - len(left), 0
-
-
-def structures(n, stop, first, near, order, rank):
-    """struct(v) = adj⁺(v) ∪ struct(children) - {v}, by positions."""
-    found = []
-    children = [[] for _ in range(n + 1)]
-    for v in range(stop):
-        node = order[v]
-        mine = {int(rank[u]) for u in near[first[node] : first[node + 1]]}
-        mine = {u for u in mine.union(*(found[c] for c in children[v])) if u > v}
-        children[min(mine, default=n)].append(v)
-        found.append(mine)
-    return found
-
-
-def elimination_tree(x):
-    found = structures(x.n, x.n, x.first, x.near, x.order, x.rank)
-    x.parent[:] = [min(mine, default=x.n) for mine in found]
-
-
-def symbolic(x):
-    found = structures(x.n, x.stop, x.near_first, x.near, x.order, x.rank)
-    flat = [u for mine in found for u in mine]
-    x.state[1] = len(flat) > x.capacity
-    if not x.state[1]:
-        x.first[: x.stop + 1] = np.cumsum([0, *map(len, found)])
-        x.head[: len(flat)] = flat
-        x.parent[:] = [min(mine, default=x.n) for mine in found]
-
-
-def postorder(x):
-    children = [[] for _ in range(x.n + 1)]
-    for v in range(x.n):
-        up = min(int(x.parent[v]), x.n)
-        children[up].append(v)
-        if up < x.n:
-            x.level[up] = max(x.level[up], x.level[v] + 1)
-    line = []
-
-    def visit(v):
-        for c in children[v]:
-            visit(c)
-        line.append(v)
-
-    visit(x.n)
-    x.position[line[:-1]] = np.arange(x.n)
-
-
-def transpose(x):
-    for v, edges in enumerate(ranges(x.first, np.arange(len(x.head)), x.head)):
-        for e, u in edges:
-            x.tail[x.place[u]], x.edge[x.place[u]] = v, e
-            x.place[u] += 1
-
-
-def locate(x):
-    for i, (u, v) in enumerate(zip(x.row.tolist(), x.col.tolist(), strict=True)):
-        low, high = min(u, v), max(u, v)
-        begin, end = x.first[low], x.first[low + 1]
-        e = begin + np.searchsorted(x.head[begin:end], high)
-        x.slot[i] = 2 * min(e, len(x.head) - 1) + (u > v)
-
-
-def totals(x):
-    for v, up in enumerate(x.parent[: x.n]):
-        if up < x.n:
-            x.work[up] += x.work[v]
-            x.size[up] += x.size[v]
-
-
-def climb(x):
-    for v in x.start.tolist():
-        while v < x.fringe:
-            x.mark[v] = 1
-            v = x.parent[v]
-
-
-elimination = family(
-    adjacency, climb, elimination_tree, locate, minimum_degree, postorder, repack, symbolic,
-    totals, transpose,
-)  # fmt: skip
 
 
 # --- labels over a factor -----------------------------------------------------------------------
@@ -164,6 +46,18 @@ class Algebra:
 
     def better(self, a, b):
         return (self.add(a, b) == a) & (a != b)
+
+
+def compiled(kernel, plan, zero, one):
+    """A kernel as it reads, in Python."""
+    algebra = Algebra(plan) if isinstance(plan, Plan) else SimpleNamespace(add=0, mul=0, better=0)
+    operations = Operations(algebra.add, algebra.mul, algebra.better, zero, one)
+
+    def call(**fields):
+        kernel.plain(operations, **fields)
+
+    call.bind = lambda **fields: functools.partial(call, **fields)
+    return call
 
 
 class FactorCode:
@@ -334,14 +228,15 @@ def far_of(dtype):
     return {"int32": (1 << 30) - 1, "int64": (1 << 62) - 1}.get(dtype, np.inf)
 
 
-def depths(x):
+def depths(fields):
+    x = SimpleNamespace(**fields)
     for v in range(x.n - 1, -1, -1):
         x.depth[v] = x.depth[x.parent[v]] + 1 if x.parent[v] < x.n else 0
 
 
 sums = SimpleNamespace(
     Code=SumCode, SEGMENT=64, chunk_width=lambda itemsize: LANES, vectors=lambda: 1, far_of=far_of,
-    **vars(family(depths)),
+    depths=depths,
 )  # fmt: skip
 
 
@@ -410,161 +305,7 @@ def rise_and_fall(dtype, far, fields):
 nearest = SimpleNamespace(rise_and_fall=rise_and_fall)
 
 
-# --- forests ------------------------------------------------------------------------------------
-
-
-def root(parent, v):
-    while parent[v] != v:
-        v = parent[v]
-    return v
-
-
-def kruskal(x):
-    lines = {v: ([v], []) for v in range(x.n)}  # nodes, and the edges between them
-    for e, ends in enumerate(zip(x.row.tolist(), x.col.tolist(), strict=True)):
-        u, v = (root(x.parent, y) for y in ends)
-        if u != v:
-            x.parent[v] = u
-            nodes, edges = lines.pop(v)
-            lines[u] = lines[u][0] + nodes, [*lines[u][1], e, *edges]
-    x.order[:] = [v for nodes, _ in lines.values() for v in nodes]
-    x.gap[:] = [e for _, edges in lines.values() for e in [*edges, -1]]
-
-
-def grow(x):
-    while True:
-        best, known = {}, {}
-        for i in np.flatnonzero(x.near >= 0).tolist():
-            some = best if x.group[x.near[i]] != x.group[i] else known
-            c = int(x.group[i])
-            some[c] = min(some.get(c, (1 << 63, 0)), (int(x.key[i]), i))
-        before = int(x.state[0])
-        for c, (key, i) in sorted(best.items()):
-            u, v = root(x.parent, c), root(x.parent, int(x.group[x.near[i]]))
-            if u != v and known.get(c, (key,))[0] >= key:
-                x.parent[v] = u
-                x.joined[x.state[0]] = i
-                x.state[0] += 1
-        if x.state[0] == before:
-            break
-        x.group[:] = [root(x.parent, v) for v in x.group]
-    again = []
-    if x.state[0] < x.n - 1:
-        inside = [i for i in np.flatnonzero(x.near >= 0) if x.group[x.near[i]] == x.group[i]]
-        fresh = {}
-        for i in np.flatnonzero(x.near >= 0).tolist():
-            if i not in inside:
-                c = int(x.group[i])
-                fresh[c] = min(fresh.get(c, 1 << 63), int(x.key[i]))
-        again = [i for i in inside if x.key[i] < fresh.get(int(x.group[i]), 1 << 63)]
-    x.state[1] = len(again)
-    x.rows[: len(again)] = again
-
-
-def preorder(x):
-    near, places = ranges(x.first, x.near[: x.first[-1]]), []
-
-    def visit(v, up):
-        place = len(places)
-        x.above[v] = x.up[place] = up
-        places.append(v)
-        for (u,) in near[v]:
-            if x.above[u] == -2:
-                visit(u, place)
-        x.order[place], x.last[place] = v, len(places)
-
-    for v in range(x.n):
-        if x.above[v] == -2:
-            visit(v, -1)
-
-
-forest = family(grow, kruskal, preorder)
-
-
 # --- searches -----------------------------------------------------------------------------------
-
-
-def lists(plan, fields):
-    x = SimpleNamespace(**fields)
-    arcs = list(zip(x.row.tolist(), x.col.tolist(), x.given, strict=True))
-    arcs += [(v, u, w) for u, v, w in arcs] if x.both else []
-    arcs.sort(key=lambda arc: arc[0])
-    x.first[:] = np.searchsorted([arc[0] for arc in arcs], np.arange(x.n + 1))
-    x.head[:] = [arc[1] for arc in arcs]
-    x.weight[:] = [arc[2] for arc in arcs]
-
-
-def search(plan, zero, one, fields):
-    x, algebra = SimpleNamespace(**fields), Algebra(plan)
-    arcs = ranges(x.first, x.head, np.arange(len(x.head)))
-    for i, source in enumerate(x.source.tolist()):
-        label, left = np.full(x.n, zero, x.weight.dtype), set(range(x.n))
-        pred = np.full(x.n, NONE, np.int32)
-        label[source] = one
-        while left:
-            best = next(iter(left))
-            for v in left:
-                best = v if algebra.better(label[v], label[best]) else best
-            left.remove(best)
-            for u, e in arcs[best] if label[best] != zero else ():
-                through = algebra.mul(label[best], x.weight[e])
-                if algebra.better(through, label[u]):
-                    label[u], pred[u] = through, best
-        x.label[i] = label
-        if x.pred is not None:
-            x.pred[i] = pred
-
-
-searches = SimpleNamespace(lists=lists, search=search)
-
-
-def settle(x):
-    for label in x.d:
-        for _ in range(x.n):
-            for v, arcs in enumerate(ranges(x.first, x.head, x.weight)):
-                for u, w in arcs:
-                    label[u] = min(label[u], label[v] + w)
-
-
-def order(x):
-    arcs = ranges(x.first, x.head, x.weight)
-    for i, source in enumerate(x.source.tolist()):
-        line, pred, slot, group = x.order[i], x.pred[i], x.slot[i], x.group[i]
-
-        def put(u, before, line=line, pred=pred, slot=slot, group=group):
-            pred[u] = before
-            line[slot[group[u]]] = u
-            slot[group[u]] += 1
-
-        put(source, source)
-        for v in line:  # which grows meanwhile
-            if v < 0:
-                break
-            for u, w in arcs[v]:
-                if pred[u] < 0 and x.d[i, v] + w == x.d[i, u]:
-                    put(u, v)
-
-
-def dependencies(fields, *, late):
-    x = SimpleNamespace(**fields)
-    out = ranges(x.first, x.head, x.weight)
-    back = ranges(x.back_first, x.tail, x.back_weight, x.edge)
-    for i, source in enumerate(x.source.tolist()):
-        d, sigma, line = x.d[i], x.sigma[i], [v for v in x.order[i].tolist() if v >= 0]
-        sigma[source] = 1
-        for v in line:
-            sigma[v] += sigma[x.pred[i, v]] if late and v != source else 0
-            for u, w in out[v]:
-                if d[v] + w == d[u] and not (late and x.pred[i, u] == v):
-                    sigma[u] += sigma[v]
-        for u in reversed(line):
-            for v, w, e in back[u]:
-                if d[v] + w == d[u]:
-                    x.share[i, e] = sigma[v] * ((x.delta[i, u] + 1) / sigma[u])
-                    x.delta[i, v] += x.share[i, e]
-
-
-orders = SimpleNamespace(**vars(family(settle, order)), dependencies=dependencies)
 
 
 class HopSearches:
