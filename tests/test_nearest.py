@@ -5,10 +5,10 @@ import pytest
 from metrics import leave_core
 from optional import pd
 from plain_kernels import both
-from semiring_mm.graphs.kernels import nearest as kernels
 
 import semiring_mm as sm
 from semiring_mm.graphs import nearest as module
+from semiring_mm.graphs.kernels import nearest as kernels
 from semiring_mm.graphs.statistics import problem_of
 
 
