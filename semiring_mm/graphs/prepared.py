@@ -29,6 +29,7 @@ from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
+from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, one_line, read_arrays
 from ..warn import warn
@@ -204,10 +205,9 @@ class PreparedGraph:
         """One for each edge."""
         table = is_table(weights)
         if table and weight is None:
-            from ..files.tables import Table
-
-            if len(Table(weights).names) == 1:
-                weights, table = Table(weights).column(0), False
+            columns = provided("Table")(weights)
+            if len(columns.names) == 1:
+                weights, table = columns.column(0), False
         plain = isinstance(weights, (list, tuple)) and not any(
             isinstance(x, (str, os.PathLike, list, tuple, np.ndarray)) for x in weights
         )
