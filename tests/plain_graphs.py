@@ -1,6 +1,5 @@
 """Graph kernels of the plain engine: the families of :mod:`semiring_mm.graph_kernels` in Python."""
 
-import functools
 import itertools
 from types import SimpleNamespace
 
@@ -8,8 +7,7 @@ import numpy as np
 
 from semiring_mm.expressions import evaluate
 from semiring_mm.graph_kernels import NOWHERE
-from semiring_mm.kernel import Operations
-from semiring_mm.plan import Plan, computed, stored
+from semiring_mm.plan import computed, stored
 
 LANES = 4  # sources of a chunk
 NONE = -9999  # no predecessor
@@ -46,18 +44,6 @@ class Algebra:
 
     def better(self, a, b):
         return (self.add(a, b) == a) & (a != b)
-
-
-def compiled(kernel, plan, zero, one):
-    """A kernel as it reads, in Python."""
-    algebra = Algebra(plan) if isinstance(plan, Plan) else SimpleNamespace(add=0, mul=0, better=0)
-    operations = Operations(algebra.add, algebra.mul, algebra.better, zero, one)
-
-    def call(**fields):
-        kernel.plain(operations, **fields)
-
-    call.bind = lambda **fields: functools.partial(call, **fields)
-    return call
 
 
 class FactorCode:
