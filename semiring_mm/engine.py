@@ -21,15 +21,30 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from . import naming
+from . import graph_kernels, naming
 from .expressions import Expr
+from .graph_kernels import (
+    Customizer,
+    Elimination,
+    FactorKernels,
+    FactorSweeps,
+    ForestKernels,
+    HopSearches,
+    NearestKernels,
+    OrderKernels,
+    PathQuery,
+    SearchKernels,
+    SumKernels,
+)  # fmt: skip
+from .layouts import asserted
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN", "PLAIN", "AlignmentRule", "Chains", "CloseStep", "CloseSteps", "Engine", "Forest",
-    "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve", "named", "of",
-    "register", "registered", "why_not",
+    "JOIN", "PLAIN", "AlignmentRule", "Calls", "ChainModel", "Chains", "CloseStep", "CloseSteps",
+    "Engine", "Forest", "GraphKernels", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen",
+    "Select", "Sieve", "host_graphs", "lazily", "loaded", "named", "of", "register", "registered",
+    "why_not",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -211,7 +226,24 @@ class Chains(Protocol):
     at most as many as there are matrices; `lengths` are int64 of NumPy, those of best paths and
     probabilities also in the engine's memory. A stride of 0 repeats matrices for all steps, or
     chains.
+
+    Attributes
+    ----------
+    POINTERS : tuple of str
+        Arrays of a :class:`ChainModel`.
+    Model : callable, optional
+        ``Model(dtype, batch, steps, states, strides)``, the launches for models of one shape;
+        strides, by name, are in elements: a_row, a_col, e_batch, e_step, and where there are such
+        operands x_batch, end_batch and tags_batch. NotImplementedError where one launch is not the
+        best, for few long chains. None on an engine that launches nothing.
     """
+
+    POINTERS: tuple[str, ...]
+
+    @property
+    def Model(
+        self,
+    ) -> Callable[[np.dtype[Any], int, int, int, dict[str, int]], ChainModel] | None: ...
 
     def carry(
         self, semiring: Semiring, a: Array, e: Array | None, x: Array | None, y: Array,
@@ -299,6 +331,103 @@ class Chains(Protocol):
         """
 
 
+class Calls(Protocol):
+    """Prepared calls: one look-up from operands to what was compiled or launched for such ones.
+
+    A call is known by its head, a tuple of the verb and all its arguments that are no arrays, and
+    by dtypes, shapes, strides and the like of its operands.
+    """
+
+    def repeat(
+        self, head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None, dtype: str = ""
+    ) -> Any:
+        """The result of a call that was prepared, or None where the general way is to be taken.
+
+        Parameters
+        ----------
+        head : tuple
+        operands : tuple
+            As the user gave them, of a library that the engine shares memory with. With three of
+            them, the last is joined to the product, and may be `out` itself; not where `head`
+            begins with "sparse".
+        out : array, optional
+        dtype : str, optional
+            That of all operands, where the verb accepts no other.
+        """
+
+    def prepared(
+        self, head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None
+    ) -> Any:
+        """:meth:`repeat` of A ⊗ B, which is prepared if that takes its layout alone.
+
+        `a` and `b` have one dtype, which the semiring has a meaning in.
+        """
+
+    def recorded(self) -> AbstractContextManager[list[Any] | None]:
+        """What is launched inside, for :meth:`learn`; None where nothing is learned from it."""
+
+    def learn(
+        self, notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any,
+        given: Any, arrays: Sequence[Array], result: Array,
+    ) -> None:  # fmt: skip
+        """Prepare a call that was recorded, if it can be repeated.
+
+        Parameters
+        ----------
+        notes : sequence
+            What was recorded of it.
+        head, operands, out
+            As of :meth:`repeat`.
+        given : array, or several
+            What the call returned.
+        arrays, result : arrays
+            Operands and the result, or several, as the engine had them.
+        """
+
+
+class ChainModel(Protocol):
+    """Launches for models of one shape, from the addresses of a user's arrays.
+
+    All steps share one matrix; results are contiguous.
+
+    Attributes
+    ----------
+    wide : bool
+        Whether there are so many states that the verbs of :class:`Chains` are to be taken.
+    """
+
+    wide: bool
+
+    def launch(
+        self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
+    ) -> None:
+        """Launch posterior probabilities, or the best path if nothing is wanted of the former.
+
+        Parameters
+        ----------
+        stream : int
+        addresses : sequence of int
+            Of the arrays of :attr:`Chains.POINTERS`; 0 for none.
+        wanted : int, optional
+            The total (0), also probabilities of the states (1) and of pairs of states (2).
+        tagged : bool
+            Less the scores of tags.
+        """
+
+    def gradients(self, stream: int, addresses: Sequence[int], step: int) -> None:
+        """Launch the gradients of totals, on what the launch before computed.
+
+        Parameters
+        ----------
+        stream : int
+        addresses : sequence of int
+            Of the gradients of totals, what they are to be multiplied by, of states and of pairs of
+            states, and both results; 0 where pairs are not wanted.
+        step : int
+            Elements from one gradient of a total to the next.
+        """
+
+
 class Select(Protocol):
     """The k least of each row of a matrix that comes tile by tile, with their columns.
 
@@ -308,10 +437,13 @@ class Select(Protocol):
         The largest k.
     BEHIND : int
         Bytes behind a tile that may be read.
+    FEW : int
+        Rows that threads share by their columns; 0: they share none.
     """
 
     MOST: int
     BEHIND: int
+    FEW: int
 
     def empty(self, rows: int, k: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """Values and columns of rows that have none yet; every value is better."""
@@ -375,6 +507,8 @@ class Engine(Protocol):
     ----------
     xp : module
         The array namespace: NumPy's functions for the engine's arrays.
+    HOST : bool
+        Whether its memory is the host's.
     WHERE : str
         Where its memory is, in messages: ``" on the device"``, or nothing for the host's.
     TILE : int
@@ -397,13 +531,20 @@ class Engine(Protocol):
         the steps one by one.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
+    calls : Calls
+        Prepared calls.
     chains : Chains, optional
         The verbs for chains of products; None on an engine that has none.
     trees : Trees, optional
         Predecessors from distances; None on an engine that is faster at carrying them along.
+    elimination, factor, sums, forest, searches, orders, nearest, PathQuery : optional
+        Families of :mod:`.graph_kernels` on the host, or None: see :func:`host_graphs`.
+    HopSearches, FactorSweeps, Customizer : optional
+        Families of :mod:`.graph_kernels` in the engine's memory, or None.
     """
 
     xp: Any
+    HOST: bool
     WHERE: str
     TILE: int
     BASE: int
@@ -439,11 +580,35 @@ class Engine(Protocol):
         """
 
     @property
+    def calls(self) -> Calls: ...
+    @property
     def chains(self) -> Chains | None: ...
     @property
     def trees(self) -> Trees | None: ...
     @property
     def select(self) -> Select: ...
+    @property
+    def elimination(self) -> Elimination | None: ...
+    @property
+    def factor(self) -> FactorKernels | None: ...
+    @property
+    def sums(self) -> SumKernels | None: ...
+    @property
+    def forest(self) -> ForestKernels | None: ...
+    @property
+    def searches(self) -> SearchKernels | None: ...
+    @property
+    def orders(self) -> OrderKernels | None: ...
+    @property
+    def nearest(self) -> NearestKernels | None: ...
+    @property
+    def PathQuery(self) -> Callable[..., PathQuery] | None: ...
+    @property
+    def HopSearches(self) -> type[HopSearches] | None: ...
+    @property
+    def FactorSweeps(self) -> Callable[..., FactorSweeps] | None: ...
+    @property
+    def Customizer(self) -> Callable[..., Customizer] | None: ...
 
     def Screen(self, x: Array, y: Array, range_: float) -> Screen:
         """For rows (m, width) and (n, width) of finite numbers.
@@ -703,6 +868,9 @@ class Engine(Protocol):
         `allocate` makes an array of that library, of so many bytes.
         """
 
+    def current(self) -> int:
+        """The number of the current device, as :meth:`on` takes it; the host's is -1."""
+
     def capturing(self) -> bool:
         """Whether what is launched now goes into a graph of launches, to be run later."""
 
@@ -714,6 +882,7 @@ class Engine(Protocol):
 
 #: The module of each engine, imported by the first call that needs it.
 _modules = {"cpu": "semiring_mm.cpu.engine", "cuda": "semiring_mm.gpu.engine"}
+_engines: dict[str, Engine] = {}
 
 
 def registered() -> dict[str, str]:
@@ -724,12 +893,43 @@ def registered() -> dict[str, str]:
 def register(name: str, module: str) -> None:
     """Let `name` stand for the engine in a module, in place of the one that it stood for."""
     _modules[name] = module
-    _loaded.cache_clear()
+    _engines.pop(name, None)
 
 
-@functools.cache
-def _loaded(name: str) -> Engine:
-    return cast(Engine, importlib.import_module(_modules[name]))
+def loaded(name: str) -> Engine | None:
+    """The engine of a name, if any call has needed it."""
+    return _engines.get(name)
+
+
+def _load(name: str) -> Engine:
+    module = importlib.import_module(_modules[name])
+    for member, value in [*vars(module).items()]:
+        setattr(module, member, asserted(member, value))
+    _engines[name] = cast(Engine, module)
+    return _engines[name]
+
+
+def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of an engine, whose members are loaded when they are used first.
+
+    Parameters
+    ----------
+    package : str
+        Of the engine.
+    homes : dict
+        Modules in it, and their members; what is no member of a module is the module itself.
+    """
+    homes = {name: module for module, names in homes.items() for name in names.split()}
+
+    def member(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package + '.engine'!r} has no attribute {name!r}")
+        module = importlib.import_module(f".{homes[name]}", package)
+        found = asserted(name, getattr(module, name, module))
+        vars(importlib.import_module(".engine", package))[name] = found  # the next time at once
+        return found
+
+    return member
 
 
 def named(name: str) -> Engine:
@@ -740,16 +940,61 @@ def named(name: str) -> Engine:
     ValueError
         If it cannot run here: what is missing and how to get it.
     """
-    if reason := why_not(name):
+    engine = _engines.get(name) or _load(name)
+    if reason := engine.why_not():
         raise ValueError(f"{naming.named('device', name)}: {reason}")
-    return _loaded(name)
+    return engine
 
 
 def why_not(name: str) -> str:
     """:meth:`Engine.why_not` of the engine of a name."""
-    return _loaded(name).why_not()
+    return (_engines.get(name) or _load(name)).why_not()
 
 
 def of(array: Array) -> Engine:
     """The engine in whose memory an engine's array lies."""
     return named("cpu" if isinstance(array, np.ndarray) else "cuda")
+
+
+class GraphKernels:
+    """The graph kernels of an engine on the host; they compare their arguments with layouts.
+
+    Raises
+    ------
+    NotImplementedError
+        Where a family is asked for that the engine lacks.
+    """
+
+    elimination: Elimination
+    factor: FactorKernels
+    sums: SumKernels
+    forest: ForestKernels
+    searches: SearchKernels
+    orders: OrderKernels
+    nearest: NearestKernels
+    PathQuery: Callable[..., PathQuery]
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in GraphKernels.__annotations__:
+            raise AttributeError(name)
+        family = getattr(self._engine, name)
+        if family is None:
+            raise NotImplementedError(f"the engine of the host has no kernels {name!r}")
+        if layouts := graph_kernels.LAYOUTS.get(name):
+            family = graph_kernels.Checked(family, layouts)
+        setattr(self, name, family)  # the next time at once
+        return family
+
+
+@functools.cache
+def _graph_kernels(engine: Any) -> GraphKernels:
+    return GraphKernels(engine)
+
+
+def host_graphs() -> GraphKernels:
+    """The graph kernels of the host's engine."""
+    engine: Any = named("cpu")  # a module, which can be a key
+    return _graph_kernels(engine)

@@ -13,10 +13,10 @@ from semiring_mm.expressions import evaluate
 from semiring_mm.plan import Facts, infinite_zero, overflow
 
 xp = np
-WHERE = " in the plain engine"
+HOST, WHERE = True, " in the plain engine"
 TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 0, False, 8, 11
 align = chains = eliminate = trees = select = Screen = Sieve = apply = None
-unit_rows = log_shares = None
+unit_rows = log_shares = HopSearches = FactorSweeps = Customizer = None
 scratch = np.empty
 
 
@@ -226,6 +226,10 @@ def to_host(x):
 
 def why_not():
     return ""
+
+
+def current():
+    return -1
 
 
 def count():

@@ -1,9 +1,12 @@
 """The language of kernels: what compiles gives what Python gives, and the rest is an error."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from plain_kernels import MIN_PLUS, both
 
+from semiring_mm.cpu import codegen
 from semiring_mm.cpu.codegen import compiled
 from semiring_mm.kernel import (
     KernelError,
@@ -164,6 +167,24 @@ def test_arguments_are_checked():
 
 
 @kernel
+def gathered(n: i64, m: i64, near: i64[n] < m, x: f64[2, m], out: f64[n + 1]):
+    for i in range(n):
+        out[i] = x[1, near[i]]
+
+
+def test_lengths_and_indices_are_checked():
+    good = {"n": 3, "m": 2, "near": np.array([1, 0, 1]), "x": np.ones((2, 2)), "out": np.zeros(4)}
+    for run in (compiled(gathered), gathered.plain):
+        run(**good)
+        with pytest.raises(ValueError, match=r"gathered: near has indices below 2, got 2"):
+            run(**good | {"near": np.array([1, 2, 0])})
+        with pytest.raises(ValueError, match=r"near has 3 entries or more along axis 0, .*\(2,\)"):
+            run(**good | {"near": np.array([1, 0])})
+        with pytest.raises(ValueError, match=r"x has 2 entries or more along axis 1"):
+            run(**good | {"x": np.ones((2, 1))})
+
+
+@kernel
 def of_an_object(x: i64[:]):
     x.sort()
 
@@ -180,7 +201,7 @@ def of_itself(x: i64[:]):
 
 @kernel
 def of_a_name(x: i64[:]):
-    x[0] = somewhere  # noqa: F821
+    x[0] = somewhere
 
 
 @kernel
@@ -214,3 +235,39 @@ def test_better_is_of_a_semiring():
 
     with pytest.raises(KernelError, match="without one"):
         compiled(of_a_semiring)(x=np.zeros(2))
+
+
+STEP = 3
+
+
+@kernel
+def stepped(x):
+    return x + STEP
+
+
+@kernel
+def steps(n: i64, x: i64[:]):
+    for i in range(n):
+        x[i] = stepped(x[i])
+
+
+def test_code_is_kept_until_what_it_depends_on_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIRING_MM_CACHE", str(tmp_path))
+    written, write = [], codegen.function_of
+    monkeypatch.setattr(codegen, "function_of", lambda *of: written.append(of) or write(*of))
+
+    def run():
+        x = np.arange(4)
+        codegen.Compiled(kernel(steps.function), None, 0, 0)(n=4, x=x)
+        return x.tolist(), len(written)
+
+    assert [run(), run()] == [([3, 4, 5, 6], 1)] * 2
+    monkeypatch.setitem(globals(), "STEP", 5)
+    assert run() == ([5, 6, 7, 8], 2)
+    monkeypatch.setitem(globals(), "stepped", halved)
+    assert run() == ([0, 0, 1, 1], 3)
+
+
+@kernel
+def halved(x):
+    return x // 2

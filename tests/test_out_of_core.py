@@ -19,6 +19,7 @@ import pytest
 import walks
 
 import semiring_mm as sm
+from semiring_mm import engine as engines
 from semiring_mm import storage
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.elimination import Grid
@@ -29,7 +30,6 @@ from semiring_mm.closures.weights import Weights
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import budget, results, stored, stores, streamed
-from semiring_mm.tiled import devices as devices_module
 from semiring_mm.tiled import run as run_module
 from semiring_mm.tiled.checkpoint import Checkpoint
 from semiring_mm.tiled.devices import CpuDevice
@@ -794,7 +794,7 @@ def test_through_pinned_memory(monkeypatch, devices, form):
     """Devices with the CPU engine: every block passes through one piece of pinned memory."""
     fake = fake_cupy.Cupy()
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setattr(devices_module, "gpu_engine", lambda: cpu)
+    monkeypatch.setitem(engines._engines, "cuda", cpu)
     monkeypatch.setattr(budget, "_device_memory", lambda index: 1 << 30)
     trees, timeline, seen = form == "predecessors", Timeline(), {}
     w = graph(150, np.float64, directed=form != "undirected")

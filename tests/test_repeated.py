@@ -111,7 +111,7 @@ def host(request, monkeypatch):
     monkeypatch.setattr(device, "current", lambda: here)
     monkeypatch.setattr(arrays, "where", lambda x, name: 0)
     monkeypatch.setattr(arrays, "_library", lambda x, place: library)
-    monkeypatch.setattr(arrays, "gpu_engine", lambda: engine)
+    monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(arrays, "_PLAIN", {type(None)})
     monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(products, "_WORTH_A_SCAN", 30**3)

@@ -6,19 +6,32 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Call
+from ..bits import BitMatrix, eye_bits
 from ..engine import Engine
-from ..plan import unpack_bits
-from ..semirings import semirings
+from ..plan import bit_join, unpack_bits
+from ..semirings import Semiring, semirings
 from .steps import Steps
 
-__all__ = ["close_bits"]
+__all__ = ["closure_bits"]
 
 Array = Any
 #: Rows of a block: as many as a tile of k on tensor cores holds.
 _BLOCK = 1024
 
 
-def close_bits(engine: Engine, c: Array, n: int) -> None:
+def closure_bits(s: Semiring, a: BitMatrix, device: str | None = None) -> BitMatrix:
+    """``I ⊕ A ⊕ A² ⊕ …`` over lor_land."""
+    n = a.shape[-1]
+    if bit_join(s) != "|":
+        raise TypeError(f"closure of a BitMatrix is over lor_land, and not {s.name}")
+    with Call(device, a=a.bits) as call:
+        c = call["a"] | eye_bits(call.engine, n)
+        _close(call.engine, c, n)
+        return BitMatrix(call.give(c), n)
+
+
+def _close(engine: Engine, c: Array, n: int) -> None:
     """C ← C* over lor_land, in place, for packed C (n, bytes) with ones on its diagonal.
 
     The nodes of a block are closed among themselves, as bytes; then paths go through them

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,15 @@ from numpy.typing import NDArray
 from ..display import cell, chosen, html_table
 from ..engine import Engine
 from ..expressions import evaluate
+from ..graph_kernels import offsets
 from ..semirings import Semiring
 
-__all__ = ["EdgeList", "edge_dtype", "is_table", "join_edges", "symmetrize"]
+__all__ = [
+    "EdgeList", "both_ways", "edge_dtype", "is_table", "join_edges", "symmetrize",
+]  # fmt: skip
 
 Array = Any  # of the engine's library
+E = TypeVar("E", bound="EdgeList")
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,7 +32,7 @@ class EdgeList:
     ----------
     nodes : sequence
         Node labels; ``range(n)`` where the graph has none.
-    row, col : (m,) int64
+    row, col : (m,) integers
         Where each edge starts and ends. `row` may be None where `first` is given: then it is made
         of that when it is asked for.
     weight : (m,) array
@@ -42,8 +47,8 @@ class EdgeList:
     """
 
     nodes: Sequence[Any]
-    row: NDArray[np.int64]
-    col: NDArray[np.int64]
+    row: NDArray[Any]
+    col: NDArray[Any]
     weight: Array
     directed: bool
     first: NDArray[np.int64] | None = field(default=None, kw_only=True)
@@ -66,11 +71,13 @@ class EdgeList:
         return f"<{self._title()}>"
 
     def _title(self) -> str:
+        return f"{type(self).__name__}: {self.summary}, {self.weight.dtype}"
+
+    @property
+    def summary(self) -> str:
+        """Numbers of nodes and edges, as text."""
         kind = "directed" if self.directed else "undirected"
-        return (
-            f"{type(self).__name__}: {self.n} nodes, {len(self.col)} {kind} edges, "
-            f"{self.weight.dtype}"
-        )
+        return f"{self.n} nodes, {len(self.col)} {kind} edges"
 
     def _repr_html_(self) -> str:
         def row(e: int | None) -> list[str]:
@@ -82,15 +89,78 @@ class EdgeList:
         return html_table(self._title(), ["from", "to", "weight"], rows)
 
     @classmethod
-    def by_rows(cls, first: NDArray[np.int64], col: NDArray[np.int64], weight: Array) -> EdgeList:
+    def by_rows(cls, first: NDArray[np.int64], col: NDArray[Any], weight: Array) -> EdgeList:
         """Directed edges, row after row, of the nodes 0, 1, ..."""
         row: Any = None
         return cls(range(len(first) - 1), row, col, weight, True, first=first)
+
+    @classmethod
+    def of(cls, n: int, row: NDArray[Any], col: NDArray[Any], weight: Array) -> EdgeList:
+        """Directed edges of the nodes 0, 1, ..., n - 1."""
+        return cls(range(n), row, col, weight, True)
+
+    @classmethod
+    def joined(cls, n: int, parts: Iterable[tuple[Array, Array, Array]]) -> EdgeList:
+        """The same from parts of rows, columns and weights."""
+        row, col, weight = map(np.concatenate, zip(*parts, strict=True))
+        return cls.of(n, row, col, weight)
 
     @property
     def n(self) -> int:
         """Number of nodes."""
         return len(self.nodes)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], Array]:
+        """Row, column and weight of each edge."""
+        return self.row, self.col, self.weight
+
+    def weighted(self: E, weight: Array) -> E:
+        """The same edges with other weights."""
+        row: Any = self.__dict__.get("row")  # not made of `first` for this
+        return replace(self, row=row, weight=weight)
+
+    def undirected(self: E) -> E:
+        """The same edges, each in both directions."""
+        return replace(self, directed=False, first=None)
+
+    def kept(self, wanted: NDArray[np.bool_]) -> EdgeList:
+        """Some of the edges, in their order."""
+        if wanted.all():
+            return self
+        col, weight = self.col[wanted], self.weight[wanted]
+        if self.first is not None:
+            first = offsets(wanted)[self.first]
+            return EdgeList.by_rows(first, col, weight)
+        return EdgeList(self.nodes, self.row[wanted], col, weight, self.directed)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the edges of each row begin, of edges that come row after row."""
+        assert self.first is not None
+        return self.first
+
+    @functools.cached_property
+    def sorted(self) -> EdgeList:
+        """The edges row after row, by column in each; undirected ones in both directions."""
+        row, col, weight = self.arrays
+        if not self.directed:
+            row, col, weight = *both_ways(row, col), np.concatenate([weight, weight])
+        ends = row * np.int64(self.n) + col
+        order = np.argsort(ends, kind="stable")  # at once where they are sorted
+        first = offsets(np.bincount(row, minlength=self.n))
+        row, col, weight = row[order], col[order], weight[order]
+        return replace(EdgeList.of(self.n, row, col, weight), first=first)
+
+    @functools.cached_property
+    def entering(self) -> EdgeList:
+        """The edges that lead the other way, sorted: by the nodes to which these lead."""
+        return EdgeList(range(self.n), self.col, self.row, self.weight, self.directed).sorted
+
+
+def both_ways(row: NDArray[Any], col: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The ends of undirected edges in one direction, and then in the other."""
+    return np.concatenate([row, col]), np.concatenate([col, row])
 
 
 def is_table(graph: Any) -> bool:

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import elimination, forest
+from .. import engine as engines
 from ..engine import Engine, Forest
+from ..graph_kernels import offsets
 from ..semirings import Semiring
 from . import memory
 from .progress import reporter
@@ -76,16 +77,16 @@ class SpanningForest:
     def rooted(self) -> Forest:
         """The trees, each with a root."""
         n, own = len(self.place), {"row": self.row, "col": self.col, "m": len(self.row)}
-        first = np.zeros(n + 1, np.int64)
-        np.cumsum(np.bincount(np.concatenate([self.row, self.col]), minlength=n), out=first[1:])
+        first = offsets(np.bincount(np.concatenate([self.row, self.col]), minlength=n))
         near, mark = np.empty(2 * len(self.row), np.int32), np.full(n, -1, np.int32)
-        elimination.adjacency(
+        kernels = engines.host_graphs()
+        kernels.elimination.adjacency(
             {"n": n, "first": first, "place": first.copy(), "near": near, "mark": mark, **own}
         )
         found = Forest(*(np.empty(n, np.int32) for _ in range(3)))
         above = np.full(n, -2, np.int32)
         fields = {"n": n, "first": first, "near": near, "above": above}
-        forest.preorder(fields | found._asdict())
+        kernels.forest.preorder(fields | found._asdict())
         return found
 
     def write(self, engine: Engine, d: Array, p: Array | None, rows: Index | None = None) -> None:
@@ -105,7 +106,7 @@ def of_edges(s: Semiring, n: int, row: Host, col: Host, weight: Host) -> Spannin
     none = {name: np.full(n, -1, np.int32) for name in ("following", "after")}
     line, gap = np.empty((2, n), np.int32)
     fields = {"n": n, "m": len(row), "row": row, "col": col, "order": line, "gap": gap}
-    forest.kruskal(fields | scratch | none | {"size": np.ones(n, np.int32)})
+    engines.host_graphs().forest.kruskal(fields | scratch | none | {"size": np.ones(n, np.int32)})
     place = np.empty(n, np.int32)
     place[line] = own
     gaps = np.full(max(0, n - 1), s.identities(weight.dtype)[0], weight.dtype)
@@ -136,7 +137,7 @@ def of_matrix(engine: Engine, s: Semiring, a: Array) -> SpanningForest:
         near[rows], best[rows] = engine.to_host(at), engine.to_host(value)
         key[rows] = _keys(s, best[rows])
         before = int(state[0])
-        forest.grow(fields)
+        engines.host_graphs().forest.grow(fields)
         new = slice(before, int(state[0]))
         nodes = joined[new]
         row[new], col[new], weight[new] = nodes, near[nodes], best[nodes]

@@ -19,7 +19,7 @@ from .paths import NO_PREDECESSOR
 from .progress import Tick, part_of
 from .weights import Weights
 
-__all__ = ["Improves", "Steps", "computed", "path_plan", "stored"]
+__all__ = ["Improves", "Steps", "path_plan"]
 
 Array = Any  # of an engine's library
 _ROWS = 1024  # compared at a time: no second matrix
@@ -208,24 +208,3 @@ def _path_plan(
     a, b, c = known or (None, None, None)
     plan = replace(make_plan(s, dtype, a, b, n, c=c), check=False)
     return replace(plan, annihilate=True) if plan.codec == "sentinel" else plan
-
-
-def computed(plan: Plan, x: Any) -> Any:
-    """Stored values in the type computed in; the same array where the types are equal."""
-    kind = f"{plan.compute[0]}{int(plan.compute[1:]) // 8}"
-    given = np.asarray(x)
-    if plan.missing is None and given.dtype == kind:
-        return x if given.ndim else given.item()
-    with np.errstate(invalid="ignore"):  # what is missing may be no integer
-        found = given.astype(kind, copy=plan.missing is not None)
-    if plan.missing is not None:
-        found[given == plan.missing] = plan.infinite
-    return found if found.ndim else found.item()
-
-
-def stored(plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
-    """Computed values as they are stored."""
-    found = x.astype(dtype)
-    if plan.missing is not None:
-        found[x == plan.infinite] = plan.missing
-    return found

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..plan import Facts, make_plan
 from ..semirings import Semiring
+from .edges import EdgeList
 from .paths import NegativeCycleError, epsilon, find_negative_cycle
 
 __all__ = [
@@ -23,7 +24,6 @@ __all__ = [
 
 Array = Any
 T = TypeVar("T")
-Edges = tuple[NDArray[np.int64], NDArray[np.int64], Array]
 
 
 class Rounding(Exception):
@@ -267,7 +267,7 @@ def as_numbers(s: Semiring, dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "b" and (s.name == "max_min" or not s.selective)
 
 
-def edges_of(s: Semiring, weights: Array) -> Edges:
+def edges_of(s: Semiring, weights: Array) -> tuple[Array, Array, Array]:
     """Row, column and weight of the edges in a matrix on the host."""
     row, col = np.nonzero(weights != s.identities(weights.dtype)[0])
     return row, col, weights[row, col]
@@ -298,7 +298,7 @@ def first_margins(
 
 
 def improved(
-    s: Semiring, n: int, node: int, value: Any, edges: Callable[[], Edges] | None,
+    s: Semiring, n: int, node: int, value: Any, edges: Callable[[], EdgeList] | None,
     labels: Sequence[Any] | None,
 ) -> NoReturn:  # fmt: skip
     """Raise for a diagonal entry that is better than one: an error with the cycle, or Rounding.
@@ -321,7 +321,7 @@ def improved(
         Names of the nodes.
     """
     if s.mul_kind == "+" and s.selective and edges is not None:
-        row, col, weight = edges()
+        row, col, weight = edges().arrays
         sign = 1 if s.add_kind == "min" else -1
         weight = weight.astype(np.int64) if weight.dtype.kind in "iu" else weight
         found = find_negative_cycle(row, col, sign * weight, n)
@@ -349,10 +349,10 @@ def improved(
 
 
 def _beyond_one(
-    s: Semiring, node: int, value: Any, edges: Edges, labels: Sequence[Any] | None
+    s: Semiring, node: int, value: Any, edges: EdgeList, labels: Sequence[Any] | None
 ) -> str:
     """The message that names, of weights that are factors, the one furthest beyond one."""
-    row, col, weight = edges
+    row, col, weight = edges.arrays
     above = s.add_kind == "max" and weight.max() > s.one
     i = int(weight.argmax() if above else weight.argmin())
     ends = [int(row[i]), int(col[i])]

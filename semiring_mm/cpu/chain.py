@@ -27,7 +27,9 @@ from .forward_backward import forward_backward
 from .product import product
 from .viterbi import Task, viterbi
 
-__all__ = ["best_path", "best_paths", "carry", "draw", "first", "posterior"]
+__all__ = [
+    "POINTERS", "Model", "best_path", "best_paths", "carry", "draw", "first", "posterior",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Lengths = NDArray[np.int64]
@@ -40,6 +42,8 @@ _SMALL = 1 << 16  # pairs that one thread has done before a second has begun
 _BEGINNING = 1 << 18  # pairs in the time that the interpreter takes to begin on a thread
 _PIECE = 1 << 22  # pairs that repay handing them to a thread, which has to wait for the interpreter
 _LONG = 1 << 32  # pairs in a call, between which Ctrl-C is seen; one chain may take more
+POINTERS: tuple[str, ...] = ()
+Model = None  # there are no launches
 _BUFFER = 1 << 20  # bytes of rows that are kept for the way back, and stay in the cache
 
 

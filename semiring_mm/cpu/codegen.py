@@ -9,11 +9,13 @@ from __future__ import annotations
 import ast
 import ctypes
 import functools
+import hashlib
 import operator
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,8 @@ from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
 from .blocks import address
-from .compiler import KEPT, compile_functions, host_target
-from .ir import F64, I1, I64, PTR, Function, Type, Value, Var
+from .compiler import KEPT, compile_kept, host_target
+from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text
 
 __all__ = ["Compiled", "compiled", "function_of"]
 
@@ -93,6 +95,7 @@ class Compiled:
                 words += [0] * parameter.axes
             else:
                 words += pack(value)
+        self.kernel.check(fields)
         code, block = self._variant(tuple(key), fields), (ctypes.c_int64 * len(words))(*words)
         place = ctypes.addressof(block)
 
@@ -107,10 +110,23 @@ class Compiled:
         if found is None:
             known = dict.fromkeys(arrays)
             known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
-            f = function_of(self.kernel, *self._algebra, known)
-            found = compile_functions([f], host_target()).function(f.name, ctypes.c_void_p)
+            what = repr((self._algebra, known))
+            library = compile_kept(
+                [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
+                lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
+                host_target(),
+            )  # fmt: skip
+            found = library.function(self.kernel.name, ctypes.c_void_p)
             self._variants[key, arrays] = found
         return found
+
+
+@functools.cache
+def _writer_digest() -> str:
+    """Of the modules that a kernel's IR is written by."""
+    here = Path(__file__)
+    files = [here.with_stem(name) for name in ("codegen", "ir", "algebra", "vmath")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
@@ -133,6 +149,8 @@ def _packer(
     if p.axes:
         t = _type_of(p.kind, plan)
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
+        if p.kind == "S" and isinstance(plan, Plan):
+            dtype = np.dtype(plan.storage)  # bool, for one
         return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":

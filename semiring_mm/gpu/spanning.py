@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu.spanning import in_line, range_table, spanning_plan
 from ..engine import Forest
 from ..plan import Plan
 from ..semirings import Semiring
+from ..spanning import in_line, range_table, spanning_plan
 from . import device
 from .memory import from_host
 from .source import algebra, flags, pack, word_size

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Call, check_all_pairs, check_memory, masked, where
-from ..bits import BitMatrix, closure_bits
+from ..bits import BitMatrix
+from ..closures.bits import closure_bits
 from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter

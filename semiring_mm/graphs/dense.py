@@ -19,7 +19,7 @@ from ..closures.edges import EdgeList
 from ..closures.progress import Progress, part_of, reporter
 from ..closures.solve import Problem
 from ..closures.sources import ArraySource, EdgeSource
-from ..closures.trees import Edges, cyclic_rows, repair_trees
+from ..closures.trees import cyclic_rows, repair_trees
 from ..closures.weights import edges_of
 from ..hierarchy import costs
 from ..products import multiply
@@ -264,7 +264,7 @@ def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | No
     small = {"i": np.int32, "f": np.float32, "V": np.float32}[d.dtype.kind]
     weight = d[row, col].astype(d.dtype if d.dtype.itemsize >= 4 else small)
     whole = rows is None and weight.dtype == d.dtype and d.strides[1] == d.itemsize
-    edges = EdgeSource(source.s, EdgeList(range(n), row, col, weight, True), weight.dtype)
+    edges = EdgeSource(source.s, EdgeList.of(n, row, col, weight), weight.dtype)
     given = replace(problem, source=edges)
     solved = solve_sparse(given, choice, rows, d if whole else None)
     if solved is None or whole:
@@ -282,8 +282,8 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     """By breadth-first searches where every edge counts 1; None where one does not."""
     source, facts, n = memory.source_of(problem), problem.weights.facts, problem.source.n
     engine, xp = source.engine, source.engine.xp
-    if not engine.SPARSE and xp is np:
-        return None  # neither of the engines that have searches
+    if engine.HopSearches is None:
+        return None
     if n < (SPARSE_FROM if engine.SPARSE else _DEVICE_FROM) or source.s.name != "min_plus":
         return None
     if problem.predecessors or not 0 <= facts.lo <= 1:
@@ -310,13 +310,11 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     lists = lists_of_rows(xp, there)
     back = lists if source.symmetric() else lists_of_rows(xp, there.T)
     del there
-    from ..gpu.bfs import DeviceHops
-
-    device = DeviceHops(n, lists, back)
-    probes = device.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
+    searches = engine.HopSearches(n, lists, back)
+    probes = searches.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
     if (int(probes["far"].max()) + 1) * len(back[1]) > _LEVELS * n * n:
         return None  # in many levels
-    return device.rows(chosen, d.dtype, zero, out)
+    return searches.rows(chosen, d.dtype, zero, out)
 
 
 def _ones(xp: Any, d: Array, zero: Any) -> Array | None:
@@ -429,12 +427,11 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
     return x, p
 
 
-def _edges(problem: Problem, d: Array) -> Edges:
+def _edges(problem: Problem, d: Array) -> EdgeList:
     """The edges of the matrix of a graph that has one on its diagonal."""
     weights, n = memory.source_of(problem).engine.to_host(d), problem.source.n
-    row, col = edges_of(problem.source.s, weights)[:2]
-    row, col = row[row != col], col[row != col]
-    return Edges.by_end(n, row, col, weights[row, col])
+    edges = EdgeList.of(n, *edges_of(problem.source.s, weights))
+    return edges.kept(edges.row != edges.col)
 
 
 def _check(diagonal: Array, problem: Problem) -> None:

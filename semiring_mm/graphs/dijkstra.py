@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
@@ -17,11 +18,10 @@ from ..closures.paths import NegativeCycleError, find_negative_cycle
 from ..closures.progress import reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..closures.steps import computed, path_plan, stored
-from ..cpu import dijkstra as code
+from ..closures.steps import path_plan
 from ..hierarchy import costs
 from ..memory import scratch
-from ..plan import Plan
+from ..plan import Plan, computed, stored
 
 __all__ = ["search", "search_shifted", "searchable"]
 
@@ -40,16 +40,17 @@ def _lists(problem: Problem, plan: Plan) -> tuple[Array, dict[str, Any]]:
     """The arcs of each node, and their weights."""
     source = problem.source
     assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
-    given = np.ascontiguousarray(computed(plan, problem.weights.widen(source.weight)))
-    if source.first is not None:
-        head = source.col.astype(np.int32)
-        return given, {"n": source.n, "first": source.first, "head": head, "weight": given}
-    row, col = (np.ascontiguousarray(x) for x in source.given[:2])
-    m = len(row) * (1 + source.undirected)
+    edges, both = source.given, not source.given.directed
+    given = np.ascontiguousarray(computed(plan, problem.weights.widen(edges.weight)))
+    if edges.first is not None:
+        head = edges.col.astype(np.int32)
+        return given, {"n": source.n, "first": edges.first, "head": head, "weight": given}
+    row, col = (np.ascontiguousarray(x, np.int64) for x in (edges.row, edges.col))
+    m = len(row) * (1 + both)
     first = np.zeros(source.n + 1, np.int64)
     head, weight = np.empty(m, np.int32), np.empty(m, given.dtype)
-    code.lists(plan, {
-        "n": source.n, "m": len(row), "both": int(source.undirected), "row": row, "col": col,
+    engines.host_graphs().searches.lists(plan, {
+        "n": source.n, "m": len(row), "both": int(both), "row": row, "col": col,
         "first": first, "head": head, "weight": weight, "given": given,
     })  # fmt: skip
     return weight, {"n": source.n, "first": first, "head": head, "weight": weight}
@@ -96,7 +97,7 @@ def search(
             "source": np.array(chosen[begin:end], np.int64),
             "pred": None if p is None else p[begin:end],
         }  # fmt: skip
-        code.search(plan, zero, one, fields | own)
+        engines.host_graphs().searches.search(plan, zero, one, fields | own)
         if not direct:
             found[...] = stored(plan, label, d.dtype)
 
@@ -123,7 +124,7 @@ def search_shifted(
     NegativeCycleError
     """
     n, source = problem.source.n, problem.source
-    row, col, weight = source.edges()
+    row, col, weight = source.edges().arrays
     found = find_negative_cycle(row, col, weight, n)
     if isinstance(found, tuple):
         raise NegativeCycleError(*found, problem.labels)
@@ -131,7 +132,7 @@ def search_shifted(
     dtype = np.dtype(np.int64 if whole else np.float64)
     h = found.astype(dtype)
     shifted = np.maximum(weight.astype(dtype) + h[row] - h[col], 0)
-    edges = EdgeSource(source.s, EdgeList(range(n), row, col, shifted, True), dtype)
+    edges = EdgeSource(source.s, EdgeList.of(n, row, col, shifted), dtype)
     d, p = search(replace(problem, source=edges, directed=True), sources=sources)
     missing, start = d == source.s.identities(dtype)[0], h if sources is None else h[sources]
     for i in range(len(d)):  # no second matrix

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..arrays import check_memory, masked
 from ..closures.edges import EdgeList, edge_dtype, is_table, join_edges, symmetrize
 from ..closures.labelled import LabelledArray, Labels
-from ..cpu import engine as cpu
 from ..naming import integer
 from ..semirings import Semiring, as_semiring
 from ..warn import warn
@@ -113,7 +113,7 @@ def as_graph(
     edges = _edge_list(graph, weight, directed, source, target)
     if edges is not None:
         if directed is False:
-            edges = replace(edges, directed=False, first=None)
+            edges = edges.undirected()
         edges = _checked(edges)
         return edges, None if isinstance(edges.nodes, range) else edges.nodes
     if masked(graph):
@@ -214,7 +214,7 @@ def are_paths(graph: Any) -> bool:
 
 
 def _unweighted(edges: EdgeList) -> EdgeList:
-    return replace(edges, weight=np.ones(len(edges.col)))
+    return edges.weighted(np.ones(len(edges.col)))
 
 
 def _numbered(edges: EdgeList) -> EdgeList:
@@ -324,7 +324,7 @@ def _from_dense(
     result = _target(out, n, wanted)
     np.copyto(result, matrix, casting="unsafe" if dtype is not None else "same_kind")
     if undirected:
-        symmetrize(cpu, s, result)
+        symmetrize(engines.named("cpu"), s, result)
     return result, list(range(n))
 
 

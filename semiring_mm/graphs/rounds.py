@@ -39,7 +39,7 @@ def solve_rounds(
 
 
 def _rounds(problem: Problem, rows: Index, limit: int) -> Array:
-    n, (row, col, weight) = problem.source.n, problem.source.edges()
+    n, (row, col, weight) = problem.source.n, problem.source.edges().arrays
     zero, one = problem.steps.identities
     order = np.argsort(col, kind="stable")
     tail, weight = row[order], weight[order]

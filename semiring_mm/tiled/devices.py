@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import device_index, gpu_engine
-from ..cpu import engine as cpu
+from .. import engine as engines
+from ..arrays import device_index
 from ..engine import Engine
 from ..naming import integer, named
 
@@ -73,10 +73,9 @@ class Device(Protocol):
 class CpuDevice:
     """The CPU engine and host memory: all work is done at once, in order."""
 
-    engine: Engine = cpu
-
     def __init__(self, name: str = "cpu") -> None:
         self.name = name
+        self.engine: Engine = engines.named("cpu")
 
     def __enter__(self) -> CpuDevice:
         return self
@@ -132,7 +131,7 @@ class CudaDevice:
 
         self._xp, self._cuda = cupy, cupy.cuda
         self.index, self.name = index, f"cuda:{index}"
-        self.engine: Engine = gpu_engine()
+        self.engine: Engine = engines.named("cuda")
         self._stages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         with cupy.cuda.Device(index):
             self._compute, self._link, self._up, self._down = (
@@ -247,13 +246,9 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
         raise ValueError(
             f"devices is 'all' or a sequence of devices such as 0 or 'cuda:0', got {devices!r}"
         ) from None
-    from ..gpu import device
-
-    if why := device.why_not():
+    if why := engines.why_not("cuda"):
         raise RuntimeError(f"{named(name)}: {why}")
-    import cupy
-
-    count = int(cupy.cuda.runtime.getDeviceCount())
+    count = engines.named("cuda").count()
     if everything:
         return list(range(count))
     chosen = [x for x in found if x is not None and 0 <= x < count]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
@@ -17,7 +18,6 @@ from ..closures.solve import Problem
 from ..closures.sources import Operand, best_edges, source_of
 from ..closures.steps import Steps
 from ..closures.trees import repair_trees
-from ..cpu import engine as cpu
 from ..semirings import Semiring
 from .blocks import Blocks, shape_of
 from .devices import Device, cuda_devices
@@ -75,7 +75,7 @@ def over(
             if p is not None:
                 p[rows] = blocks.read_predecessors(rows, whole)
                 own = np.arange(rows.start, rows.stop)
-                repair_trees(cpu, source.s, strip, p[rows], edges, own)
+                repair_trees(engines.named("cpu"), source.s, strip, p[rows], edges, own)
             d[rows] = problem.restore(strip)
 
         with ThreadPoolExecutor(2 * len(devices)) as pool:

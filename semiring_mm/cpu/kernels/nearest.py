@@ -7,9 +7,8 @@ among those of its end.
 
 from __future__ import annotations
 
+from ...graph_kernels import NOWHERE
 from ...kernel import T, i32, i64, kernel
-
-NOWHERE = (1 << 31) - 1  #: the place of an entry that has none
 
 
 @kernel
@@ -38,10 +37,10 @@ def merge(k, label, place, more, places, w):
 
 
 @kernel
-def nearest(
-    fringe: i64, core: i64, k: i64, far: T, first: i64[:], head: i32[:], place: i32[:, :],
-    core_place: i32[:, :], label: T[:, :], core_label: T[:, :], matrix: T[:, :], out: T[:],
-    back: T[:],
+def k_nearest(
+    fringe: i64, core: i64, k: i64, far: T, first: i64[fringe + 1], head: i32[first[fringe]],
+    place: i32[fringe + core, k], core_place: i32[core, k], label: T[fringe + core, k],
+    core_label: T[core, k], matrix: T[core, core], out: T[first[fringe]], back: T[first[fringe]],
 ):  # fmt: skip
     """Complete the lists of all vertices, which hold the places themselves at distance 0.
 
