@@ -47,13 +47,15 @@ _SYMBOLS = _MODEL.replace(
 #: bounds are for the sum of the entries and those of another argument.
 LAYOUTS = {
     "align": """
-        x.entries: F[entries, features] whole | int32[entries] whole
-        y.entries: F[others, features] whole | int32[others] whole
+        table: F[letters, letters] whole
+        x.entries if table: int32[entries] whole 0..letters-1
+        x.entries unless table: F[entries, features] whole | int32[entries] whole
+        y.entries if table: int32[others] whole 0..letters-1
+        y.entries unless table: F[others, features] whole | int32[others] whole
         x.starts: int64[pairs] whole 0..entries
         y.starts: int64[pairs] whole 0..others
         x.lengths: int64[pairs] whole 0..entries less x.starts
-        y.lengths: int64[pairs] whole 0..others less y.starts
-        table: F[letters, letters]""",
+        y.lengths: int64[pairs] whole 0..others less y.starts""",
     "apply": "x: F[rows, columns]\nother: F[rows, columns] | number",
     "best_outside": """
         group: int32[n] whole
@@ -248,22 +250,33 @@ def _rows(verb: str) -> list[_Row]:
 
 
 def asserted(verb: str, member: Any) -> Any:
-    """A verb that compares its arrays with the table; other members as they are.
+    """A member of an engine whose verbs compare their arrays with the table.
 
     Parameters
     ----------
     verb : str
         The name by which an engine is asked for it.
     member : object
-        Of a module of verbs (``chains``) each verb is replaced in it.
     """
+    if member is None or isinstance(member, _Verbs) or hasattr(member, "layouts"):
+        return member
     if verb in LAYOUTS:
-        return member if member is None or hasattr(member, "layouts") else _checked(verb, member)
-    for name in LAYOUTS:
-        outer, _, inner = name.partition(".")
-        if inner and outer == verb and member is not None:
-            setattr(member, inner, asserted(name, getattr(member, inner)))
-    return member
+        return _checked(verb, member)
+    inner = [name for name in LAYOUTS if name.startswith(f"{verb}.")]
+    return _Verbs(member, inner) if inner else member
+
+
+class _Verbs:
+    """Several verbs under one name; its own module calls them as they are."""
+
+    def __init__(self, module: Any, names: list[str]) -> None:
+        self._module = module
+        for name in names:
+            inner = name.partition(".")[2]
+            setattr(self, inner, _checked(name, getattr(module, inner)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
 
 
 def _checked(verb: str, member: Callable[..., Any]) -> Callable[..., Any]:

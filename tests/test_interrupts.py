@@ -15,7 +15,8 @@ from test_long_runs import ENVIRONMENT, posix
 import semiring_mm as sm
 from semiring_mm import alignment, pool
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.cpu import edits, families, product, sparse, vector
+from semiring_mm.cpu import edits, product, sparse, vector
+from semiring_mm.graphs import dijkstra
 
 #: What each call takes, and calls of minutes; a megabyte or two is soon made.
 LONG = {
@@ -158,7 +159,7 @@ def test_searches_in_pieces(monkeypatch):
     graph = EdgeList(range(400), row, col, rng.integers(1, 9, 1200) * 1.0, True)
     whole = sm.apsp(graph, sources=[7], return_predecessors=True)
     looks = []
-    monkeypatch.setattr(families, "_MOST", 3)
+    monkeypatch.setattr(dijkstra, "_MOST", 3)
     monkeypatch.setattr(pool, "look", lambda: looks.append(1))
     pieces = sm.apsp(graph, sources=[7], return_predecessors=True)
     assert_array_equal(pieces, whole)

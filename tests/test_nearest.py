@@ -7,8 +7,8 @@ from optional import pd
 from plain_kernels import both
 
 import semiring_mm as sm
-from semiring_mm.cpu.kernels import nearest as kernels
 from semiring_mm.graphs import nearest as module
+from semiring_mm.graphs.kernels import nearest as kernels
 from semiring_mm.graphs.statistics import problem_of
 
 

@@ -16,8 +16,8 @@ from plain_kernels import MIN_PLUS, both
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.cpu.kernels import queries as kernels
 from semiring_mm.expressions import evaluate
+from semiring_mm.graphs.kernels import queries as kernels
 from semiring_mm.hierarchy import structure as elimination
 from semiring_mm.hierarchy.structure import prepare_structure
 

@@ -22,8 +22,9 @@ from semiring_mm.tiled import blocks as blocks_module
 from semiring_mm.tiled import devices as devices_module
 from semiring_mm.tiled import solve
 from semiring_mm.tiled.blocks import Blocks, shape_of
-from semiring_mm.tiled.devices import CpuDevice, CudaDevice, cuda_devices, device_list
+from semiring_mm.tiled.devices import CpuDevice, CudaDevice, cuda_devices
 from semiring_mm.tiled.timeline import Timeline
+from semiring_mm.tiles import device_list
 
 
 def cuda_count():

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from . import statistics as sums
     from .bfs import HopSearches
     from .closure_program import eliminate
-    from .families import elimination, forest, nearest, orders, searches
-    from .queries import PathQuery
+    from .codegen import compiled
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
@@ -50,9 +49,8 @@ trees = log_shares = FactorSweeps = Customizer = None
 #: What no product takes part in.
 __getattr__ = lazily(__package__, {
     "bfs": "HopSearches", "calls": "calls", "chain": "chains", "closure_program": "eliminate",
-    "families": "elimination forest nearest orders searches", "hierarchy": "factor",
-    "queries": "PathQuery", "screen": "Screen", "select": "select",
-    "spanning": "best_outside between towards",
+    "codegen": "compiled", "hierarchy": "factor",
+    "screen": "Screen", "select": "select", "spanning": "best_outside between towards",
     "sparse": "csr_product dia_product", "statistics": "sums", "wavefront": "align",
 })  # fmt: skip
 

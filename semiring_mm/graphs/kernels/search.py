@@ -49,10 +49,9 @@ def order(
     weight: f64[first[n]], d: f64[rows, n], group: i64[rows, n], slot: i64[rows, n],
     order: i32[rows, n], pred: i32[rows, n],
 ):  # fmt: skip
-    """The nodes in the order of a search: those of a ``group`` take its next ``slot``.
+    """Fill ``order`` and ``pred``, which hold -1; nodes of a ``group`` take its next ``slot``.
 
-    ``order`` and ``pred`` hold -1. The predecessor of a node is the first in order that attains its
-    distance.
+    The predecessor of a node is the first in order that attains its distance.
     """
     for row in range(rows):
         label, line, tree = d[row], order[row], pred[row]
@@ -71,11 +70,10 @@ def order(
 
 @kernel
 def dependencies(
-    n: i64, m: i64, rows: i64, late: static, source: i64[rows] < n, first: i64[n + 1],
-    head: i32[first[n]], weight: f64[first[n]], back_first: i64[n + 1],
-    edge: i64[back_first[n]] < m, tail: i32[back_first[n]], back_weight: f64[back_first[n]],
-    order: i32[rows, n], pred: i32[rows, n], d: f64[rows, n], sigma: f64[rows, n],
-    delta: f64[rows, n], share: f64[rows, m],
+    n: i64, rows: i64, m: i64, late: static, source: i64[rows] < n, first: i64[n + 1],
+    head: i32[first[n]], weight: f64[first[n]], back_first: i64[n + 1], edge: i64[first[n]] < m,
+    tail: i32[first[n]], back_weight: f64[first[n]], order: i32[rows, n], pred: i32[rows, n],
+    d: f64[rows, n], sigma: f64[rows, n], delta: f64[rows, n], share: f64[rows, m],
 ):  # fmt: skip
     """Dependencies of each source, in ``delta`` by node and in ``share`` by edge.
 

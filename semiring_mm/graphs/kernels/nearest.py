@@ -7,8 +7,9 @@ among those of its end.
 
 from __future__ import annotations
 
-from ...graph_kernels import NOWHERE
 from ...kernel import T, i32, i64, kernel
+
+NOWHERE = (1 << 31) - 1  #: the place of an entry that has none
 
 
 @kernel

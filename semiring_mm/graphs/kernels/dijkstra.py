@@ -67,7 +67,7 @@ def search(
 
     Labels in the heap never change: a node goes there each time that its label gets better, and
     the last time counts. After `most` nodes the search stops, and the next call goes on:
-    ``open[0]`` has the heap's size then, ``node`` and ``key`` the heap.
+    ``open[0]`` has the heap's size then. ``node`` and ``key`` have one entry more than arcs.
     """
     for row in range(rows):
         labels = label[row]
@@ -111,13 +111,13 @@ def put(first, head, weight, u, v, value):
 
 
 @kernel
-def lists(
+def arcs(
     n: i64, m: i64, both: i64, row: i64[m] < n, col: i64[m] < n, first: i64[n + 1],
     head: i32[m * (1 + both)], given: T[m], weight: T[m * (1 + both)],
 ):  # fmt: skip
     """Counting sort of edges by their source; with `both`, of each edge in both directions.
 
-    ``first`` holds zeros.
+    ``first``, n + 1, holds zeros.
     """
     for e in range(m):
         first[row[e]] += 1
