@@ -149,6 +149,8 @@ def _packer(
     if p.axes:
         t = _type_of(p.kind, plan)
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
+        if p.kind == "S" and isinstance(plan, Plan):
+            dtype = np.dtype(plan.storage)  # bool, for one
         return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":
