@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import heapq
 import itertools
@@ -313,12 +314,12 @@ def _in_crew(task: Task, lengths: Lengths, pairs: int, workers: int) -> None:
     with crew.helpers(min(workers, len(pieces)) - 1) as helpers:
         memories = [workspace(task.room), *(x.workspace(task.room) for x in helpers)]
         for first in range(0, len(pieces), len(memories)):
-            blocks = [
-                task.block(i, j, memory)
+            calls = [
+                task.bind(i, j, memory)
                 for (i, j, *_), memory in zip(pieces[first:], memories, strict=False)
             ]
-            rows = [(address(values),) for values, _ in blocks]
-            crew.run(task.code, rows, helpers, every=True)
+            rows = [(ctypes.addressof(call.args[0]),) for call in calls]
+            crew.run(calls[0].func, rows, helpers, every=True)
 
 
 def _carefully(

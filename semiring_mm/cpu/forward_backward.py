@@ -187,7 +187,7 @@ def forward_backward(
     ]  # fmt: skip
     held = [0 if size > _KEPT else size for size in sizes]
 
-    def part(first: int, last: int, memory: NDArray[np.uint8]) -> tuple[Array, list[Any]]:
+    def bind(first: int, last: int, memory: NDArray[np.uint8]) -> Any:
         rooms = cut(memory, *held)
         for k, size in enumerate(sizes):
             if size > _KEPT:  # of a long chain: not kept after the call
@@ -197,9 +197,11 @@ def forward_backward(
         values = fixed.copy()
         values[:2] = first, last
         values[-len(rooms) :] = [address(room) for room in rooms]
-        return values, [rooms, fields]
+        words = (ctypes.c_int64 * len(values))(*values.tolist())
+        words.kept = rooms, fields  # type: ignore[attr-defined]
+        return functools.partial(code, words)
 
-    return Task(code, part, room_of(*held), together)
+    return Task(bind, room_of(*held), together)
 
 
 def tiles(states: int, chains: int, room: int) -> tuple[int, int, int]:
