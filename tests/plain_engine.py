@@ -8,6 +8,7 @@ import functools
 import itertools
 
 import numpy as np
+import plain_graphs
 
 from semiring_mm.engine import JOIN, PLAIN
 from semiring_mm.expressions import evaluate
@@ -16,8 +17,9 @@ from semiring_mm.plan import Facts, infinite_zero, overflow
 xp = np
 HOST, WHERE = True, " in the plain engine"
 TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 8, False, 8, 11
-elimination = factor = sums = forest = searches = orders = nearest = PathQuery = None
-HopSearches = FactorSweeps = Customizer = None
+factor, sums, HopSearches = plain_graphs.factor, plain_graphs.sums, plain_graphs.HopSearches
+FactorSweeps = Customizer = None
+compiled = plain_graphs.compiled
 scratch = np.empty
 
 

@@ -126,11 +126,11 @@ def matmul(
             "over tiles a product has no return_arg, and out is a path: leave out devices, "
             "memory_limit and resume"
         )
-    from .options import TileOptions  # imported lazily: most products are in one memory
-    from .solve import product
+    from ..tiles import TileOptions  # imported lazily: most products are in one memory
+    from .solve import multiply_tiles
 
     options = TileOptions(device, devices, out, memory_limit, checkpoint, resume)
-    return product(s, *_by_blocks(s, a, b), options, progress)
+    return multiply_tiles(s, *_by_blocks(s, a, b), options, progress)
 
 
 def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
