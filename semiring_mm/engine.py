@@ -28,8 +28,6 @@ from .graph_kernels import (
     FactorKernels,
     FactorSweeps,
     HopSearches,
-    NearestKernels,
-    PathQuery,
     SumKernels,
 )  # fmt: skip
 from .kernel import Kernel
@@ -534,7 +532,7 @@ class Engine(Protocol):
         The verbs for chains of products; None on an engine that has none.
     trees : Trees, optional
         Predecessors from distances; None on an engine that is faster at carrying them along.
-    factor, sums, nearest, PathQuery : optional
+    factor, sums : optional
         Families of :mod:`.graph_kernels` on the host, or None: see :func:`host_graphs`.
     HopSearches, FactorSweeps, Customizer : optional
         Families of :mod:`.graph_kernels` in the engine's memory, or None.
@@ -598,10 +596,6 @@ class Engine(Protocol):
     def factor(self) -> FactorKernels | None: ...
     @property
     def sums(self) -> SumKernels | None: ...
-    @property
-    def nearest(self) -> NearestKernels | None: ...
-    @property
-    def PathQuery(self) -> Callable[..., PathQuery] | None: ...
     @property
     def HopSearches(self) -> type[HopSearches] | None: ...
     @property
@@ -966,8 +960,6 @@ class GraphKernels:
 
     factor: FactorKernels
     sums: SumKernels
-    nearest: NearestKernels
-    PathQuery: Callable[..., PathQuery]
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -32,9 +32,9 @@ from .plan import Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
-    "LAYOUTS", "NOWHERE", "Arcs", "Checked", "Code", "Customizer", "Factor",
-    "FactorKernels", "FactorSweeps", "HopSearches", "Index", "NearestKernels",
-    "Node", "PathQuery", "SumKernels", "SymbolicFactor", "check",
+    "LAYOUTS", "Arcs", "Checked", "Code", "Customizer", "Factor",
+    "FactorKernels", "FactorSweeps", "HopSearches", "Index",
+    "Node", "SumKernels", "SymbolicFactor", "check",
     "offsets", "ranges",
 ]  # fmt: skip
 
@@ -158,13 +158,8 @@ SUMS = {
     "largest/T part total rest/f8 inverse_part/f8 inverse/f8 inverse_rest/f8 radius/T[radii] "
     "within edges/T scale mass",
 }
-NEAREST = {
-    "rise_and_fall": "fringe core k : first[fringe+1] : head[first[fringe]] "
-    "place[(fringe+core)*k] own_place[core*k] : label/T[(fringe+core)*k] own/T[core*k] "
-    "matrix/T[core*core] out/T[first[fringe]] back/T[first[fringe]]",
-}
 #: By the names of families, as engines have them; the kernels of others check their arguments.
-LAYOUTS = {"factor": FACTOR, "sums": SUMS, "nearest": NEAREST}
+LAYOUTS = {"factor": FACTOR, "sums": SUMS}
 _STRUCTURE = (
     "n fringe : first[fringe+1] : position[n] node[n] parent[fringe] level[fringe] "
     "head[first[fringe]]"
@@ -366,37 +361,6 @@ class SumKernels(Protocol):
         mass : {"", "int64", "float64"}
             The type of an attribute of nodes of which sums within a radius are taken; "": they are
             counted.
-        """
-
-
-class NearestKernels(Protocol):
-    """The k nearest places of each vertex of a factor: :data:`NEAREST`."""
-
-    def rise_and_fall(self, dtype: str, far: float | int, fields: Fields) -> None:
-        """Complete the lists of all vertices, which hold the places themselves at distance 0.
-
-        ``label`` and ``place`` have k entries for each vertex, ``far`` and NOWHERE where there is
-        none; ``own`` and ``own_place`` are room for those of the core.
-        """
-
-
-NOWHERE = (1 << 31) - 1  #: the place of an entry that has none
-
-
-class PathQuery(Protocol):
-    """One query at a time over a customized factor, and its memory.
-
-    It is made of ``(factor, low_first, low_tail, low_edge)``: a :class:`Factor` on the host, and
-    the lower neighbours of its positions (n + 1, edges, edges: int64, int32, int64).
-    """
-
-    def meet(self, source: int, target: int) -> Any:
-        """The weight from one position to another, in the type computed in."""
-
-    def route(self, source: int, target: int) -> tuple[Any, Node | None]:
-        """The same for a factor without a core, and the positions after `source` on a walk.
-
-        The walk leads along real edges; None where ties make it longer than there are nodes.
         """
 
 

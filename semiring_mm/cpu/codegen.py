@@ -97,9 +97,10 @@ class Compiled:
                 words += pack(value)
         self.kernel.check(fields)
         code, block = self._variant(tuple(key), fields), (ctypes.c_int64 * len(words))(*words)
+        place = ctypes.addressof(block)
 
-        def call(_kept: Any = fields) -> None:  # the block has only the arrays' addresses
-            code(block)
+        def call(_kept: Any = (block, fields)) -> None:  # the block has only the arrays' addresses
+            code(place)
 
         return call
 
@@ -148,6 +149,8 @@ def _packer(
     if p.axes:
         t = _type_of(p.kind, plan)
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
+        if p.kind == "S" and isinstance(plan, Plan):
+            dtype = np.dtype(plan.storage)  # bool, for one
         return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":

@@ -20,14 +20,13 @@ from .product import pack_bits, product, product_bits
 from .vector import gemv
 
 if TYPE_CHECKING:
-    from . import calls, engine, nearest, select
+    from . import calls, engine, select
     from . import chain as chains
     from . import hierarchy as factor
     from . import statistics as sums
     from .bfs import HopSearches
     from .closure_program import eliminate
     from .codegen import compiled
-    from .queries import PathQuery
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
@@ -51,8 +50,7 @@ trees = log_shares = FactorSweeps = Customizer = None
 __getattr__ = lazily(__package__, {
     "bfs": "HopSearches", "calls": "calls", "chain": "chains", "closure_program": "eliminate",
     "codegen": "compiled", "hierarchy": "factor",
-    "nearest": "nearest", "queries": "PathQuery", "screen": "Screen",
-    "select": "select", "spanning": "best_outside between towards",
+    "screen": "Screen", "select": "select", "spanning": "best_outside between towards",
     "sparse": "csr_product dia_product", "statistics": "sums", "wavefront": "align",
 })  # fmt: skip
 

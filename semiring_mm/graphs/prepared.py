@@ -24,7 +24,6 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers, edges_of
-from ..graph_kernels import PathQuery
 from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.structure import Structure, prepare_structure
@@ -35,6 +34,7 @@ from ..storage import atomic_write, one_line, read_arrays
 from ..warn import warn
 from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
+from .queries import PathQuery
 
 __all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
 
@@ -627,12 +627,7 @@ class _State:
         return value
 
     def _query(self) -> PathQuery:
-        if self._free:
-            return self._free.pop()
-        x = self.metric.structure
-        return engines.host_graphs().PathQuery(
-            self.metric.factor, x.low_first, x.low_tail, x.low_edge
-        )
+        return self._free.pop() if self._free else PathQuery(self.metric)
 
     def route(self, i: int, j: int) -> list[int] | None:
         """The nodes on a best path, or None."""
