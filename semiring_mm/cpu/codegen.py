@@ -71,7 +71,7 @@ class Compiled:
     ) -> None:
         self.kernel, self._algebra = kernel, (plan, zero, one)
         self._names = frozenset(p.name for p in kernel.parameters)
-        self._packers = [(p, _packer(kernel, p, plan)) for p in kernel.parameters]
+        self._packers = [(p.name, p.axes, _packer(kernel, p, plan)) for p in kernel.parameters]
         self._variants: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, **fields: Any) -> None:
@@ -86,15 +86,14 @@ class Compiled:
             )
         words: list[int] = []
         key: list[Any] = []
-        for parameter, pack in self._packers:
-            value = fields[parameter.name]
+        for name, axes, pack in self._packers:
+            value = fields[name]
             if pack is None:
                 key.append(value)
-            elif value is None and parameter.axes:
-                key.append(None)
-                words += [0] * parameter.axes
-            else:
-                words += pack(value)
+                continue
+            if axes:
+                key.append(value is None)
+            words += (0,) * axes if value is None and axes else pack(value)
         self.kernel.check(fields)
         code, block = self._variant(tuple(key), fields), (ctypes.c_int64 * len(words))(*words)
         place = ctypes.addressof(block)
@@ -105,10 +104,10 @@ class Compiled:
         return call
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
-        arrays = tuple(p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
-        found = self._variants.get((key, arrays))
+        found = self._variants.get(key)
         if found is None:
-            known = dict.fromkeys(arrays)
+            arrays = (p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
+            known: dict[str, Any] = dict.fromkeys(arrays)
             known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
             what = repr((self._algebra, known))
             library = compile_kept(
@@ -117,7 +116,7 @@ class Compiled:
                 host_target(),
             )  # fmt: skip
             found = library.function(self.kernel.name, ctypes.c_void_p)
-            self._variants[key, arrays] = found
+            self._variants[key] = found
         return found
 
 
@@ -142,7 +141,7 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
 
 def _packer(
     kernel: Kernel, p: Parameter, plan: Plan | str | None
-) -> Callable[[Any], list[int]] | None:
+) -> Callable[[Any], Sequence[int]] | None:
     """The words of a parameter, once it is checked; None: it is static."""
     if p.kind == "static":
         return None
@@ -156,26 +155,31 @@ def _packer(
     if t.kind == "f":
         codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
         pad = (0,) if t.bits == 32 else ()
-        return lambda x: [struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0]]
-    return lambda x: [int(x)]
+        return lambda x: struct.unpack(codes[1], struct.pack(codes[0], x, *pad))
+    return lambda x: (int(x),)
 
 
-def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> list[int]:
+def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> Sequence[int]:
     size = dtype.itemsize
-    if not (
-        isinstance(x, np.ndarray) and x.dtype == dtype and x.ndim == axes
-        and (x.strides[-1] == size or x.shape[-1] < 2 or not x.size)
-        and not any(s % size for s in x.strides)
+    if (
+        isinstance(x, np.ndarray) and x.dtype == dtype and len(strides := x.strides) == axes
+        and (strides[-1] == size or x.shape[-1] < 2 or not x.size)
     ):  # fmt: skip
-        came = (
-            f"{x.dtype} of shape {x.shape}, strides {x.strides}"
-            if isinstance(x, np.ndarray)
-            else type(x).__name__
-        )
-        raise TypeError(
-            f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
-        )
-    return [address(x), *(s // size for s in x.strides[:-1])]
+        words = [address(x)]
+        for stride in strides[:-1]:
+            words.append(stride // size)
+            if stride % size:
+                break
+        else:
+            return words
+    came = (
+        f"{x.dtype} of shape {x.shape}, strides {x.strides}"
+        if isinstance(x, np.ndarray)
+        else type(x).__name__
+    )
+    raise TypeError(
+        f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
+    )
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -421,9 +425,13 @@ class _Writer:
 
     def _vectors(self, call: ast.Call) -> Iterator[_Lanes]:
         """The whole vectors of a range, and what is left; each writes the body once more."""
-        f, n = self.f, self._as(self._expr(call.args[0]), I64, call)
+        f, n = self.f, self._expr(call.args[0])
         count = self._count * (self._static(call.args[1]) if len(call.args) > 1 else 1)
         whole = any(k.arg == "whole" for k in call.keywords)
+        if whole and isinstance(n, int) and n <= count and not n & (n - 1):  # one, and no loop
+            yield _Lanes(f.const(0, I64), n, None)
+            return
+        n = self._as(n, I64, call)
         end = n if whole else n & -count
         with f.loop(0, end, count) as j:
             yield _Lanes(j, count, None)
@@ -559,6 +567,8 @@ class _Writer:
     def _of_BinOp(self, e: ast.BinOp) -> Any:
         x, y = self._expr(e.left), self._expr(e.right)
         kind = type(e.op)
+        if kind in (ast.LShift, ast.RShift) and isinstance(x, Value) and isinstance(y, Value):
+            y = y.to(x.type)
         if isinstance(x, _Lanes) and kind in (ast.Add, ast.Sub) and _is_index(y):
             return _Lanes(_NUMBERS[kind](x.base, y), x.count, x.mask)
         if isinstance(y, _Lanes) and kind is ast.Add and _is_index(x):
@@ -633,9 +643,13 @@ class _Writer:
 
     def _costly(self, e: ast.expr) -> bool:
         """Whether a value is not to be computed in vain: it is loaded, or that of a kernel."""
+        names = self.scope.names
         return any(
-            isinstance(x, ast.Subscript) or (isinstance(x, ast.Call) and self._kernel(x.func))
-            or isinstance(self.scope.names.get(getattr(x, "id", "")), _View)
+            (isinstance(x, ast.Call) and self._kernel(x.func) is not None)
+            or (isinstance(x, ast.Name) and isinstance(names.get(x.id), _View))
+            or (isinstance(x, ast.Subscript) and not (
+                isinstance(x.value, ast.Name) and isinstance(names.get(x.value.id), list)
+            ))
             for x in ast.walk(e)
         )  # fmt: skip
 
@@ -661,6 +675,10 @@ class _Writer:
     def _of_Subscript(self, e: ast.Subscript) -> Any:
         array = self._expr(e.value)
         if isinstance(array, (list, tuple)):
+            index = self._expr(e.slice)
+            if isinstance(index, _Lanes) and len(array) == index.count:
+                entries = [x.get() for x in array]
+                return self.f.stack(entries) if index.count > 1 else entries[0]
             x = array[self._static(e.slice)]
             return x.get() if isinstance(x, Var) else x
         where, view = self._place(array, e)
@@ -669,7 +687,7 @@ class _Writer:
         value = self._load(where, view)
         return (
             value.to(I64.vector(value.type.lanes))
-            if value.type.kind in "iu" and array.wide
+            if value.type.kind in "iu" and value.type.bits < 64 and array.wide
             else value
         )
 
@@ -757,7 +775,10 @@ class _Writer:
             return getattr(algebra, word)(*self._pair(x, y, e))
         if word == "each":
             count = self._count * (args[1] if len(args) > 1 else 1)
-            return args[0].splat(count)
+            if self.scope.masked is not None:
+                count = self.scope.masked.count
+            x = args[0] if isinstance(args[0], Value) else self._constant(args[0])
+            return x.splat(count) if x.type.lanes == 1 else x
         if word == "decode":
             return self.algebra(e).decode(args[0])
         if word in ("min", "max"):
@@ -770,7 +791,11 @@ class _Writer:
                     found = min(x, y) if word == "min" else max(x, y)
             return found
         if word in ("i64", "f64", "f32", "u64"):
-            return self._number(args[0], e).to(Type(word[0], int(word[1:])))
+            number = self._number(args[0], e)
+            number = number if isinstance(number, Value) else self._constant(number)
+            return number.to(Type(word[0], int(word[1:])))
+        if word == "popcount":
+            return self.f.intrinsic("ctpop", self._number(args[0], e))
         if word == "sqrt":
             return vmath.sqrt(self.f, self._number(args[0], e))
         if word == "abs":
@@ -855,8 +880,10 @@ class _Writer:
         y = y if isinstance(y, Value) else self._as(y, x.type.scalar, node)
         if x.type.bits != y.type.bits and 1 in (x.type.bits, y.type.bits):
             x, y = x.to(I64), y.to(I64)
-        if (x.type.kind == "f") != (y.type.kind == "f") or x.type.bits != y.type.bits:
-            raise self._error(node, f"{x.type} and {y.type} do not go together: convert one")
+        kinds = {x.type.kind, y.type.kind}
+        if x.type.bits != y.type.bits or (len(kinds) > 1 and ("f" in kinds or x.type.bits == 64)):
+            names = (f"{v.type.kind}{v.type.bits}" for v in (x, y))
+            raise self._error(node, f"{' and '.join(names)} do not go together: convert one")
         lanes = max(x.type.lanes, y.type.lanes)
         x, y = (v.splat(lanes) if v.type.lanes == 1 else v for v in (x, y))
         return x, y
