@@ -45,7 +45,7 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "better", "decode", "each", "f32", "f64", "i8", "i16", "i32", "i64", "join", "kernel",
+    "better", "decode", "each", "encode", "f32", "f64", "i8", "i16", "i32", "i64", "join", "kernel",
     "lanes", "mul", "one", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled", "zero",
 ]  # fmt: skip
 
@@ -225,9 +225,11 @@ class _Word:
 i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
-add, mul, better, zero, one, decode, each, across, join, lanes, unrolled, prefetch = (
+add, mul, better, zero, one, decode, encode, each, across, join, lanes, unrolled, prefetch = (
     _Word(name)
-    for name in ("add mul better zero one decode each across join lanes unrolled prefetch".split())
+    for name in (
+        "add mul better zero one decode encode each across join lanes unrolled prefetch".split()
+    )
 )
 
 
@@ -247,8 +249,9 @@ class Operations:
 
 
 _PLAIN: dict[str, Any] = {
-    "lanes": lambda n, *_: range(n), "unrolled": range, "across": lambda v: v,
-    "prefetch": lambda *_: None, "i64": int, "f64": float, "decode": lambda x: x,
+    "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v: v,
+    "prefetch": lambda *_: None, "i32": int, "i64": int, "f64": float, "decode": lambda x: x,
+    "encode": lambda x: x,
     "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 

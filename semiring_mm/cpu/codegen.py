@@ -71,7 +71,7 @@ class Compiled:
     ) -> None:
         self.kernel, self._algebra = kernel, (plan, zero, one)
         self._names = frozenset(p.name for p in kernel.parameters)
-        self._packers = [(p, _packer(kernel, p, plan)) for p in kernel.parameters]
+        self._packers = [(p.name, p.axes, _packer(kernel, p, plan)) for p in kernel.parameters]
         self._variants: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, **fields: Any) -> None:
@@ -86,17 +86,18 @@ class Compiled:
             )
         words: list[int] = []
         key: list[Any] = []
-        for parameter, pack in self._packers:
-            value = fields[parameter.name]
+        for name, axes, pack in self._packers:
+            value = fields[name]
             if pack is None:
                 key.append(value)
-            elif value is None and parameter.axes:
-                key.append(None)
-                words += [0] * parameter.axes
+            elif value is None and axes:
+                key.append((name, None))
+                words += [0] * axes
             else:
                 words += pack(value)
         self.kernel.check(fields)
-        code, block = self._variant(tuple(key), fields), (ctypes.c_int64 * len(words))(*words)
+        code = self._variants.get(tuple(key)) or self._variant(tuple(key), fields)
+        block = (ctypes.c_int64 * len(words))(*words)
 
         def call(_kept: Any = fields) -> None:  # the block has only the arrays' addresses
             code(block)
@@ -104,19 +105,17 @@ class Compiled:
         return call
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
-        arrays = tuple(p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
-        found = self._variants.get((key, arrays))
-        if found is None:
-            known = dict.fromkeys(arrays)
-            known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
-            what = repr((self._algebra, known))
-            library = compile_kept(
-                [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
-                lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
-                host_target(),
-            )  # fmt: skip
-            found = library.function(self.kernel.name, ctypes.c_void_p)
-            self._variants[key, arrays] = found
+        known = {
+            p.name: fields[p.name] for p in self.kernel.parameters
+            if p.kind == "static" or (p.axes and fields[p.name] is None)
+        }  # fmt: skip
+        what = repr((self._algebra, known))
+        library = compile_kept(
+            [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
+            lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
+            host_target(),
+        )  # fmt: skip
+        found = self._variants[key] = library.function(self.kernel.name, ctypes.c_void_p)
         return found
 
 
@@ -148,6 +147,8 @@ def _packer(
     if p.axes:
         t = _type_of(p.kind, plan)
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
+        if p.kind == "S" and isinstance(plan, Plan):
+            dtype = np.dtype(plan.storage)  # bool, for one
         return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":
@@ -161,8 +162,9 @@ def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> list[int
     size = dtype.itemsize
     if not (
         isinstance(x, np.ndarray) and x.dtype == dtype and x.ndim == axes
-        and (x.strides[-1] == size or x.shape[-1] < 2 or not x.size)
-        and not any(s % size for s in x.strides)
+        and (x.flags.c_contiguous or (
+            (x.strides[-1] == size or x.shape[-1] < 2) and not any(s % size for s in x.strides)
+        ))
     ):  # fmt: skip
         came = (
             f"{x.dtype} of shape {x.shape}, strides {x.strides}"
@@ -172,7 +174,7 @@ def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> list[int
         raise TypeError(
             f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
         )
-    return [address(x), *(s // size for s in x.strides[:-1])]
+    return [address(x)] if axes == 1 else [address(x), *(s // size for s in x.strides[:-1])]
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -418,9 +420,13 @@ class _Writer:
 
     def _vectors(self, call: ast.Call) -> Iterator[_Lanes]:
         """The whole vectors of a range, and what is left; each writes the body once more."""
-        f, n = self.f, self._as(self._expr(call.args[0]), I64, call)
+        f, n = self.f, self._expr(call.args[0])
         count = self._count * (self._static(call.args[1]) if len(call.args) > 1 else 1)
         whole = any(k.arg == "whole" for k in call.keywords)
+        if whole and isinstance(n, int) and n == count:  # one, and no loop
+            yield _Lanes(f.const(0, I64), count, None)
+            return
+        n = self._as(n, I64, call)
         end = n if whole else n & -count
         with f.loop(0, end, count) as j:
             yield _Lanes(j, count, None)
@@ -757,6 +763,8 @@ class _Writer:
             return args[0].splat(count)
         if word == "decode":
             return self.algebra(e).decode(args[0])
+        if word == "encode":
+            return self.algebra(e).encode(args[0])[0]
         if word in ("min", "max"):
             found = args[0]
             for x in args[1:]:
@@ -766,8 +774,10 @@ class _Writer:
                 else:
                     found = min(x, y) if word == "min" else max(x, y)
             return found
-        if word in ("i64", "f64", "f32", "u64"):
-            return self._number(args[0], e).to(Type(word[0], int(word[1:])))
+        if word in ("i32", "i64", "f64", "f32", "u64"):
+            number = self._number(args[0], e)
+            number = number if isinstance(number, Value) else self._constant(number)
+            return number.to(Type(word[0], int(word[1:])))
         if word == "sqrt":
             return vmath.sqrt(self.f, self._number(args[0], e))
         if word == "abs":
