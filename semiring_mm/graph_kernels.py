@@ -166,17 +166,6 @@ class Factor:
 Fields = Mapping[str, Any]
 
 FACTOR = {
-    "place": "m : slot[m] : : out/T back/T[out.size] weight[m]",
-    "customize": "begin end : first low_first low_edge place : nodes[end] head[first[-1]] "
-    "low_tail[low_edge.size] out_pred[head.size] back_pred[head.size] : out/T[head.size] "
-    "back/T[head.size]",
-    "join_core": "begin end fringe core : first low_first[fringe+core+1] low_edge "
-    ": head[first[-1]] low_tail[low_edge.size] out_pred[head.size] core_pred[core*core] "
-    ": out/T[head.size] back/T[head.size] matrix[core*core]",
-    "rise": "fringe : source first[fringe+1] visits[1] : parent[fringe] head[first[fringe]] "
-    "visited[fringe] pred[label.size] out_pred[head.size] : label/T out/T[head.size]",
-    "fall": "falls : source first visits[1] : head[first[-1]] visited pred[label.size] "
-    "back_pred[head.size] order[falls]<first.size-1 : label/T back/T[head.size]",
     "write_values": "n base : offsets where[n] : : label rows~ turned/u1",
     "write_nodes": "n base : offsets where[n] : : label/i4 rows/i4~ turned/u1",
 }
@@ -282,7 +271,7 @@ class _CheckedCode:
         self._code, self._layouts = made(*args, **options), layouts
 
     def __call__(self, name: str, fields: Fields) -> None:
-        check(name, self._layouts[name], fields)
+        check(name, self._layouts.get(name, ""), fields)
         self._code(name, fields)
 
 

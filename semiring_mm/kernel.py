@@ -46,9 +46,9 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "better", "decode", "each", "f32", "f64", "i8", "i16", "i32", "i64", "join", "kernel",
-    "lanes", "mul", "one", "popcount", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled",
-    "zero",
+    "better", "decode", "each", "encode", "entries", "f32", "f64", "first", "i8", "i16", "i32",
+    "i64", "join", "kernel", "lanes", "mul", "one", "pick", "popcount", "prefetch", "static", "u8",
+    "u16", "u32", "u64", "unrolled", "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -241,10 +241,10 @@ class _Word:
 i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
-add, mul, better, zero, one, decode, each, across, first, join, lanes, unrolled, entries, pick, \
-    prefetch, popcount = map(_Word, (
-        "add mul better zero one decode each across first join lanes unrolled entries pick "
-        "prefetch popcount"
+add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
+    pick, prefetch, popcount = map(_Word, (
+        "add mul better zero one decode encode each across first join lanes unrolled entries "
+        "pick prefetch popcount"
     ).split())  # fmt: skip
 
 
@@ -272,6 +272,7 @@ _PLAIN: dict[str, Any] = {
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "i64": int, "f64": float, "decode": lambda x: x,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count,
+    "encode": lambda x: x,
     "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 

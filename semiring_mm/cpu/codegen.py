@@ -846,6 +846,8 @@ class _Writer:
             return x.splat(count) if x.type.lanes == 1 else x
         if word == "decode":
             return self.algebra(e).decode(args[0])
+        if word == "encode":
+            return self.algebra(e).encode(args[0])[0]
         if word in ("min", "max"):
             found = args[0]
             for x in args[1:]:
