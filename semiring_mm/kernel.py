@@ -241,11 +241,11 @@ class _Word:
 i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
-add, mul, better, zero, one, decode, each, across, join, lanes, unrolled, prefetch = (
-    _Word(name)
-    for name in ("add mul better zero one decode each across join lanes unrolled prefetch".split())
-)
-popcount = _Word("popcount")
+add, mul, better, zero, one, decode, each, across, first, join, lanes, unrolled, entries, pick, \
+    prefetch, popcount = map(_Word, (
+        "add mul better zero one decode each across first join lanes unrolled entries pick "
+        "prefetch popcount"
+    ).split())  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -258,13 +258,18 @@ class Operations:
     zero: Any
     one: Any
 
-    def join(self, values: Iterable[Any]) -> Any:
-        """⊕ over some values."""
-        return functools.reduce(self.add, values, self.zero)
+    def join(self, values: Iterable[Any], *_: Any) -> Any:
+        """⊕ over some values, or of each entry of some lists."""
+        found = list(values)
+        if found and isinstance(found[0], list):
+            return [self.join(x) for x in zip(*found, strict=True)]
+        return functools.reduce(self.add, found, self.zero)
 
 
 _PLAIN: dict[str, Any] = {
-    "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v: v,
+    "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_: v,
+    "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
+    "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "i64": int, "f64": float,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "decode": lambda x: x,
     "each": lambda x, *_: x, "sqrt": math.sqrt,

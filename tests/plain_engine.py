@@ -6,34 +6,21 @@ Numbers are computed in float64, an integer's "no edge" as an infinity, one k af
 import contextlib
 import functools
 import itertools
-import operator
 
 import numpy as np
+import plain_graphs
 
 from semiring_mm.engine import JOIN, PLAIN
 from semiring_mm.expressions import evaluate
-from semiring_mm.kernel import Operations
-from semiring_mm.plan import Facts, Plan, infinite_zero, overflow
+from semiring_mm.plan import Facts, infinite_zero, overflow
 
 xp = np
 HOST, WHERE = True, " in the plain engine"
 TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 8, False, 8, 11
-factor = sums = HopSearches = FactorSweeps = Customizer = None
+factor, sums, HopSearches = plain_graphs.factor, plain_graphs.sums, plain_graphs.HopSearches
+FactorSweeps = Customizer = None
+compiled = plain_graphs.compiled
 scratch = np.empty
-
-
-def compiled(kernel, plan=None, zero=0, one=0):
-    operations = None
-    if isinstance(plan, Plan):
-        add, mul = (functools.partial(evaluate, e) for e in (plan.add, plan.mul))
-        better = operator.lt if plan.add.op == "min" else operator.gt
-        operations = Operations(add, mul, better, zero, one)
-
-    def call(**fields):
-        kernel.plain(operations, **fields)
-
-    call.bind = lambda **fields: functools.partial(call, **fields)
-    return call
 
 
 # --- the algebra on whole arrays ----------------------------------------------------------------

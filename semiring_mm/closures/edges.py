@@ -95,6 +95,13 @@ class EdgeList:
         return cls(range(len(first) - 1), row, col, weight, True, first=first)
 
     @classmethod
+    def of_csr(cls, matrix: Any) -> EdgeList:
+        """The entries of a sparse matrix of SciPy's in compressed rows."""
+        first = np.ascontiguousarray(matrix.indptr, np.int64)
+        m = first[-1]  # arrays may have room for more
+        return cls.by_rows(first, matrix.indices[:m], matrix.data[:m])
+
+    @classmethod
     def of(cls, n: int, row: NDArray[Any], col: NDArray[Any], weight: Array) -> EdgeList:
         """Directed edges of the nodes 0, 1, ..., n - 1."""
         return cls(range(n), row, col, weight, True)

@@ -317,12 +317,12 @@ def _in_team(task: Task, lengths: Lengths, pairs: int, workers: int) -> None:
     with team.lease(min(workers, len(pieces)) - 1) as leased:
         memories = [workspace(task.room, worker) for worker in (None, *leased)]
         for first in range(0, len(pieces), len(memories)):
-            blocks = [
-                task.block(i, j, memory)
+            calls = [
+                task.bind(i, j, memory)
                 for (i, j, *_), memory in zip(pieces[first:], memories, strict=False)
             ]
-            rows = [(address(values),) for values, _ in blocks]
-            team.call_each(task.code, rows, leased)
+            rows = [(call.block,) for call in calls]
+            team.call_each(calls[0].code, rows, leased)
 
 
 def _carefully(

@@ -18,8 +18,7 @@ from ..plan import Plan
 from .algebra import Algebra
 from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, Target, compile_functions, host_target
-from .ir import I32, I64, PTR, Function, Type, Value
-from .product_code import transposed
+from .ir import I32, I64, PTR, Function, Type, Value, transposed
 
 __all__ = ["UNREACHED", "Code", "chunk_width", "turned_bytes"]
 

@@ -36,14 +36,14 @@ from ..plan import ALPHA, BETA, READ_C, Plan, scalar_bits
 from . import vmath
 from .algebra import Algebra, compute_type
 from .compiler import KEPT, Target, host_target
-from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
+from .ir import F32, I32, I64, PTR, Function, Type, Value, Var, transposed
 from .team import COUNTERS, Team
 from .views import HEAD, ArrayView, array_function
 
 __all__ = [
     "GATHER", "NOTHING_SEEN", "PARAMS", "SEEN", "SLAB", "SQUARE", "TRIANGLE", "TURN_A", "TURN_B",
     "ProductCode", "Shape", "fewer_vectors", "micro_function", "params_of", "product_code",
-    "product_functions", "tile_shape", "transposed", "watches",
+    "product_functions", "tile_shape", "watches",
 ]  # fmt: skip
 
 #: The fields of the parameter block, 64 bits each.
@@ -499,26 +499,6 @@ class _Range:
 
 #: Panels packed side by side, and rows transposed at once.
 _GROUP, _ROWS = 16, 8
-
-
-def transposed(f: Function, rows: list[Value]) -> list[Value]:
-    """Rows (a power of two of them, at most as many as lanes) to columns, by zipping halves."""
-    lanes, n = rows[0].type.lanes, len(rows)
-    assert n <= lanes, f"{n} rows of {lanes} elements: a column would not fit a vector"
-    low = [x // 2 + lanes * (x % 2) for x in range(lanes)]
-    high = [x + lanes // 2 for x in low]
-    count = 1
-    while count < n:
-        half = n // 2
-        rows = [
-            f.shuffle(rows[i], rows[i + half], mask) for i in range(half) for mask in (low, high)
-        ]
-        count *= 2
-    per = lanes // n  # columns in each vector now
-    if per == 1:
-        return rows
-    return [f.shuffle(x, x, range(c * n, (c + 1) * n)) for x in rows for c in range(per)]
-
 
 #: Bytes of B, and from one of its rows to the next, up to which a product is multiplied from where
 #: the operands lie: rows further apart share few sets of a cache.

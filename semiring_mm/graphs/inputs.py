@@ -187,9 +187,7 @@ def _edge_list(
             )
         _check_square(graph.shape)
         if getattr(graph, "format", None) == "csr":
-            first = np.ascontiguousarray(graph.indptr, np.int64)
-            m = first[-1]  # arrays may have room for more
-            edges = EdgeList.by_rows(first, graph.indices[:m], graph.data[:m])
+            edges = EdgeList.of_csr(graph)
         else:
             coo = graph.tocoo()
             edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
