@@ -27,6 +27,7 @@ from .products import (
     multiply_into,
     overlaps,
 )
+from .registry import provided
 from .semirings import Semiring, as_semiring
 from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
 
@@ -147,11 +148,10 @@ def matmul(
                 "over tiles a product has no return_arg, and out is a path: leave out devices, "
                 "memory_limit and resume"
             )
-        from .tiled.options import TileOptions
-        from .tiled.solve import product
+        from .tiles import TileOptions
 
         options = TileOptions(device, devices, out, memory_limit, checkpoint, resume)
-        return product(s, *_by_blocks(s, a, b), options, progress)
+        return provided("multiply_tiles")(s, *_by_blocks(s, a, b), options, progress)
     if progress is not None and progress is not False:
         raise ValueError(
             "progress is told of work over tiles: give devices, memory_limit or a path as out, too"

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -297,7 +297,7 @@ def dijkstra(
     graph = graph.reached(rows)
     if graph.lowest >= 0 and (min_only or limit < math.inf):
         found = _search_each(
-            _csr(graph.sparse()), directed, indices=rows, return_predecessors=return_predecessors,
+            graph.csr(), directed, indices=rows, return_predecessors=return_predecessors,
             limit=limit, min_only=min_only,
         )  # fmt: skip
     elif min_only:
@@ -344,12 +344,15 @@ class _Graph:
     directed : bool
     own : bool
         Whether a dense matrix may be overwritten.
+    given : csr_array, optional
+        The same edges as they came.
     """
 
     n: int
     edges: Any
     directed: bool
     own: bool = False
+    given: Any = None
 
     @classmethod
     def read(cls, graph: Any, directed: bool, unweighted: bool, overwrite: bool) -> _Graph:
@@ -362,18 +365,19 @@ class _Graph:
         shape = edges.shape
         if len(shape) != 2 or shape[0] != shape[1]:
             raise ValueError(f"a graph's matrix is square, got shape {shape}")
+        given = None
         if not own:
-            first, col = (np.asarray(x, np.int64) for x in (edges.indptr, edges.indices))
-            edges = EdgeList.by_rows(first, col, edges.data)
-            edges = edges.kept(~(np.isnan(edges.weight) | (edges.weight == np.inf)))
-        read = cls(shape[0], edges, bool(directed), own)
-        if read.lowest == -np.inf:
+            csr, whole = edges, EdgeList.of_csr(edges)
+            edges = whole.kept(~(np.isnan(whole.weight) | (whole.weight == np.inf)))
+            given = csr if edges is whole and not unweighted else None
+        weights = edges if own else edges.weight
+        if weights.size and weights.min() == -np.inf:
             raise ValueError("a weight is -inf: leave the edge out if there is none")
         if unweighted and own:
             edges[edges < np.inf] = 1
         elif unweighted:
-            return replace(read, edges=edges.weighted(np.ones_like(edges.weight)))
-        return read
+            edges = edges.weighted(np.ones_like(edges.weight))
+        return cls(shape[0], edges, bool(directed), own, given)
 
     @property
     def dense(self) -> bool:
@@ -402,6 +406,10 @@ class _Graph:
         there = self.edges < np.inf
         first, col = offsets(np.count_nonzero(there, axis=1)), np.nonzero(there)[1]
         return EdgeList.by_rows(first, col, self.edges[there])
+
+    def csr(self) -> Any:
+        """The edges as SciPy takes them: entries of the same place are parallel edges."""
+        return _csr(self.sparse()) if self.given is None else self.given
 
     def potentials(self) -> Matrix:
         """Return Johnson's potentials; raise if there is a negative cycle."""
@@ -441,7 +449,6 @@ def _dense(graph: Any, overwrite: bool) -> Matrix:
 
 
 def _csr(g: EdgeList) -> Any:
-    """The edges as SciPy takes them: entries of the same place are parallel edges."""
     return csr_array((g.weight, g.col, g.first), (g.n, g.n))
 
 
@@ -485,7 +492,7 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         )  # fmt: skip
         arcs = graph.stored if directed else 2 * graph.stored
         if costs.brief(n, arcs, k) and graph.lowest >= 0:
-            return _search_each(_csr(graph.sparse()), directed, rows, predecessors)
+            return _search_each(graph.csr(), directed, rows, predecessors)
         choice = choose(asked, machine_for(asked))
         if choice.sparse and (not graph.dense or choice.search < choice.dense or graph.few):
             edges = graph.sparse() if directed else graph.sparse().undirected()

@@ -25,25 +25,21 @@ from . import graph_kernels, naming
 from .expressions import Expr
 from .graph_kernels import (
     Customizer,
-    Elimination,
     FactorKernels,
     FactorSweeps,
-    ForestKernels,
     HopSearches,
-    NearestKernels,
-    OrderKernels,
-    PathQuery,
-    SearchKernels,
     SumKernels,
 )  # fmt: skip
-from .plan import ALPHA, BETA, READ_C, Facts
+from .kernel import Kernel
+from .layouts import asserted
+from .plan import ALPHA, BETA, READ_C, Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
     "JOIN", "PLAIN", "AlignmentRule", "Calls", "ChainModel", "Chains", "CloseStep", "CloseSteps",
     "Engine", "Forest", "GraphKernels", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen",
-    "Select", "Sieve", "host_graphs", "lazily", "loaded", "named", "of", "register", "registered",
-    "why_not",
+    "Select", "Sieve", "compiled", "host_graphs", "lazily", "loaded", "named", "of", "register",
+    "registered", "why_not",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -536,7 +532,7 @@ class Engine(Protocol):
         The verbs for chains of products; None on an engine that has none.
     trees : Trees, optional
         Predecessors from distances; None on an engine that is faster at carrying them along.
-    elimination, factor, sums, forest, searches, orders, nearest, PathQuery : optional
+    factor, sums : optional
         Families of :mod:`.graph_kernels` on the host, or None: see :func:`host_graphs`.
     HopSearches, FactorSweeps, Customizer : optional
         Families of :mod:`.graph_kernels` in the engine's memory, or None.
@@ -553,6 +549,16 @@ class Engine(Protocol):
     PANEL: int
     ROWS: int
     SPARSE: bool
+
+    def compiled(
+        self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
+    ) -> Any:
+        """A kernel, called with its parameters by name, for the operations of a plan.
+
+        `zero` and `one` are those of the type that the plan computes in. A dtype, such as
+        ``"f4"``, stands for a plan where a kernel uses none of the operations. ``bind(**fields)``
+        is the call itself, to be repeated.
+        """
 
     def align(
         self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None,
@@ -587,21 +593,9 @@ class Engine(Protocol):
     @property
     def select(self) -> Select: ...
     @property
-    def elimination(self) -> Elimination | None: ...
-    @property
     def factor(self) -> FactorKernels | None: ...
     @property
     def sums(self) -> SumKernels | None: ...
-    @property
-    def forest(self) -> ForestKernels | None: ...
-    @property
-    def searches(self) -> SearchKernels | None: ...
-    @property
-    def orders(self) -> OrderKernels | None: ...
-    @property
-    def nearest(self) -> NearestKernels | None: ...
-    @property
-    def PathQuery(self) -> Callable[..., PathQuery] | None: ...
     @property
     def HopSearches(self) -> type[HopSearches] | None: ...
     @property
@@ -901,8 +895,11 @@ def loaded(name: str) -> Engine | None:
 
 
 def _load(name: str) -> Engine:
-    engine = _engines[name] = cast(Engine, importlib.import_module(_modules[name]))
-    return engine
+    module = importlib.import_module(_modules[name])
+    for member, value in [*vars(module).items()]:
+        setattr(module, member, asserted(member, value))
+    _engines[name] = cast(Engine, module)
+    return _engines[name]
 
 
 def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
@@ -921,7 +918,7 @@ def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
         if name not in homes:
             raise AttributeError(f"module {package + '.engine'!r} has no attribute {name!r}")
         module = importlib.import_module(f".{homes[name]}", package)
-        found = getattr(module, name, module)
+        found = asserted(name, getattr(module, name, module))
         vars(importlib.import_module(".engine", package))[name] = found  # the next time at once
         return found
 
@@ -961,14 +958,8 @@ class GraphKernels:
         Where a family is asked for that the engine lacks.
     """
 
-    elimination: Elimination
     factor: FactorKernels
     sums: SumKernels
-    forest: ForestKernels
-    searches: SearchKernels
-    orders: OrderKernels
-    nearest: NearestKernels
-    PathQuery: Callable[..., PathQuery]
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -988,6 +979,13 @@ class GraphKernels:
 @functools.cache
 def _graph_kernels(engine: Any) -> GraphKernels:
     return GraphKernels(engine)
+
+
+def compiled(
+    kernel: Kernel, plan: Plan | str | None = None, zero: float | int = 0, one: float | int = 0
+) -> Any:
+    """A kernel as the host's engine runs it: :meth:`Engine.compiled`."""
+    return named("cpu").compiled(kernel, plan, zero, one)
 
 
 def host_graphs() -> GraphKernels:

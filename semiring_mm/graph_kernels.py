@@ -32,9 +32,9 @@ from .plan import Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
-    "LAYOUTS", "NOWHERE", "Arcs", "Checked", "Code", "Customizer", "Elimination", "Factor",
-    "FactorKernels", "FactorSweeps", "ForestKernels", "HopSearches", "Index", "NearestKernels",
-    "Node", "OrderKernels", "PathQuery", "SearchKernels", "SumKernels", "SymbolicFactor", "check",
+    "LAYOUTS", "Arcs", "Checked", "Code", "Customizer", "Factor",
+    "FactorKernels", "FactorSweeps", "HopSearches", "Index",
+    "Node", "SumKernels", "SymbolicFactor", "check",
     "offsets", "ranges",
 ]  # fmt: skip
 
@@ -147,19 +147,8 @@ SUMS = {
     "largest/T part total rest/f8 inverse_part/f8 inverse/f8 inverse_rest/f8 radius/T[radii] "
     "within edges/T scale mass",
 }
-SEARCHES = {
-    "lists": "n m both : row[m]<n col[m]<n first[n+1] : head[m*(1+both)] "
-    ": weight/T[m*(1+both)] given/T[m]",
-    "search": "n rows : source[rows]<n first[n+1] : head[first[n]] node[first[n]+1] pred[rows*n] "
-    ": weight/T[first[n]] label/T[rows*n] key/T[first[n]+1]",
-}
-NEAREST = {
-    "rise_and_fall": "fringe core k : first[fringe+1] : head[first[fringe]] "
-    "place[(fringe+core)*k] own_place[core*k] : label/T[(fringe+core)*k] own/T[core*k] "
-    "matrix/T[core*core] out/T[first[fringe]] back/T[first[fringe]]",
-}
 #: By the names of families, as engines have them; the kernels of others check their arguments.
-LAYOUTS = {"factor": FACTOR, "sums": SUMS, "searches": SEARCHES, "nearest": NEAREST}
+LAYOUTS = {"factor": FACTOR, "sums": SUMS}
 _STRUCTURE = (
     "n fringe : first[fringe+1] : position[n] node[n] parent[fringe] level[fringe] "
     "head[first[fringe]]"
@@ -259,66 +248,6 @@ class _CheckedCode:
         self._code(name, fields)
 
 
-class Elimination(Protocol):
-    """Symbolic analysis of a sparse elimination."""
-
-    def adjacency(self, fields: Fields) -> None:
-        """Distinct neighbours of each vertex, in ``near`` from ``first`` on; both are rewritten.
-
-        ``place`` is a copy of ``first``, which counts both ends of every edge; ``row`` differs from
-        ``col``, and ``mark`` holds -1.
-        """
-
-    def minimum_degree(self, fields: Fields) -> None:
-        """Eliminate vertices of least degree until the rest is nearly a clique, or not worth it.
-
-        Where more than ``least`` vertices are left, each has to gain more in the closure of the
-        rest as a dense core than it costs: for ``sources`` rows, at the costs of a unit of work
-        here, of a triangle, of an edge in a sweep, and of a pair of a dense product.
-
-        ``state`` holds the vertices eliminated so far, the end of the pool, the last stamp, the
-        work left, and why the function returned: 0 done, 1 the pool is full, 2 no work is left.
-        ``bucket``, ``following`` and ``before`` are doubly linked lists of the vertices of each
-        degree, which ``size`` is, -1 at their ends; ``pool`` has from ``begin`` on the neighbours
-        of each vertex, in ``room`` entries.
-        """
-
-    def repack(self, fields: Fields) -> None:
-        """Copy lists of neighbours from ``begin`` on in ``pool`` to ``place`` in ``larger``."""
-
-    def elimination_tree(self, fields: Fields) -> None:
-        """Elimination tree: the parent of each position, n of a root (Liu, 1990).
-
-        ``near`` and ``first`` are the graph's adjacency, ``order`` has the node at each position
-        and ``rank`` the position of each node; ``ancestor`` holds n.
-        """
-
-    def postorder(self, fields: Fields) -> None:
-        """Postorder of a forest whose parents have higher numbers, sizes of subtrees and heights.
-
-        A parent of n or more is none. ``size`` and ``level`` hold zeros.
-        """
-
-    def symbolic(self, fields: Fields) -> None:
-        r"""Symbolic factorization: struct(v) = adj⁺(v) ∪ struct(children) \ {v}, from ``state[0]``.
-
-        These are the higher neighbours of position v after the fill, ``head`` from ``first[v]`` on.
-        ``state[1]`` becomes 1 where ``head`` is full; then the caller makes it longer and goes on.
-        """
-
-    def transpose(self, fields: Fields) -> None:
-        """Transpose: for each edge by ascending tail, the next place of its head takes both."""
-
-    def locate(self, fields: Fields) -> None:
-        """Slots of arcs: 2 e of one that leads up edge e, 2 e + 1 of one down; ``head`` ascends."""
-
-    def totals(self, fields: Fields) -> None:
-        """``work`` and ``size`` summed over the descendants of each position; n and more: root."""
-
-    def climb(self, fields: Fields) -> None:
-        """``mark`` 1 at some positions and their ancestors below ``fringe``."""
-
-
 class Code(Protocol):
     """Kernels that are compiled together."""
 
@@ -327,10 +256,10 @@ class Code(Protocol):
 
 
 class FactorKernels(Protocol):
-    """Customization of a factor, and triangular solves with it: :data:`FACTOR`.
+    """What sweeps over a factor need of the host beside kernels: :data:`FACTOR`.
 
-    The lanes of the vectors are different sources, of which a chunk has as many as
-    :meth:`chunk_width`. A label is a path's weight; labels of a vertex lie next to each other.
+    The lanes of vectors are sources, of which a chunk has as many as :meth:`chunk_width`. A label
+    is a path's weight; labels of a vertex lie next to each other.
     """
 
     def chunk_width(self, itemsize: int) -> int:
@@ -339,41 +268,15 @@ class FactorKernels(Protocol):
     def turned_bytes(self) -> int:
         """Scratch memory of the functions that write."""
 
-    def Code(
-        self, plan: Plan, zero: float | int, one: float | int, trees: bool, *,
-        symmetric: bool = False,
-    ) -> Code:  # fmt: skip
-        """The functions of one plan.
+    def write_values(self, plan: Plan, fields: Fields) -> None:
+        """Row of lane i, column j ← label of vertex ``where[j]``, stored as the plan says.
 
-        ``place``: out[slot / 2], or back where that is odd, ⊕= each stored weight.
-
-        ``customize``: for ``nodes[begin:end]``, whose lower neighbours are done, ``out`` and
-        ``back`` of their edges ⊕= the ways down to a lower neighbour and up again. ``place`` is
-        scratch.
-
-        ``join_core``: the same for rows of the core's matrix.
-
-        ``rise``: labels from the source of each lane to its ancestors in the elimination tree, and
-        to the core, whose labels are zero beforehand. ``source`` ascends and ends with a number
-        that is no vertex. ``visited`` receives the ancestors, ``visits[0]`` their number.
-
-        ``fall``: labels from the core and the ``visited`` to ``order[:falls]``, descending
-        positions with all of their ancestors.
-
-        ``write_values``, ``write_nodes``: row of lane i, column j ← label of vertex ``where[j]``.
         Rows begin ``offsets`` bytes behind ``rows``, whose address is ``base``, too; ``turned`` is
         scratch of :meth:`turned_bytes`.
-
-        Parameters
-        ----------
-        plan : Plan
-        zero, one : float or int
-            The identities in the type computed in.
-        trees : bool
-            Whether labels have predecessors.
-        symmetric : bool
-            Whether ``back`` is ``out``.
         """
+
+    def write_nodes(self, plan: Plan, fields: Fields) -> None:
+        """The same of int32 labels, such as predecessors."""
 
 
 class SumKernels(Protocol):
@@ -421,104 +324,6 @@ class SumKernels(Protocol):
         mass : {"", "int64", "float64"}
             The type of an attribute of nodes of which sums within a radius are taken; "": they are
             counted.
-        """
-
-
-class ForestKernels(Protocol):
-    """Spanning forests."""
-
-    def kruskal(self, fields: Fields) -> None:
-        """Join parts along edges, the best first (Kruskal, 1956), into a line of nodes.
-
-        Parts that an edge joins are put one after the other: so the worst gap between two places in
-        the line is the worst edge between two nodes in the forest. ``order`` receives the line,
-        ``gap`` the edge that joined the parts on both sides of the gap behind each place, -1 where
-        none did. ``parent``, ``head`` and ``tail`` hold 0 to n - 1, ``size`` 1, ``following`` and
-        ``after`` -1.
-        """
-
-    def grow(self, fields: Fields) -> None:
-        """Rounds of Borůvka (1926): every part is joined to another by its best edge, if known.
-
-        ``near[i]`` is the end of an edge from node i that was the best to another ``group`` when it
-        was looked for, -1 where there is none, and ``key[i]`` is less the better it is. Groups only
-        grow, so where they have become one it still tells how good an edge can be. ``joined``
-        receives the nodes whose edges are taken, from ``state[0]`` on, and ``rows`` the
-        ``state[1]`` nodes for which to look again: none, when the forest is done. ``parent`` is
-        kept between calls, and begins as ``group`` does, with 0 to n - 1.
-        """
-
-    def preorder(self, fields: Fields) -> None:
-        """The nodes of a forest in preorder.
-
-        ``up`` receives, for each place, that of its parent, or -1, and ``last`` the end of its
-        subtree. ``near`` from ``first`` on are the neighbours of each node. ``above`` holds -2.
-        """
-
-
-class SearchKernels(Protocol):
-    """Best-first search from each source (Dijkstra, 1959): :data:`SEARCHES`."""
-
-    def lists(self, plan: Plan, fields: Fields) -> None:
-        """The arcs of each vertex, in ``head`` and ``weight`` from ``first`` on, of m edges.
-
-        ``both``: edges lead in both directions. ``first`` holds zeros.
-        """
-
-    def search(self, plan: Plan, zero: float | int, one: float | int, fields: Fields) -> None:
-        """Rows of ``label`` and, unless it is None, of ``pred`` from the sources.
-
-        No ``weight`` may be better than one. ``node`` and ``key`` are scratch.
-        """
-
-
-class OrderKernels(Protocol):
-    """From known distances to the search that finds them, from each source."""
-
-    def settle(self, fields: Fields) -> None:
-        """Labels in ``d`` that no edge improves, from infinity; ``near`` is about their order."""
-
-    def order(self, fields: Fields) -> None:
-        """Fill ``order`` and ``pred``, of -1; nodes of a ``group`` take its next ``slot``."""
-
-    def dependencies(self, fields: Fields, *, late: bool) -> None:
-        """Add to ``delta`` and, by edge, to ``share`` (rows of m) the dependencies of each source.
-
-        ``sigma`` and both of these hold zeros. ``tail``, ``back_weight`` and ``edge`` are the edges
-        by the node where they end, from ``back_first`` on. Where `late` the paths through a
-        node's predecessor are added last, as Dijkstra's search does when it settles the node, else
-        in order.
-        """
-
-
-class NearestKernels(Protocol):
-    """The k nearest places of each vertex of a factor: :data:`NEAREST`."""
-
-    def rise_and_fall(self, dtype: str, far: float | int, fields: Fields) -> None:
-        """Complete the lists of all vertices, which hold the places themselves at distance 0.
-
-        ``label`` and ``place`` have k entries for each vertex, ``far`` and NOWHERE where there is
-        none; ``own`` and ``own_place`` are room for those of the core.
-        """
-
-
-NOWHERE = (1 << 31) - 1  #: the place of an entry that has none
-
-
-class PathQuery(Protocol):
-    """One query at a time over a customized factor, and its memory.
-
-    It is made of ``(factor, low_first, low_tail, low_edge)``: a :class:`Factor` on the host, and
-    the lower neighbours of its positions (n + 1, edges, edges: int64, int32, int64).
-    """
-
-    def meet(self, source: int, target: int) -> Any:
-        """The weight from one position to another, in the type computed in."""
-
-    def route(self, source: int, target: int) -> tuple[Any, Node | None]:
-        """The same for a factor without a core, and the positions after `source` on a walk.
-
-        The walk leads along real edges; None where ties make it longer than there are nodes.
         """
 
 

@@ -9,7 +9,8 @@
 
 A kernel takes numbers and arrays and returns nothing. Inside it integers have 64 bits, whatever an
 array stores; ``T`` is the type that a semiring is computed in, and ``add, mul, better, zero, one``
-are its operations. Statements are assignments, ``for`` over ``range``, ``while``, ``if``,
+are its operations. Arrays of ``S`` hold entries as they are stored: ``decode`` and ``encode`` lead
+to T and back. Statements are assignments, ``for`` over ``range``, ``while``, ``if``,
 ``break``, ``continue`` and ``return``. A call of another kernel is inlined: its parameters need
 no annotations there, and it may return values. ``x[i:]`` is an array from entry i on, ``x[i]`` of
 an array of two axes a row. A ``static`` parameter is known when the kernel is compiled, and so is
@@ -225,12 +226,11 @@ class _Word:
 i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
-add, mul, better, zero, one, decode, encode, each, across, join, lanes, unrolled, prefetch = (
-    _Word(name)
-    for name in (
-        "add mul better zero one decode encode each across join lanes unrolled prefetch".split()
-    )
-)
+add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
+    pick, prefetch = map(_Word, (
+        "add mul better zero one decode encode each across first join lanes unrolled entries "
+        "pick prefetch"
+    ).split())  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -242,16 +242,22 @@ class Operations:
     better: Callable[[Any, Any], bool]
     zero: Any
     one: Any
+    decode: Callable[[Any], Any] = lambda x: x
+    encode: Callable[[Any], Any] = lambda x: x
 
-    def join(self, values: Iterable[Any]) -> Any:
-        """⊕ over some values."""
-        return functools.reduce(self.add, values, self.zero)
+    def join(self, values: Iterable[Any], *_: Any) -> Any:
+        """⊕ over some values, or of each entry of some lists."""
+        found = list(values)
+        if found and isinstance(found[0], list):
+            return [self.join(x) for x in zip(*found, strict=True)]
+        return functools.reduce(self.add, found, self.zero)
 
 
 _PLAIN: dict[str, Any] = {
-    "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v: v,
-    "prefetch": lambda *_: None, "i32": int, "i64": int, "f64": float, "decode": lambda x: x,
-    "encode": lambda x: x,
+    "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_: v,
+    "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
+    "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
+    "prefetch": lambda *_: None, "i64": int, "f64": float,
     "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 

@@ -10,15 +10,15 @@ from semiring_mm.kernel import Operations
 MIN_PLUS = Operations(min, operator.add, operator.lt, np.inf, 0.0)
 
 
-def both(k, operations=None, plan=None, **fields):
+def both(kernel, operations=None, plan=None, /, **fields):
     """The fields after the compiled kernel; those after the same in Python are equal."""
     copies = [
         {n: x.copy() if isinstance(x, np.ndarray) else x for n, x in fields.items()}
         for _ in range(2)
     ]
     given = (plan,) if operations is None else (plan, operations.zero, operations.one)
-    compiled(k, *given)(**copies[0])
-    k.plain(operations, **copies[1])
+    compiled(kernel, *given)(**copies[0])
+    kernel.plain(operations, **copies[1])
     for name, x in copies[0].items():
         np.testing.assert_array_equal(x, copies[1][name], err_msg=name)
     return copies[0]

@@ -18,7 +18,7 @@ from semiring_mm.gpu import device, engine, sweeps
 from semiring_mm.graphs import choice, contraction, statistics
 from semiring_mm.graphs.packages import EdgeList
 from semiring_mm.hierarchy import devices
-from semiring_mm.tiled.options import TileOptions
+from semiring_mm.tiles import TileOptions
 
 HOST = host_device.HostDevice()
 #: Small blocks, several groups of sources, levels of regions, and a core of some nodes.

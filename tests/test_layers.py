@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 import semiring_mm
+from semiring_mm import registry
 
 PACKAGE = Path(semiring_mm.__file__).parent
 #: The rooms, and their modules.
 ROOMS = {
-    "base": "version naming warn cache storage display text memory pool",
+    "base": "version naming warn cache storage display text memory pool registry",
     "algebra": "expressions laws semirings metrics plan spanning",
     "engine": "engine graph_kernels layouts kernel",
     "cpu": "cpu.*",
     "cuda": "gpu.*",
-    "verbs": """arrays products bits gf2 sparse blas summation neighbours chains sequences alignment
-        eigenvalues gradients chain_gradients config""",
+    "verbs": """arrays tiles products bits gf2 sparse blas summation neighbours chains sequences
+        alignment eigenvalues gradients chain_gradients config""",
     "graphs": "closures.* hierarchy.* graphs.*",
     "files": "files files.*",
     "scale": "tiled.* dask dask.*",
@@ -29,16 +30,6 @@ ROOMS = {
     "bridges": "torch torch.* jax jax.* csgraph nx.* sklearn",
     "plot": "plot plot.*",
     "cli": "cli cli.* __main__",
-}
-#: What is still to be moved: modules, and what they import.
-NOT_YET = {
-    "blas": "tiled.options tiled.solve",
-    "graphs.apsp": "tiled.options tiled.solve",
-    "graphs.inputs": "files files.graph",
-    "graphs.out_of_core": "tiled.options tiled.rows",
-    "graphs.packages": "files.columns",
-    "graphs.prepared": "files.tables",
-    "graphs.statistics": "tiled.options",
 }
 #: Of each room those just below it: its modules import these, and what these may import. Nobody
 #: imports an engine, which is reached by its name or its arrays (:mod:`semiring_mm.engine`).
@@ -140,13 +131,14 @@ def test_imports_follow_the_arrows(name):
     """Those inside functions and for the type checker, too."""
     room = room_of(name)
     for target, _ in imports(name, ALL[name]):
-        if target.startswith(".") and target[1:] not in NOT_YET.get(name, "").split():
+        if target.startswith("."):
             assert room_of(target[1:]) in reachable(room), f"{name} imports {target[1:]}"
 
 
-def test_what_is_not_yet_in_its_place_is_there():
-    for name, targets in NOT_YET.items():
-        assert {f".{x}" for x in targets.split()} <= {x for x, _ in imports(name, ALL[name])}
+def test_what_rooms_above_provide_is_there():
+    for name, home in registry.HOMES.items():
+        assert callable(registry.provided(name))
+        assert room_of(home) in ("files", "scale")
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,5 +1,6 @@
 """Kernels of graphs, compiled, against the same text in Python, as they are called."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -7,15 +8,27 @@ import pytest
 from plain_kernels import MIN_PLUS
 
 import semiring_mm as sm
+from semiring_mm import pool
 from semiring_mm.closures import spanning
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.cpu import codegen, families, hierarchy
+from semiring_mm.cpu import codegen
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.graphs.contraction import solve
+from semiring_mm.graphs.kernels import elimination, forest
 from semiring_mm.hierarchy import structure
+from semiring_mm.kernel import Kernel
 from semiring_mm.semirings import semirings
+
+
+def kernels(module):
+    """The names of a module's kernels that are called from outside."""
+    return {
+        name
+        for name, x in vars(module).items()
+        if isinstance(x, Kernel) and x.function.__annotations__
+    }
 
 
 @pytest.fixture
@@ -23,21 +36,24 @@ def called(monkeypatch):
     """Names of the kernels that were called; each ran in Python, too, with the same results."""
     names = []
 
-    def checked(kernel, *algebra):
+    def checked(kernel, plan, zero, one):
         def call(**fields):
             names.append(kernel.name)
             once = {id(x): x.copy() if isinstance(x, np.ndarray) else x for x in fields.values()}
             copies = {k: once[id(x)] for k, x in fields.items()}  # two may be the same array
-            kernel.plain(replace(MIN_PLUS, zero=algebra[1]) if algebra else None, **copies)
-            codegen.compiled(kernel, *algebra)(**fields)
+            kernel.plain(replace(MIN_PLUS, zero=zero), **copies)
+            codegen.compiled(kernel, plan, zero, one)(**fields)
             for k, x in fields.items():
                 np.testing.assert_array_equal(x, copies[k], err_msg=f"{kernel.name}: {k}")
 
+        call.bind = lambda **fields: functools.partial(call, **fields)
         return call
 
-    for module in (families, hierarchy):
-        monkeypatch.setattr(module, "compiled", checked)
-    return names
+    monkeypatch.setattr(cpu, "compiled", checked)
+    before = pool.get_num_threads()
+    pool.set_num_threads(1)
+    yield names
+    pool.set_num_threads(before)
 
 
 @pytest.fixture
@@ -56,7 +72,7 @@ def test_eliminations(edges, called, monkeypatch):
     assert (x.slots(row, col) >= 0).all()
     assert structure.eliminate(n, row, col).core > 0
     assert called.count("minimum_degree") > 4  # in parts, and the pool of lists becomes full
-    assert set(called) == vars(families.elimination).keys()
+    assert set(called) == kernels(elimination)
 
 
 def test_spanning_forests(edges, called):
@@ -65,7 +81,8 @@ def test_spanning_forests(edges, called):
     a[row, col] = a[col, row] = np.random.default_rng(1).integers(1, 30, len(row))
     found = spanning.of_matrix(cpu, semirings["max_min"], a)
     found.rooted()
-    assert set(called) == {*vars(families.forest), "adjacency"}
+    spanning.of_edges(semirings["max_min"], n, row, col, a[row, col]).rooted()
+    assert set(called) == kernels(forest) | {"adjacency"}
 
 
 @pytest.mark.parametrize("trees", [False, True])

@@ -9,7 +9,7 @@ from plain_kernels import both
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.cpu.kernels import search as kernels
+from semiring_mm.graphs.kernels import search as kernels
 from semiring_mm.graphs.search import search_order, settle
 
 
@@ -98,9 +98,9 @@ def test_kernels_in_python(late):
     by_head = np.argsort(arcs.col, kind="stable")
     zeros = np.zeros(shape)
     found = both(
-        kernels.dependencies, **given, order=tree["order"], pred=tree["pred"], late=late,
-        back_first=np.searchsorted(arcs.col[by_head], np.arange(13)), edge=by_head,
-        tail=arcs.row[by_head].astype("i4"), back_weight=arcs.weight[by_head], sigma=zeros,
-        delta=zeros, share=np.zeros((2, len(by_head))),
+        kernels.dependencies, **given, m=len(by_head), late=late, order=tree["order"],
+        pred=tree["pred"], back_first=np.searchsorted(arcs.col[by_head], np.arange(13)),
+        edge=by_head, tail=arcs.row[by_head].astype("i4"), back_weight=arcs.weight[by_head],
+        sigma=zeros, delta=zeros, share=np.zeros((2, len(by_head))),
     )  # fmt: skip
     assert found["delta"].any()

@@ -23,7 +23,7 @@ from ..files.formats import FORMATS
 from ..naming import install, naming_options
 from ..plot import PANELS
 from ..semirings import as_semiring, semirings
-from ..tiled.sizes import parse_size
+from ..tiles import parse_size
 
 __all__ = [
     "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_disk",

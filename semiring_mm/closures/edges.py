@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from ..graph_kernels import offsets
 from ..semirings import Semiring
 
 __all__ = [
-    "EdgeList", "both_ways", "edge_dtype", "is_table", "join_edges", "symmetrize",
+    "EdgeList", "NumberLabels", "both_ways", "edge_dtype", "is_table", "join_edges", "symmetrize",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -95,6 +95,13 @@ class EdgeList:
         return cls(range(len(first) - 1), row, col, weight, True, first=first)
 
     @classmethod
+    def of_csr(cls, matrix: Any) -> EdgeList:
+        """The entries of a sparse matrix of SciPy's in compressed rows."""
+        first = np.ascontiguousarray(matrix.indptr, np.int64)
+        m = first[-1]  # arrays may have room for more
+        return cls.by_rows(first, matrix.indices[:m], matrix.data[:m])
+
+    @classmethod
     def of(cls, n: int, row: NDArray[Any], col: NDArray[Any], weight: Array) -> EdgeList:
         """Directed edges of the nodes 0, 1, ..., n - 1."""
         return cls(range(n), row, col, weight, True)
@@ -156,6 +163,66 @@ class EdgeList:
     def entering(self) -> EdgeList:
         """The edges that lead the other way, sorted: by the nodes to which these lead."""
         return EdgeList(range(self.n), self.col, self.row, self.weight, self.directed).sorted
+
+
+class NumberLabels(Sequence[str]):
+    """The labels of n numbered nodes, as strings that take no memory until they are read.
+
+    Parameters
+    ----------
+    first : int
+        The first node's number.
+    n : int
+        Number of nodes.
+
+    Examples
+    --------
+    >>> labels = NumberLabels(1, 3)
+    >>> list(labels), labels.index("3"), "4" in labels
+    (['1', '2', '3'], 2, False)
+    """
+
+    def __init__(self, first: int, n: int) -> None:
+        self._numbers = range(first, first + n)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [str(number) for number in self._numbers[index]]
+        return str(self._numbers[index])
+
+    def index(self, label: object, start: int = 0, stop: int | None = None) -> int:
+        """The position of a label, without a search."""
+        digits = isinstance(label, str) and label.isascii() and label.isdigit()
+        if digits and len(str(label)) < 20 and str(int(str(label))) == label:
+            position = int(label) - self._numbers.start
+            if start <= position < (len(self) if stop is None else stop):
+                return position
+        raise ValueError(f"{label!r} is not the label of a node")
+
+    def __contains__(self, label: object) -> bool:
+        try:
+            return self.index(label) >= 0
+        except ValueError:
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, NumberLabels):
+            return self._numbers == other._numbers
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment] # as a list's
+
+    def __repr__(self) -> str:
+        return f"NumberLabels({self._numbers.start}, {len(self)})"
 
 
 def both_ways(row: NDArray[Any], col: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

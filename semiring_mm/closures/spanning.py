@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from ..engine import Engine, Forest
 from ..graph_kernels import offsets
+from ..graphs.kernels import forest as kernels
+from ..graphs.kernels.elimination import adjacency
 from ..semirings import Semiring
 from . import memory
 from .progress import reporter
@@ -79,14 +81,14 @@ class SpanningForest:
         n, own = len(self.place), {"row": self.row, "col": self.col, "m": len(self.row)}
         first = offsets(np.bincount(np.concatenate([self.row, self.col]), minlength=n))
         near, mark = np.empty(2 * len(self.row), np.int32), np.full(n, -1, np.int32)
-        kernels = engines.host_graphs()
-        kernels.elimination.adjacency(
-            {"n": n, "first": first, "place": first.copy(), "near": near, "mark": mark, **own}
+        engines.compiled(adjacency)(
+            n=n, first=first, place=first.copy(), near=near, mark=mark, **own
         )
         found = Forest(*(np.empty(n, np.int32) for _ in range(3)))
         above = np.full(n, -2, np.int32)
-        fields = {"n": n, "first": first, "near": near, "above": above}
-        kernels.forest.preorder(fields | found._asdict())
+        engines.compiled(kernels.preorder)(
+            n=n, first=first, near=near, above=above, **found._asdict()
+        )
         return found
 
     def write(self, engine: Engine, d: Array, p: Array | None, rows: Index | None = None) -> None:
@@ -105,8 +107,10 @@ def of_edges(s: Semiring, n: int, row: Host, col: Host, weight: Host) -> Spannin
     scratch = {name: own.copy() for name in ("parent", "head", "tail")}
     none = {name: np.full(n, -1, np.int32) for name in ("following", "after")}
     line, gap = np.empty((2, n), np.int32)
-    fields = {"n": n, "m": len(row), "row": row, "col": col, "order": line, "gap": gap}
-    engines.host_graphs().forest.kruskal(fields | scratch | none | {"size": np.ones(n, np.int32)})
+    engines.compiled(kernels.kruskal)(
+        n=n, m=len(row), row=row, col=col, order=line, gap=gap, size=np.ones(n, np.int32),
+        **scratch, **none,
+    )  # fmt: skip
     place = np.empty(n, np.int32)
     place[line] = own
     gaps = np.full(max(0, n - 1), s.identities(weight.dtype)[0], weight.dtype)
@@ -126,10 +130,10 @@ def of_matrix(engine: Engine, s: Semiring, a: Array) -> SpanningForest:
     fresh, stale, again, joined = np.empty((4, n), np.int32)
     row, col = np.empty((2, n), np.int32)
     weight: Host = np.empty(n, a.dtype)
-    fields = {
-        "n": n, "state": state, "key": key, "near": near, "group": group, "parent": parent,
-        "fresh": fresh, "stale": stale, "joined": joined, "rows": again,
-    }  # fmt: skip
+    grow = engines.compiled(kernels.grow).bind(
+        n=n, state=state, key=key, near=near, group=group, parent=parent, fresh=fresh, stale=stale,
+        joined=joined, rows=again,
+    )  # fmt: skip
     while len(rows):
         at, value = xp.empty(len(rows), np.int32), xp.empty(len(rows), a.dtype)
         groups, chosen = engine.from_host(group), engine.from_host(rows)
@@ -137,7 +141,7 @@ def of_matrix(engine: Engine, s: Semiring, a: Array) -> SpanningForest:
         near[rows], best[rows] = engine.to_host(at), engine.to_host(value)
         key[rows] = _keys(s, best[rows])
         before = int(state[0])
-        engines.host_graphs().forest.grow(fields)
+        grow()
         new = slice(before, int(state[0]))
         nodes = joined[new]
         row[new], col[new], weight[new] = nodes, near[nodes], best[nodes]

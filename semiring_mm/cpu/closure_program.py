@@ -19,7 +19,7 @@ from ..semirings import Semiring
 from .closure import ClosureCode, closure_code
 from .product import Cutter, Program, Step, choose, coarse, program_of, team_of
 from .product_code import ProductCode
-from .stages import stopped
+from .team import stopped
 
 __all__ = ["eliminate"]
 

@@ -14,7 +14,7 @@ import operator
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,11 @@ from . import vmath
 from .algebra import Algebra
 from .blocks import address
 from .compiler import KEPT, compile_kept, host_target
-from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text
+from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
 
 __all__ = ["Compiled", "compiled", "function_of"]
 
+_NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.BitAnd: operator.and_,
@@ -77,8 +78,11 @@ class Compiled:
     def __call__(self, **fields: Any) -> None:
         self.bind(**fields)()
 
-    def bind(self, **fields: Any) -> Callable[[], None]:
-        """Check and pack the parameters: the call, to be made as often as one likes."""
+    def bind(self, **fields: Any) -> Call:
+        """Check and pack the parameters: the call, to be made as often as one likes.
+
+        It keeps the arrays.
+        """
         if self._names != fields.keys():
             raise TypeError(
                 f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
@@ -90,32 +94,27 @@ class Compiled:
             value = fields[name]
             if pack is None:
                 key.append(value)
-            elif value is None and axes:
-                key.append((name, None))
-                words += [0] * axes
-            else:
-                words += pack(value)
+                continue
+            if axes:
+                key.append(value is None)
+            words += (0,) * axes if value is None and axes else pack(value)
         self.kernel.check(fields)
-        code = self._variants.get(tuple(key)) or self._variant(tuple(key), fields)
-        block = (ctypes.c_int64 * len(words))(*words)
-
-        def call(_kept: Any = fields) -> None:  # the block has only the arrays' addresses
-            code(block)
-
-        return call
+        return Call(self._variant(tuple(key), fields), words, fields)
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
-        known = {
-            p.name: fields[p.name] for p in self.kernel.parameters
-            if p.kind == "static" or (p.axes and fields[p.name] is None)
-        }  # fmt: skip
-        what = repr((self._algebra, known))
-        library = compile_kept(
-            [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
-            lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
-            host_target(),
-        )  # fmt: skip
-        found = self._variants[key] = library.function(self.kernel.name, ctypes.c_void_p)
+        found = self._variants.get(key)
+        if found is None:
+            arrays = (p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
+            known: dict[str, Any] = dict.fromkeys(arrays)
+            known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
+            what = repr((self._algebra, known))
+            library = compile_kept(
+                [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
+                lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
+                host_target(),
+            )  # fmt: skip
+            found = library.function(self.kernel.name, ctypes.c_void_p)
+            self._variants[key] = found
         return found
 
 
@@ -125,6 +124,18 @@ def _writer_digest() -> str:
     here = Path(__file__)
     files = [here.with_stem(name) for name in ("codegen", "ir", "algebra", "vmath")]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+class Call:
+    """One call of a compiled kernel: ``code`` with the address of a ``block`` of parameters."""
+
+    def __init__(self, code: Any, words: list[int], kept: Any) -> None:
+        self.code, self._words = code, (ctypes.c_int64 * len(words))(*words)
+        self.block = ctypes.addressof(self._words)
+        self._kept = kept  # the arrays: the block has only their addresses
+
+    def __call__(self) -> None:
+        self.code(self.block)
 
 
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
@@ -140,7 +151,7 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
 
 def _packer(
     kernel: Kernel, p: Parameter, plan: Plan | str | None
-) -> Callable[[Any], list[int]] | None:
+) -> Callable[[Any], Sequence[int]] | None:
     """The words of a parameter, once it is checked; None: it is static."""
     if p.kind == "static":
         return None
@@ -149,32 +160,36 @@ def _packer(
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
         if p.kind == "S" and isinstance(plan, Plan):
             dtype = np.dtype(plan.storage)  # bool, for one
+        if p.kind == "S" and isinstance(plan, Plan):
+            dtype = np.dtype(plan.storage)  # bool, for one
         return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":
         codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
         pad = (0,) if t.bits == 32 else ()
-        return lambda x: [struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0]]
-    return lambda x: [int(x)]
+        return lambda x: struct.unpack(codes[1], struct.pack(codes[0], x, *pad))
+    return lambda x: (int(x),)
 
 
-def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> list[int]:
+def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> Sequence[int]:
     size = dtype.itemsize
-    if not (
-        isinstance(x, np.ndarray) and x.dtype == dtype and x.ndim == axes
-        and (x.flags.c_contiguous or (
-            (x.strides[-1] == size or x.shape[-1] < 2) and not any(s % size for s in x.strides)
-        ))
-    ):  # fmt: skip
-        came = (
-            f"{x.dtype} of shape {x.shape}, strides {x.strides}"
-            if isinstance(x, np.ndarray)
-            else type(x).__name__
-        )
-        raise TypeError(
-            f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
-        )
-    return [address(x)] if axes == 1 else [address(x), *(s // size for s in x.strides[:-1])]
+    strides = x.strides if isinstance(x, np.ndarray) and x.dtype == dtype else ()
+    if len(strides) == axes and (strides[-1] == size or x.shape[-1] < 2 or not x.size):
+        words = [address(x)]
+        for stride in strides[:-1]:
+            words.append(stride // size)
+            if stride % size:
+                break
+        else:
+            return words
+    came = (
+        f"{x.dtype} of shape {x.shape}, strides {x.strides}"
+        if isinstance(x, np.ndarray)
+        else type(x).__name__
+    )
+    raise TypeError(
+        f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
+    )
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -188,6 +203,11 @@ class _View:
     type: Type
     strides: tuple[Any, ...]  # of all axes but the last one
     wide: bool = True  # integers are 64 bits wide once they are loaded
+    apart: tuple[Var, ...] = ()  # entries to skip, of each lane, where lanes have rows of their own
+
+    @property
+    def axes(self) -> int:
+        return len(self.strides) + 1
 
 
 @dataclass(frozen=True)
@@ -209,6 +229,7 @@ class _Scope:
     leave: str = ""  # where return leads
     results: list[Var] | None = None
     masked: _Lanes | None = None  # of the loop over lanes that this is in
+    only: Value | None = None  # lanes for which an expression is computed
     outer: frozenset[str] = frozenset()  # names from before it, whose masked lanes do not change
 
 
@@ -268,7 +289,9 @@ class _Writer:
             if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
         }  # fmt: skip
         names = {k: self._variable(v) if k in own & written else v for k, v in names.items()}
-        self.scope = _Scope(kernel, names, masked=outer.masked if outer is not None else None)
+        self.scope = _Scope(kernel, names)
+        if outer is not None:
+            self.scope.masked, self.scope.only = outer.masked, outer.only
         self._depth += 1
         *body, last = kernel.tree.body
         direct = isinstance(last, ast.Return) and not any(
@@ -368,7 +391,8 @@ class _Writer:
 
     def _variable(self, value: Any) -> Any:
         if isinstance(value, _View):
-            return _View(self.f.var(value.base.get()), value.type, value.strides, value.wide)
+            base, *apart = (self.f.var(x.get()) for x in (value.base, *value.apart))
+            return replace(value, base=base, apart=tuple(apart))
         if isinstance(value, (bool, int, float)):
             return self.f.var(self._constant(value))
         return self.f.var(value) if isinstance(value, Value) else value
@@ -392,12 +416,14 @@ class _Writer:
             self.scope.masked, self.scope.outer = before
         elif word == "range":
             labels = self.f.fresh("next"), self.f.fresh("past")
+            opaque, self.f.opaque = self.f.opaque, not _only_moves(s.body)
             with self._range(call) as self.scope.names[name]:
                 self.scope.loops.append(labels)
                 self._block(s.body)
                 self.scope.loops.pop()
                 self.f.place(labels[0])
             self.f.place(labels[1])
+            self.f.opaque = opaque
         else:
             raise self._error(s, "a loop is: for NAME in range(...), lanes(...) or unrolled(...)")
         self.scope.names.pop(name, None)
@@ -422,9 +448,11 @@ class _Writer:
         """The whole vectors of a range, and what is left; each writes the body once more."""
         f, n = self.f, self._expr(call.args[0])
         count = self._count * (self._static(call.args[1]) if len(call.args) > 1 else 1)
-        whole = any(k.arg == "whole" for k in call.keywords)
-        if whole and isinstance(n, int) and n == count:  # one, and no loop
-            yield _Lanes(f.const(0, I64), count, None)
+        options = {k.arg: self._static(k.value) for k in call.keywords}
+        whole = options.get("whole", False)
+        if options.get("times"):
+            for k in range(options["times"]):
+                yield _Lanes(f.const(k * count, I64), count, None)
             return
         n = self._as(n, I64, call)
         end = n if whole else n & -count
@@ -556,6 +584,8 @@ class _Writer:
             case ast.Invert():
                 return x ^ -1 if isinstance(x, Value) else ~x
             case ast.Not():
+                if isinstance(x, Value) and x.type.lanes > 1 and x.type.bits == 1:
+                    return x ^ 1
                 return self._truth(x, e) ^ 1 if isinstance(x, Value) else not x
         return x
 
@@ -593,6 +623,8 @@ class _Writer:
             right = self._expr(node)
             if isinstance(op, (ast.Is, ast.IsNot)):
                 one: Any = (left is right) is isinstance(op, ast.Is)
+            elif isinstance(left, _Lanes) and isinstance(op, ast.Lt) and _is_index(right):
+                one = self.f.below(self._as(right, I64, e) - left.base, left.count)
             else:
                 x, y = self._pair(left, right, e)
                 sign, compare = _ORDER[type(op)]
@@ -623,16 +655,29 @@ class _Writer:
         condition = self._expr(e.test)
         if condition.type.lanes == 1 and any(map(self._costly, (e.body, e.orelse))):
             return self._chosen(condition, e.body, e.orelse)
-        x, y = self._pair(self._expr(e.body), self._expr(e.orelse), e)
-        x, y = (v if isinstance(v, Value) else self._constant(v) for v in (x, y))
         if condition.type.bits != 1:
             condition = condition.cmp("!=", 0)
+        x, y = (
+            self._only(side, condition ^ other if other else condition)
+            if condition.type.lanes > 1 and self._costly(side)
+            else self._expr(side)
+            for side, other in ((e.body, 0), (e.orelse, 1))
+        )
+        x, y = self._pair(x, y, e)
+        x, y = (v if isinstance(v, Value) else self._constant(v) for v in (x, y))
         lanes = condition.type.lanes
         if x.type.lanes < lanes:
             x, y = x.splat(lanes), y.splat(lanes)
         elif lanes < x.type.lanes:
             condition = condition.splat(x.type.lanes)
         return self.f.select(condition, x, y)
+
+    def _only(self, e: ast.expr, condition: Value) -> Any:
+        """A value of which the lanes of a condition are loaded, and no others."""
+        before, self.scope.only = self.scope.only, self._masks(self.scope.only, condition)
+        value = self._expr(e)
+        self.scope.only = before
+        return value
 
     def _costly(self, e: ast.expr) -> bool:
         """Whether a value is not to be computed in vain: it is loaded, or that of a kernel."""
@@ -683,6 +728,7 @@ class _Writer:
         indices = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
         strides, left, last = (*array.strides, 1), list[Any](), None
         offset: Any = 0
+        apart = [x.get() for x in array.apart]
         if len(indices) > len(strides):
             raise self._error(e, f"an array of {len(strides)} axes")
         for stride, i in zip(strides, indices, strict=False):
@@ -693,24 +739,42 @@ class _Writer:
                 x = 0 if i.lower is None else self._expr(i.lower)
             else:
                 x = self._expr(i)
-            if isinstance(x, _Lanes):
-                if stride != 1 or last is not None:
-                    raise self._error(e, "lanes are indices of the last axis")
+            if isinstance(x, _Lanes) and stride == 1 and not apart:
                 last, x = x, x.base
-            offset = self._as(x, I64, e) * stride + offset
+            x = self._number(x, e)
+            if isinstance(x, Value) and x.type.lanes > 1:  # a place of its own for each lane
+                skipped = [x[k].to(I64) * stride for k in range(x.type.lanes)]
+                apart = list(map(operator.add, apart, skipped)) if apart else skipped
+            else:
+                offset = self._as(x, I64, e) * stride + offset
         left += strides[len(indices) :]
         place = array.base.get().at(offset * array.type.size)
         if not left:
-            return place, (last, array.type)
-        return place, _View(self.f.var(place), array.type, tuple(left[:-1]), array.wide)
+            return place, (apart or last, array.type)
+        own = tuple(map(self.f.var, apart))
+        return place, _View(self.f.var(place), array.type, tuple(left[:-1]), array.wide, own)
 
-    def _load(self, place: Value, entry: tuple[_Lanes | None, Type]) -> Value:
+    def _load(self, place: Value, entry: tuple[_Lanes | list[Value] | None, Type]) -> Value:
         lanes, t = entry
         if lanes is None:
             return self.f.load(place, t, t.size)
-        if lanes.mask is None:
+        if isinstance(lanes, list):
+            places = self._places(place, lanes, t)
+            return self.f.stack([self.f.load(at, t, t.size) for at in places])
+        mask = self._masks(lanes.mask, self.scope.only)
+        if mask is None:
             return self.f.load(place, t.vector(lanes.count), t.size)
-        return self.f.load_masked(place, t.vector(lanes.count), lanes.mask, t.size)
+        return self.f.load_masked(place, t.vector(lanes.count), mask, t.size)
+
+    def _masks(self, *masks: Value | None) -> Value | None:
+        some = [m for m in masks if m is not None]
+        return functools.reduce(operator.and_, some) if some else None
+
+    def _places(self, place: Value, apart: list[Value], t: Type) -> list[Value]:
+        """Where the entry of each lane lies."""
+        if self.scope.only is not None or (self.scope.masked and self.scope.masked.mask):
+            raise TypeError("lanes with places of their own are whole vectors: whole=True")
+        return [place.at(x * t.size) for x in apart]
 
     def _store(self, array: Any, target: ast.Subscript, value: Any) -> None:
         place, entry = self._place(array, target)
@@ -718,6 +782,11 @@ class _Writer:
             raise self._error(target, "one entry is stored at a time")
         lanes, t = entry
         value = self._as(value, t, target)
+        if isinstance(lanes, list):
+            value = value.splat(len(lanes)) if value.type.lanes == 1 else value
+            for k, at in enumerate(self._places(place, lanes, t)):
+                self.f.store(value[k], at, t.size)
+            return
         if lanes is None:
             if value.type.lanes > 1:
                 raise self._error(target, "lanes are stored at an index of lanes")
@@ -746,7 +815,7 @@ class _Writer:
         inner, word = self._kernel(e.func), self._word(e.func)
         if word == "join":
             return self._join(e)
-        args = [self._expr(x) for x in e.args]
+        args = [self._expr(x) for x in (e.args[:1] if word == "across" else e.args)]
         if inner is not None:
             names = [a.arg for a in inner.tree.args.args]
             given = {str(k.arg): self._expr(k.value) for k in e.keywords}
@@ -760,7 +829,8 @@ class _Writer:
             return getattr(algebra, word)(*self._pair(x, y, e))
         if word == "each":
             count = self._count * (args[1] if len(args) > 1 else 1)
-            return args[0].splat(count)
+            x = args[0] if isinstance(args[0], Value) else self._constant(args[0])
+            return x.splat(count) if x.type.lanes == 1 else x
         if word == "decode":
             return self.algebra(e).decode(args[0])
         if word == "encode":
@@ -775,9 +845,10 @@ class _Writer:
                     found = min(x, y) if word == "min" else max(x, y)
             return found
         if word in ("i32", "i64", "f64", "f32", "u64"):
-            number = self._number(args[0], e)
-            number = number if isinstance(number, Value) else self._constant(number)
-            return number.to(Type(word[0], int(word[1:])))
+            x = self._number(args[0], e)
+            return (x if isinstance(x, Value) else self._constant(x)).to(
+                Type(word[0], int(word[1:]))
+            )
         if word == "sqrt":
             return vmath.sqrt(self.f, self._number(args[0], e))
         if word == "abs":
@@ -792,18 +863,79 @@ class _Writer:
             self.f.prefetch(x.base.get().at(self._as(i, I64, e) * x.type.size))
             return None
         if word == "across":
-            x = args[0]
-            while x.type.lanes > 1:
-                half = x.type.lanes // 2
-                x = self.algebra(e).add(*(
-                    self.f.shuffle(x, x, range(k * half, (k + 1) * half)) if half > 1 else x[k]
-                    for k in (0, 1)
-                ))  # fmt: skip
-            return x
+            return self._across(args[0], *map(self._word, e.args[1:]), node=e)
+        if word == "first":
+            return self._first(*args, node=e)
+        if word == "entries":
+            return [self.f.var(x) for x in self._entries(*args, node=e)]
+        if word == "pick":
+            return self._pick(*args, node=e)
         raise self._error(e, "a kernel cannot call this")
 
-    def _join(self, e: ast.Call) -> Value:
-        """⊕ over a range, in independent parts."""
+    def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
+        """All lanes joined: by ⊕, or by min, max or any."""
+        if by == "any" and x.type.lanes > 1:
+            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
+        joined = {
+            None: lambda x, y: self.algebra(node).add(x, y),
+            "min": self.f.low,
+            "max": lambda x, y: self.f.select(x.cmp(">", y), x, y),
+        }.get(by)
+        if joined is None:
+            raise self._error(node, "across(x), or with min, max or any")
+        lanes = min(x.type.lanes, self._count)
+        while True:
+            parts = [
+                self.f.shuffle(x, x, range(k, k + lanes)) if lanes > 1 else x[k]
+                for k in range(0, x.type.lanes, lanes)
+            ]
+            x = functools.reduce(joined, parts)
+            if lanes == 1:
+                return x
+            lanes //= 2
+
+    def _first(self, j: Any, condition: Any, *, node: ast.AST) -> Value:
+        """The first of some lanes for which a condition holds."""
+        if not isinstance(j, _Lanes) or j.count > 64:
+            raise self._error(node, "first(j, condition) with j of lanes, at most 64")
+        there = condition if j.mask is None else condition & j.mask
+        bits = there.bits_as(Type("u", j.count)).to(Type("u", 64))
+        place = self.f.call("llvm.cttz.i64", bits.type, [bits, self.f.const(0, I1)])
+        return self.f.select(bits.cmp("!=", 0), place.to(I64) + j.base, self.f.const(_NEVER, I64))
+
+    def _entries(self, row: Any, n: Any, *, node: ast.AST) -> list[Value]:
+        """The first n entries of a row, or of the row of each lane: there by transposing."""
+        if not isinstance(row, _View) or row.axes > 1 or not isinstance(n, int):
+            raise self._error(node, "entries(row, n) with n known when the kernel is compiled")
+        f, t, base = self.f, row.type, row.base.get()
+        if not row.apart:
+            return [f.load(base.at(k * t.size), t, t.size) for k in range(n)]
+        places, found = self._places(base, [x.get() for x in row.apart], t), []
+        vector = t.vector(len(places))
+        for k in range(0, n, vector.lanes):
+            some = min(vector.lanes, n - k)
+            mask = f.below(f.const(some, I64), vector.lanes)
+            rows = [
+                f.load(at, vector, t.size) if some == vector.lanes
+                else f.load_masked(at, vector, mask, t.size)
+                for at in (place.at(k * t.size) for place in places)
+            ]  # fmt: skip
+            found += transposed(f, rows)[:some]
+        return found
+
+    def _pick(self, row: Any, index: Any, *, node: ast.AST) -> Value:
+        """Entries of a row, which a vector holds, by an index in each lane."""
+        if not isinstance(row, _View) or row.axes > 1 or index.type.lanes == 1:
+            raise self._error(node, "pick(row, index) with an index in each lane")
+        t, lanes = row.type, index.type.lanes
+        if host_target().vector_bytes == t.size * lanes == 64:  # it permutes a vector's lanes
+            name = f"llvm.x86.avx512.permvar.{'sf' if t.bits == 32 else 'df'}.512"
+            vector = self.f.load(row.base.get(), t.vector(lanes), t.size)
+            return self.f.call(name, vector.type, [vector, index.to(Type("i", t.bits))])
+        return self._load(row.base.get(), ([index[k].to(I64) for k in range(lanes)], t))
+
+    def _join(self, e: ast.Call) -> Any:
+        """⊕ over a range, in independent parts; of lists, of their entries."""
         algebra, f = self.algebra(e), self.f
         match e.args:
             case [
@@ -814,33 +946,57 @@ class _Writer:
                             target=ast.Name(id=name), iter=ast.Call(args=bounds) as call, ifs=[]
                         )
                     ],
-                )
-            ] if self._word(call.func) == "range" and len(bounds) < 3:
+                ),
+                *rest,
+            ] if (word := self._word(call.func)) in ("range", "unrolled") and len(bounds) < 3:
                 pass
             case _:
                 raise self._error(e, "join(... for NAME in range(...))")
+        count = 1 if self.scope.masked is None else self.scope.masked.count
+        several = isinstance(elt, (ast.List, ast.ListComp))
+
+        def terms(i: Value | int) -> list[Value]:
+            self.scope.names[name] = i
+            found = self._expr(elt)
+            values = (x.get() for x in found) if several else [found]
+            return [self._as(x, algebra.compute.vector(count), e) for x in values]
+
+        def added(x: list[Value], y: list[Value]) -> list[Value]:
+            return [algebra.add(*pair) for pair in zip(x, y, strict=True)]
+
+        if word == "unrolled":
+            found = [terms(k) for k in range(*map(self._static, bounds))]
+            total = functools.reduce(added, found)
+            self.scope.names.pop(name)
+            return [f.var(x) for x in total] if several else total[0]
+        many = 1
+        if isinstance(elt, ast.List):
+            many = len(elt.elts)
+        elif isinstance(elt, ast.ListComp) and isinstance(elt.generators[0].iter, ast.Call):
+            many = len(range(*map(self._static, elt.generators[0].iter.args)))
+        by = self._static(rest[0]) if rest else _PARTS
         lo, hi = (
             self._as(self._expr(x), I64, e) for x in [ast.Constant(0)] * (len(bounds) == 1) + bounds
         )
-        count = 1 if self.scope.masked is None else self.scope.masked.count
-        parts = [f.var(algebra.start(count)) for _ in range(_PARTS)]
+        parts = [[f.var(algebra.start(count)) for _ in range(many)] for _ in range(by)]
 
-        def take(i: Value, part: Var) -> None:
-            self.scope.names[name] = i
-            x, y = self._pair(part.get(), self._as(self._expr(elt), algebra.compute, e), e)
-            part.set(algebra.add(x, y))
+        def take(i: Value, part: list[Var]) -> None:
+            for var, x in zip(part, terms(i), strict=True):
+                var.set(algebra.add(var.get(), x))
 
-        whole = lo + (hi - lo) // _PARTS * _PARTS
-        with f.loop(lo, whole, _PARTS) as i:
+        whole = lo + (hi - lo) // by * by
+        before, f.opaque = f.opaque, False
+        with f.loop(lo, whole, by) as i:
             for k, part in enumerate(parts):
                 take(i + k, part)
         with f.loop(whole, hi) as i:
             take(i, parts[0])
+        f.opaque = before
         self.scope.names.pop(name)
-        found = [part.get() for part in parts]
+        found = [[var.get() for var in part] for part in parts]
         while len(found) > 1:
-            found = [algebra.add(x, y) for x, y in zip(found[::2], found[1::2], strict=True)]
-        return found[0]
+            found = [added(x, y) for x, y in zip(found[::2], found[1::2], strict=True)]
+        return [f.var(x) for x in found[0]] if several else found[0][0]
 
     # --- types
 
@@ -912,6 +1068,12 @@ class _Writer:
                 ):
                     return None
         return bool(self._expr(test))
+
+
+def _only_moves(body: Sequence[ast.stmt]) -> bool:
+    """Whether a loop has none within it and calls nothing: addresses are much of its work."""
+    costly = ast.For, ast.While, ast.Call
+    return not any(isinstance(x, costly) for s in body for x in ast.walk(s))
 
 
 def _is_index(x: Any) -> bool:

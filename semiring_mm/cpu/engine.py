@@ -20,16 +20,13 @@ from .product import pack_bits, product, product_bits
 from .vector import gemv
 
 if TYPE_CHECKING:
-    from . import calls, engine, nearest, select
+    from . import calls, engine, select
     from . import chain as chains
-    from . import dijkstra as searches
     from . import hierarchy as factor
-    from . import search as orders
     from . import statistics as sums
     from .bfs import HopSearches
     from .closure_program import eliminate
-    from .families import elimination, forest
-    from .queries import PathQuery
+    from .codegen import compiled
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
@@ -52,9 +49,8 @@ trees = log_shares = FactorSweeps = Customizer = None
 #: What no product takes part in.
 __getattr__ = lazily(__package__, {
     "bfs": "HopSearches", "calls": "calls", "chain": "chains", "closure_program": "eliminate",
-    "dijkstra": "searches", "families": "elimination forest", "hierarchy": "factor",
-    "nearest": "nearest", "queries": "PathQuery", "screen": "Screen",
-    "search": "orders", "select": "select", "spanning": "best_outside between towards",
+    "codegen": "compiled", "hierarchy": "factor",
+    "screen": "Screen", "select": "select", "spanning": "best_outside between towards",
     "sparse": "csr_product dia_product", "statistics": "sums", "wavefront": "align",
 })  # fmt: skip
 

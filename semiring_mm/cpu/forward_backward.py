@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from ..memory import cut, room_of
 from . import vmath
 from .blocks import address, block, load_block, load_item
+from .codegen import Call
 from .compiler import KEPT, compile_functions, host_target
 from .ir import F64, I1, I64, PTR, Function, Type, Value
 from .viterbi import Task
@@ -187,7 +188,7 @@ def forward_backward(
     ]  # fmt: skip
     held = [0 if size > _KEPT else size for size in sizes]
 
-    def part(first: int, last: int, memory: NDArray[np.uint8]) -> tuple[Array, list[Any]]:
+    def bind(first: int, last: int, memory: NDArray[np.uint8]) -> Any:
         rooms = cut(memory, *held)
         for k, size in enumerate(sizes):
             if size > _KEPT:  # of a long chain: not kept after the call
@@ -197,9 +198,9 @@ def forward_backward(
         values = fixed.copy()
         values[:2] = first, last
         values[-len(rooms) :] = [address(room) for room in rooms]
-        return values, [rooms, fields]
+        return Call(code, values.tolist(), (rooms, fields))
 
-    return Task(code, part, room_of(*held), together)
+    return Task(bind, room_of(*held), together)
 
 
 def tiles(states: int, chains: int, room: int) -> tuple[int, int, int]:

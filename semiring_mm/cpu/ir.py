@@ -19,7 +19,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-__all__ = ["F32", "F64", "I1", "I8", "I32", "I64", "PTR", "Function", "Type", "Value", "Var"]
+__all__ = [
+    "F32", "F64", "I1", "I8", "I32", "I64", "PTR", "Function", "Type", "Value", "Var", "transposed",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,8 @@ class Function:
 
     def alloca(self, type_: Type, count: int = 1) -> Value:
         name = f"%s{self._next()}"
-        self._entry.append(f"  {name} = alloca {type_}, i64 {count}, align {max(type_.size, 1)}")
+        align = max(type_.size & -type_.size, 1)
+        self._entry.append(f"  {name} = alloca {type_}, i64 {count}, align {align}")
         return Value(self, name, PTR)
 
     def const(self, value: float | int, type_: Type) -> Value:
@@ -515,6 +518,25 @@ class _Else:
         self.fn._lines.append(f"  br label %end{self.n}")
         self.fn._label(f"else{self.n}")
         yield
+
+
+def transposed(f: Function, rows: list[Value]) -> list[Value]:
+    """Rows (a power of two of them, at most as many as lanes) to columns, by zipping halves."""
+    lanes, n = rows[0].type.lanes, len(rows)
+    assert n <= lanes, f"{n} rows of {lanes} elements: a column would not fit a vector"
+    low = [x // 2 + lanes * (x % 2) for x in range(lanes)]
+    high = [x + lanes // 2 for x in low]
+    count = 1
+    while count < n:
+        half = n // 2
+        rows = [
+            f.shuffle(rows[i], rows[i + half], mask) for i in range(half) for mask in (low, high)
+        ]
+        count *= 2
+    per = lanes // n  # columns in each vector now
+    if per == 1:
+        return rows
+    return [f.shuffle(x, x, range(c * n, (c + 1) * n)) for x in rows for c in range(per)]
 
 
 def module_text(functions: Sequence[Function], attributes: str = "nounwind") -> str:

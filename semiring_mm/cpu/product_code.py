@@ -36,14 +36,14 @@ from ..plan import ALPHA, BETA, READ_C, Plan, scalar_bits
 from . import vmath
 from .algebra import Algebra, compute_type
 from .compiler import KEPT, Target, host_target
-from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
-from .stages import COUNTERS, Stages
+from .ir import F32, I32, I64, PTR, Function, Type, Value, Var, transposed
+from .team import COUNTERS, Team
 from .views import HEAD, ArrayView, array_function
 
 __all__ = [
     "GATHER", "NOTHING_SEEN", "PARAMS", "SEEN", "SLAB", "SQUARE", "TRIANGLE", "TURN_A", "TURN_B",
     "ProductCode", "Shape", "fewer_vectors", "micro_function", "params_of", "product_code",
-    "product_functions", "tile_shape", "transposed", "watches",
+    "product_functions", "tile_shape", "watches",
 ]  # fmt: skip
 
 #: The fields of the parameter block, 64 bits each.
@@ -500,26 +500,6 @@ class _Range:
 #: Panels packed side by side, and rows transposed at once.
 _GROUP, _ROWS = 16, 8
 
-
-def transposed(f: Function, rows: list[Value]) -> list[Value]:
-    """Rows (a power of two of them, at most as many as lanes) to columns, by zipping halves."""
-    lanes, n = rows[0].type.lanes, len(rows)
-    assert n <= lanes, f"{n} rows of {lanes} elements: a column would not fit a vector"
-    low = [x // 2 + lanes * (x % 2) for x in range(lanes)]
-    high = [x + lanes // 2 for x in low]
-    count = 1
-    while count < n:
-        half = n // 2
-        rows = [
-            f.shuffle(rows[i], rows[i + half], mask) for i in range(half) for mask in (low, high)
-        ]
-        count *= 2
-    per = lanes // n  # columns in each vector now
-    if per == 1:
-        return rows
-    return [f.shuffle(x, x, range(c * n, (c + 1) * n)) for x in rows for c in range(per)]
-
-
 #: Bytes of B, and from one of its rows to the next, up to which a product is multiplied from where
 #: the operands lie: rows further apart share few sets of a cache.
 _SMALL, _NEAR = 160 << 10, 2048
@@ -768,9 +748,10 @@ class _Driver:
         self.seen = [f.alloca(self.t, 3) for _ in range(2)] if watches(plan) else []
         for place in self.seen:
             _Range.begin(f, self.t, place)
+        self.team = Team(f, ws, self.claimed)
         with f.if_(alone):
-            Stages.reset(f, self.claimed)
-            Stages.begin(f, ws, self.claimed)
+            self.team.reset()
+            self.team.join()
             for i in range(len(self.seen)):
                 _Range.begin(f, self.t, self.claimed.at(SEEN + 3 * i * self.t.size))
         rows = f.ceil_div(p["m_slab"], shape.mr) * shape.mr
@@ -827,7 +808,6 @@ class _Driver:
 
     def _by_slabs(self) -> None:
         f, p, shape, unit = self.f, self.p, self.shape, self.unit
-        self.stages = Stages(f, self.flags, self.claimed)
         with f.loop(0, p["batch"]) as batch:
             data_a, data_b, data_c = self._matrices(batch)
             with f.loop(0, self.depth, p["k_slab"]) as ks:
@@ -852,7 +832,6 @@ class _Driver:
                         self._pack(starts, kk, (mm, panels_a), (nn, panels_b), new)
                         self._multiply(starts[2], ks, kk, (ib, mm, panels_a), (jb, nn, panels_b),
                                        batch)  # fmt: skip
-        self.stages.keep()
 
     def _pack(
         self, starts: tuple[Value, ...], kk: Value, rows: tuple[Value, Value],
@@ -889,7 +868,7 @@ class _Driver:
                     self.search.pack(which, to.at(x * kc * (width * size)), panel + x, kb, kc)
 
         with (
-            self.stages.stage(pieces_a + pieces_b) as piece,
+            self.team.loop(pieces_a + pieces_b) as piece,
             f.if_else(piece.cmp("<", pieces_a)) as otherwise,
         ):
             pack(0, piece)
@@ -915,7 +894,7 @@ class _Driver:
         most_a, most_b = self.panels
         across = (panels_b + (most_b - 1)) // most_b
         pieces = (panels_a + (most_a - 1)) // most_a * across
-        with self.stages.stage(pieces) as piece:
+        with self.team.loop(pieces) as piece:
             pa, pb = piece // across * most_a, piece % across * most_b
             i, j = pa * shape.mr, pb * (shape.nr * unit)
             below = (jb + j + most_b * (shape.nr * unit)).cmp("<=", (ib + i) // SQUARE * SQUARE)

@@ -16,9 +16,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.edges import NumberLabels
 from ..memory import free_memory
 from ..naming import install
-from .graph import Graph, NumberLabels
+from .graph import Graph
 
 __all__ = [
     "PACKINGS", "File", "GraphFileError", "NumberedEdges", "Reading", "cut_short", "plain",

@@ -12,8 +12,9 @@ from xml.etree.ElementTree import ParseError, iterparse
 import numpy as np
 from numpy.typing import NDArray
 
+from ..graphs.packages import WEIGHT
 from ..naming import install
-from .columns import LATITUDE, LONGITUDE, SAMPLE, WEIGHT, column_unit, find_column, other_numbers
+from .columns import LATITUDE, LONGITUDE, SAMPLE, column_unit, find_column, other_numbers
 from .file import File, Reading, real
 from .graph import Graph
 

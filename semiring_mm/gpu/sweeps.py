@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..engine import JOIN
 from ..expressions import joins
-from ..graph_kernels import Factor, Index
+from ..graph_kernels import Factor, Index, offsets
 from ..plan import Plan, bytewise, computed
 from . import device
 from .memory import free_memory, from_host, to_host
@@ -428,8 +428,7 @@ class FactorSweeps:
         apart = row != col
         row, col, weight = row[apart], col[apart], weight[apart]
         order = np.argsort(col, kind="stable")
-        first = np.zeros(self.structure.n + 1, np.int32)
-        np.cumsum(np.bincount(col, minlength=self.structure.n), out=first[1:])
+        first = offsets(np.bincount(col, minlength=self.structure.n)).astype(np.int32)
         near = np.empty((len(row), words + 2), np.int32)
         near[:, :words] = self._computed(weight[order]).view(np.int32).reshape(-1, words)
         near[:, words], near[:, words + 1] = slot[self.place[row[order]]], row[order]

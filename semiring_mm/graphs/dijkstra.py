@@ -22,11 +22,14 @@ from ..closures.steps import path_plan
 from ..hierarchy import costs
 from ..memory import scratch
 from ..plan import Plan, computed, stored
+from .kernels import dijkstra as kernels
 
 __all__ = ["search", "search_shifted", "searchable"]
 
 Array = NDArray[np.generic]
 Index = NDArray[np.int64]
+#: Nodes taken from the heap in a call, between which Ctrl-C is seen.
+_MOST = 1 << 20
 #: Nanoseconds of searches in a task of a thread: handing it out takes a fiftieth of that.
 _PART = 1e6
 
@@ -49,10 +52,10 @@ def _lists(problem: Problem, plan: Plan) -> tuple[Array, dict[str, Any]]:
     m = len(row) * (1 + both)
     first = np.zeros(source.n + 1, np.int64)
     head, weight = np.empty(m, np.int32), np.empty(m, given.dtype)
-    engines.host_graphs().searches.lists(plan, {
-        "n": source.n, "m": len(row), "both": int(both), "row": row, "col": col,
-        "first": first, "head": head, "weight": weight, "given": given,
-    })  # fmt: skip
+    engines.compiled(kernels.arcs, plan)(
+        n=source.n, m=len(row), both=int(both), row=row, col=col, first=first, head=head,
+        weight=weight, given=given,
+    )  # fmt: skip
     return weight, {"n": source.n, "first": first, "head": head, "weight": weight}
 
 
@@ -92,12 +95,16 @@ def search(
         label = found if direct else np.empty((rows, n), weight.dtype)
         nodes, keys = scratch(4 * room, weight.itemsize * (room + 3))
         key = keys.view(weight.dtype)[3:]  # children share a cache line
-        own = {
-            "node": nodes.view(np.int32), "key": key, "label": label, "rows": rows,
-            "source": np.array(chosen[begin:end], np.int64),
-            "pred": None if p is None else p[begin:end],
-        }  # fmt: skip
-        engines.host_graphs().searches.search(plan, zero, one, fields | own)
+        going = np.zeros(1, np.int64)
+        run = engines.compiled(kernels.search, plan, zero, one).bind(
+            **fields, node=nodes.view(np.int32), key=key, label=label, rows=rows,
+            source=np.array(chosen[begin:end], np.int64), pred=None if p is None else p[begin:end],
+            open=going, most=_MOST if rows == 1 else 1 << 62,  # several searches are short
+        )  # fmt: skip
+        run()
+        while going[0]:
+            pool.look()
+            run()
         if not direct:
             found[...] = stored(plan, label, d.dtype)
 

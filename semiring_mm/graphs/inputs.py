@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from ..arrays import check_memory, masked
-from ..closures.edges import EdgeList, edge_dtype, is_table, join_edges, symmetrize
+from ..closures.edges import EdgeList, NumberLabels, edge_dtype, is_table, join_edges, symmetrize
 from ..closures.labelled import LabelledArray, Labels
 from ..naming import integer
+from ..registry import provided
 from ..semirings import Semiring, as_semiring
 from ..warn import warn
 from .packages import from_dict, from_igraph, from_networkx
@@ -159,8 +160,7 @@ def _edge_list(
     chosen = source is not None or target is not None
     table = is_table(graph) and (chosen or not _is_matrix(graph))
     if table or isinstance(graph, (str, PathLike)) or are_paths(graph):
-        from ..files import read_graph
-
+        read_graph = provided("read_graph")
         graph = read_graph(graph, weight=weight, source=source, target=target, directed=directed)
         for text in graph.warnings:
             warn(text)
@@ -187,9 +187,7 @@ def _edge_list(
             )
         _check_square(graph.shape)
         if getattr(graph, "format", None) == "csr":
-            first = np.ascontiguousarray(graph.indptr, np.int64)
-            m = first[-1]  # arrays may have room for more
-            edges = EdgeList.by_rows(first, graph.indices[:m], graph.data[:m])
+            edges = EdgeList.of_csr(graph)
         else:
             coo = graph.tocoo()
             edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
@@ -219,8 +217,6 @@ def _unweighted(edges: EdgeList) -> EdgeList:
 
 def _numbered(edges: EdgeList) -> EdgeList:
     """The edges, without labels where they are the positions of the nodes in a matrix."""
-    from ..files.graph import NumberLabels
-
     if type(edges.nodes) is NumberLabels and edges.nodes == NumberLabels(0, edges.n):
         return replace(edges, nodes=range(edges.n))
     return edges

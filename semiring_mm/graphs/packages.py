@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from ..closures.edges import EdgeList
 from ..warn import warn
 
-__all__ = ["from_dict", "from_igraph", "from_networkx"]
+__all__ = ["UNITS", "WEIGHT", "from_dict", "from_igraph", "from_networkx"]
 
+UNITS = "km m mi miles s min h".split()
+#: Usual names of what adds up along a path. A capacity or a probability does not, and is chosen by
+#: its name.
+WEIGHT = "weight distance dist length cost w time duration".split() + UNITS
 _NUMBERS = (numbers.Real, np.bool_, Decimal)
 
 
@@ -125,8 +129,6 @@ def _tell(weight: str | int | None, found: bool, others: Iterable[Any]) -> None:
     if not found and weight not in (None, "weight"):
         raise ValueError(f"weight={weight!r}: no edge has it; edges have {shown or 'no numbers'}")
     if names:
-        from ..files.columns import WEIGHT
-
         likely = next((x for x in WEIGHT if x in names), names[0])
         which = "not every edge has" if found else "no edge has"
         warn(

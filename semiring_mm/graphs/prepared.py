@@ -24,16 +24,17 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers, edges_of
-from ..graph_kernels import PathQuery
 from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
+from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, one_line, read_arrays
 from ..warn import warn
 from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
+from .queries import PathQuery
 
 __all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
 
@@ -204,10 +205,9 @@ class PreparedGraph:
         """One for each edge."""
         table = is_table(weights)
         if table and weight is None:
-            from ..files.tables import Table
-
-            if len(Table(weights).names) == 1:
-                weights, table = Table(weights).column(0), False
+            columns = provided("Table")(weights)
+            if len(columns.names) == 1:
+                weights, table = columns.column(0), False
         plain = isinstance(weights, (list, tuple)) and not any(
             isinstance(x, (str, os.PathLike, list, tuple, np.ndarray)) for x in weights
         )
@@ -627,12 +627,7 @@ class _State:
         return value
 
     def _query(self) -> PathQuery:
-        if self._free:
-            return self._free.pop()
-        x = self.metric.structure
-        return engines.host_graphs().PathQuery(
-            self.metric.factor, x.low_first, x.low_tail, x.low_edge
-        )
+        return self._free.pop() if self._free else PathQuery(self.metric)
 
     def route(self, i: int, j: int) -> list[int] | None:
         """The nodes on a best path, or None."""

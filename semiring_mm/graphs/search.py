@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..closures.edges import EdgeList
-from ..graph_kernels import OrderKernels, offsets
+from ..graph_kernels import offsets
+from .kernels import search as kernels
 
 __all__ = ["dependencies", "search_order", "settle"]
 
@@ -22,10 +23,6 @@ Node = NDArray[np.int32]
 
 #: Of a part that a thread works on.
 _ROWS = 64
-
-
-def _kernels() -> OrderKernels:
-    return engines.host_graphs().orders
 
 
 def settle(arcs: EdgeList, d: NDArray[Any], sources: Index) -> Float:
@@ -52,7 +49,7 @@ def settle(arcs: EdgeList, d: NDArray[Any], sources: Index) -> Float:
 
     def some(rows: slice) -> None:
         near = np.argsort(d[rows])
-        _kernels().settle(_fields(arcs, len(d[rows])) | {"d": settled[rows], "near": near})
+        engines.compiled(kernels.settle)(**_fields(arcs, len(d[rows])), d=settled[rows], near=near)
 
     _in_parts(some, len(sources))
     return settled
@@ -90,7 +87,9 @@ def search_order(arcs: EdgeList, d: Float, sources: Index) -> tuple[Node, Node]:
         if not equal:  # else one queue is in order of distance by itself
             _groups(d[rows], group, slot)
         own = {"d": d[rows], "order": order[rows], "pred": pred[rows], "source": starts[rows]}
-        _kernels().order(_fields(arcs, len(d[rows])) | own | {"group": group, "slot": slot})
+        engines.compiled(kernels.order)(
+            **_fields(arcs, len(d[rows])), **own, group=group, slot=slot
+        )
 
     _in_parts(some, len(sources))
     pred[np.arange(len(sources)), sources] = -1
@@ -137,7 +136,9 @@ def dependencies(
         own = {"d": d[rows], "order": order[rows], "pred": predecessors[rows]}
         own |= {"delta": delta[rows], "share": share[rows], "sigma": np.zeros(d[rows].shape)}
         own |= {"source": starts[rows]}
-        _kernels().dependencies(_fields(arcs, len(d[rows])) | back | own, late=late)
+        engines.compiled(kernels.dependencies)(
+            **_fields(arcs, len(d[rows])), **back, **own, m=m, late=late
+        )
 
     _in_parts(some, len(sources))
     return delta, share

@@ -32,7 +32,7 @@ from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
 from ..semirings import semirings
 from ..storage import atomic_write, read_arrays, seal, unseal
-from ..tiled.options import TileOptions
+from ..tiles import TileOptions
 from .choice import hop_device, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import engine as engines
 from .. import pool
 from ..closures.progress import Progress, reporter
-from ..graph_kernels import Elimination, Index, Node, SymbolicFactor, offsets, ranges
+from ..engine import compiled
+from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
+from ..graphs.kernels import elimination as kernels
 from ..naming import install
 from . import costs
 
@@ -33,10 +34,6 @@ _SMALL = 1000
 _LOW = 4
 #: Parts of about the same work in which weights are joined by threads.
 _PARTS = 64
-
-
-def _kernels() -> Elimination:
-    return engines.host_graphs().elimination
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class Structure(SymbolicFactor):
         np.maximum.at(height, up, level[inner] + np.int32(1))
         check((level == height).all(), "level: not the heights of the elimination tree")
         size = np.ones(fringe, np.int64)
-        _kernels().totals({"n": fringe, "work": size.copy(), "size": size, "parent": parent})
+        compiled(kernels.totals)(n=fringe, work=size.copy(), size=size, parent=parent)
         low = np.arange(fringe) - size + 1
         check((low[up] <= low[inner]).all(), "parent: not in postorder")
         # the other higher neighbours of a node are those of its parent, too
@@ -141,7 +138,7 @@ class Structure(SymbolicFactor):
         """
         degree = np.diff(self.first)
         work, size = degree * degree + 8, np.ones(self.fringe, np.int64)
-        _kernels().totals({"n": self.fringe, "work": work, "size": size, "parent": self.parent})
+        compiled(kernels.totals)(n=self.fringe, work=work, size=size, parent=self.parent)
         most = work[self.parent >= self.fringe].sum() // _PARTS
         above = np.append(work, most + 1)[np.minimum(self.parent, self.fringe)]
         roots = np.flatnonzero((work <= most) & (above > most))
@@ -161,10 +158,9 @@ class Structure(SymbolicFactor):
         """These positions and all their ancestors, and the core; ascending."""
         mark = np.zeros(self.n, np.int8)
         mark[self.fringe :] = 1
-        _kernels().climb({
-            "m": len(positions), "fringe": self.fringe, "start": positions, "parent": self.parent,
-            "mark": mark,
-        })  # fmt: skip
+        compiled(kernels.climb)(
+            m=len(positions), fringe=self.fringe, start=positions, parent=self.parent, mark=mark,
+        )  # fmt: skip
         return np.flatnonzero(mark.view(bool))  # a lot faster than of bytes
 
     def part(self, kept: Index) -> tuple[Structure, Index]:
@@ -214,9 +210,7 @@ def _slots(first: Index, head: Node, row: Node, col: Node) -> Index:
         If there is no such edge.
     """
     slot = np.empty(len(row), np.int64)
-    _kernels().locate(
-        {"m": len(row), "first": first, "slot": slot, "row": row, "col": col, "head": head}
-    )
+    compiled(kernels.locate)(m=len(row), first=first, slot=slot, row=row, col=col, head=head)
     if len(row):
         low = np.minimum(row, col)
         there = first[low] < first[low + 1]
@@ -337,11 +331,8 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     first = offsets(np.bincount(u, minlength=n) + np.bincount(v, minlength=n))
     near = np.empty(2 * len(u), np.int32)
     mark = np.full(n, -1, np.int32)
-    _kernels().adjacency(
-        {
-            "n": n, "m": len(u), "first": first, "place": first.copy(), "row": u, "col": v,
-            "near": near, "mark": mark,
-        }
+    compiled(kernels.adjacency)(
+        n=n, m=len(u), first=first, place=first.copy(), row=u, col=v, near=near, mark=mark,
     )  # fmt: skip
     return first, near[: first[-1]].copy()
 
@@ -381,9 +372,9 @@ def _minimum_degree(
         work -= some
         if tick is not None:
             tick(float(state[0]))
-        _kernels().minimum_degree(fields | {
-            "capacity": len(lists), "pool": lists, "begin": begin, "room": room,
-        })  # fmt: skip
+        compiled(kernels.minimum_degree)(
+            **fields, capacity=len(lists), pool=lists, begin=begin, room=room,
+        )  # fmt: skip
     done = int(state[0])
     gone = np.zeros(n, bool)
     gone[order[:done]] = True
@@ -397,10 +388,9 @@ def _repacked(lists: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]
     places = np.zeros(len(size), np.int64)
     np.cumsum(room[:-1], out=places[1:])
     larger = np.empty(3 * int(room.sum(dtype=np.int64)), np.int32)
-    _kernels().repack({
-        "n": len(size), "begin": begin, "place": places, "size": size, "pool": lists,
-        "larger": larger,
-    })  # fmt: skip
+    compiled(kernels.repack)(
+        n=len(size), begin=begin, place=places, size=size, pool=lists, larger=larger,
+    )  # fmt: skip
     return larger, places, room
 
 
@@ -410,16 +400,15 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
     rank[order] = np.arange(n, dtype=np.int32)
     graph: dict[str, Any] = {"n": n, "near": near}
     parent, ancestor = np.full((2, n), n, np.int32)
-    _kernels().elimination_tree(
-        graph | {"first": first, "order": order, "rank": rank, "parent": parent,
-                 "ancestor": ancestor}
+    compiled(kernels.elimination_tree)(
+        **graph, first=first, order=order, rank=rank, parent=parent, ancestor=ancestor,
     )  # fmt: skip
     position = np.arange(n, dtype=np.int32)
     level = np.zeros(fringe, np.int32)
-    _kernels().postorder({
-        "n": fringe, "size": np.zeros(fringe, np.int64), "parent": parent, "position": position,
-        "below": np.empty(fringe, np.int32), "level": level,
-    })  # fmt: skip
+    compiled(kernels.postorder)(
+        n=fringe, size=np.zeros(fringe, np.int64), parent=parent, position=position,
+        below=np.empty(fringe, np.int32), level=level,
+    )  # fmt: skip
     by_position = np.empty(fringe, np.int32)
     by_position[position[:fringe]] = level
     node = np.empty(n, np.int32)
@@ -434,11 +423,11 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
     parent = np.full(fringe, n, np.int32)
     while state[1]:
         state[1] = 0
-        _kernels().symbolic(graph | {
-            "stop": fringe, "capacity": len(head), "state": state, "first": row_first,
-            "near_first": first, "order": node, "rank": position, "child": child,
-            "sibling": sibling, "mark": mark, "head": head, "parent": parent,
-        })  # fmt: skip
+        compiled(kernels.symbolic)(
+            **graph, stop=fringe, capacity=len(head), state=state, first=row_first,
+            near_first=first, order=node, rank=position, child=child, sibling=sibling, mark=mark,
+            head=head, parent=parent,
+        )  # fmt: skip
         if state[1]:
             head = np.concatenate([head, np.empty(len(head), np.int32)])
     head = head[: row_first[-1]]
@@ -452,8 +441,7 @@ def _transposed(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Nod
     """Of the edges of some rows: by head where they begin, their tails, and the place of each."""
     begin = offsets(np.bincount(head, minlength=n))
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
-    _kernels().transpose({
-        "n": rows, "first": first, "place": begin[:-1].copy(), "edge": edge, "head": head,
-        "tail": tail,
-    })  # fmt: skip
+    compiled(kernels.transpose)(
+        n=rows, first=first, place=begin[:-1].copy(), edge=edge, head=head, tail=tail,
+    )  # fmt: skip
     return begin, tail, edge

@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import engine as engines
-from ..arrays import device_index
 from ..engine import Engine
-from ..naming import integer, named
 
-__all__ = ["CpuDevice", "CudaDevice", "Device", "Span", "cuda_devices", "device_list"]
+__all__ = ["CpuDevice", "CudaDevice", "Device", "Span", "cuda_devices"]
 
 Array = Any  # of a device's engine
 HostArray = NDArray[Any]
@@ -228,33 +226,6 @@ class CudaDevice:
     def synchronize(self) -> None:
         with self._cuda.Device(self.index):
             self._compute.synchronize()
-
-
-def device_list(devices: Any, name: str = "devices") -> list[int]:
-    """The numbers of CUDA devices that a user named: "all", or some, as 0 or "cuda:0".
-
-    Raises
-    ------
-    ValueError, RuntimeError
-        For a value that names no devices; where there are none.
-    """
-    everything = isinstance(devices, str) and devices == "all"
-    try:
-        given = [] if everything else [devices] if isinstance(devices, str) else [*devices]
-        found = [device_index(x) if isinstance(x, str) else integer(x, "") for x in given]
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"devices is 'all' or a sequence of devices such as 0 or 'cuda:0', got {devices!r}"
-        ) from None
-    if why := engines.why_not("cuda"):
-        raise RuntimeError(f"{named(name)}: {why}")
-    count = engines.named("cuda").count()
-    if everything:
-        return list(range(count))
-    chosen = [x for x in found if x is not None and 0 <= x < count]
-    if not chosen or len(set(chosen)) < len(found):
-        raise ValueError(f"{named(name)}: some of 0 to {count - 1}, each once, got {given!r}")
-    return chosen
 
 
 def cuda_devices(indices: Sequence[int]) -> list[CudaDevice]:

@@ -19,13 +19,13 @@ from ..closures.sources import Operand, best_edges, source_of
 from ..closures.steps import Steps
 from ..closures.trees import repair_trees
 from ..semirings import Semiring
+from ..tiles import TileOptions
 from .blocks import Blocks, shape_of
 from .devices import Device, cuda_devices
-from .options import TileOptions
 from .stored import multiply_streamed, solve_streamed
 from .timeline import Timeline
 
-__all__ = ["close", "over", "product", "tile_of"]
+__all__ = ["close_tiles", "multiply_tiles", "over", "tile_of"]
 
 Array = Any
 Out = tuple[Path, Path | None] | None
@@ -143,7 +143,7 @@ def _tile(devices: Sequence[Device], n: int) -> int:
 # --- what users call ----------------------------------------------------------------------------
 
 
-def close(
+def close_tiles(
     s: Semiring, graph: Any, options: TileOptions, *, directed: bool | None, predecessors: bool,
     progress: Progress,
 ) -> Any:  # fmt: skip
@@ -169,7 +169,7 @@ def close(
     return found if predecessors else found[0]
 
 
-def product(
+def multiply_tiles(
     s: Semiring, a: Any, b: Any, dtype: np.dtype[Any], options: TileOptions, progress: Progress
 ) -> Any:
     """A ⊗ B over tiles; see :func:`semiring_mm.matmul`.

@@ -10,7 +10,8 @@ from ...kernel import f64, i32, i64, kernel, static
 
 @kernel
 def settle(
-    n: i64, rows: i64, first: i64[:], near: i64[:, :], head: i32[:], weight: f64[:], d: f64[:, :]
+    n: i64, rows: i64, first: i64[n + 1], near: i64[rows, n], head: i32[first[n]],
+    weight: f64[first[n]], d: f64[rows, n],
 ):  # fmt: skip
     """d[u] ← min(d[u], d[v] + w) for all edges (v, u) until nothing changes.
 
@@ -44,8 +45,9 @@ def put(u, before, line, tree, group, slot):
 
 @kernel
 def order(
-    n: i64, rows: i64, source: i64[:], first: i64[:], head: i32[:], weight: f64[:], d: f64[:, :],
-    group: i64[:, :], slot: i64[:, :], order: i32[:, :], pred: i32[:, :],
+    n: i64, rows: i64, source: i64[rows] < n, first: i64[n + 1], head: i32[first[n]],
+    weight: f64[first[n]], d: f64[rows, n], group: i64[rows, n], slot: i64[rows, n],
+    order: i32[rows, n], pred: i32[rows, n],
 ):  # fmt: skip
     """Fill ``order`` and ``pred``, which hold -1; nodes of a ``group`` take its next ``slot``.
 
@@ -68,9 +70,10 @@ def order(
 
 @kernel
 def dependencies(
-    n: i64, rows: i64, late: static, source: i64[:], first: i64[:], head: i32[:], weight: f64[:],
-    back_first: i64[:], edge: i64[:], tail: i32[:], back_weight: f64[:], order: i32[:, :],
-    pred: i32[:, :], d: f64[:, :], sigma: f64[:, :], delta: f64[:, :], share: f64[:, :],
+    n: i64, rows: i64, m: i64, late: static, source: i64[rows] < n, first: i64[n + 1],
+    head: i32[first[n]], weight: f64[first[n]], back_first: i64[n + 1], edge: i64[first[n]] < m,
+    tail: i32[first[n]], back_weight: f64[first[n]], order: i32[rows, n], pred: i32[rows, n],
+    d: f64[rows, n], sigma: f64[rows, n], delta: f64[rows, n], share: f64[rows, m],
 ):  # fmt: skip
     """Dependencies of each source, in ``delta`` by node and in ``share`` by edge.
 

@@ -20,19 +20,19 @@ from ..closures.sources import EdgeSource, Source, source_of
 from ..closures.spanning import SpanningForest, applies, of_matrix, spans
 from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers
+from ..graphs.choice import DENSE, SPARSE_FROM, Request, choose, count_edges, machine_for
+from ..graphs.contraction import has_ties
+from ..graphs.dijkstra import search, searchable
+from ..graphs.spanning import forest_of
 from ..hierarchy.structure import Structure, eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
 from ..naming import named
 from ..semirings import Semiring, semirings
-from ..tiled.options import TileOptions
-from ..tiled.rows import RowFiles
-from .choice import DENSE, SPARSE_FROM, Request, choose, count_edges, machine_for
-from .contraction import has_ties
-from .dijkstra import search, searchable
-from .spanning import forest_of
+from ..tiles import TileOptions
+from .rows import RowFiles
 
-__all__ = ["solve_rows"]
+__all__ = ["sparse_rows"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -44,7 +44,7 @@ _STRIP = 256 << 20  # bytes of strips of more rows
 _WIDE = 64  # rows that are converted at a time
 
 
-def solve_rows(
+def sparse_rows(
     s: Semiring, graph: Any, request: Request, options: TileOptions, rows: Index | None, *,
     directed: bool | None, predecessors: bool, progress: Progress,
 ) -> Any:  # fmt: skip
