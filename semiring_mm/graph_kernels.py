@@ -28,13 +28,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .layouts import LayoutError
 from .plan import Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
     "LAYOUTS", "Arcs", "Checked", "Code", "Customizer", "Factor",
     "FactorKernels", "FactorSweeps", "HopSearches", "Index",
-    "Node", "SumKernels", "SymbolicFactor", "check",
+    "Node", "SumKernels", "SymbolicFactor", "assert_arcs", "assert_lies", "check",
     "offsets", "ranges",
 ]  # fmt: skip
 
@@ -55,6 +56,24 @@ def ranges(first: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.arange(begin[-1]) + np.repeat(first - begin[:-1], counts)
 
 
+def assert_lies(name: str, x: Array, dtype: Any, *shape: int) -> None:
+    """Raise LayoutError for an array of another dtype or shape, or one that is not contiguous."""
+    if x.dtype != dtype or x.shape != shape or not x.flags.c_contiguous:
+        raise LayoutError(
+            f"{name} is {x.dtype} of shape {x.shape} with strides {x.strides}; accepted: "
+            f"{np.dtype(dtype)}, contiguous, of shape {shape}"
+        )
+
+
+def assert_arcs(n: int, *lists: Arcs) -> None:
+    """Raise LayoutError for what are no lists of arcs of n nodes."""
+    for first, near in lists:
+        assert_lies("first", first, np.int64, n + 1)
+        assert_lies("near", near, np.int32, len(near))
+        if isinstance(first, np.ndarray) and (first[0] != 0 or first[-1] != len(near)):
+            raise LayoutError(f"first leads from {first[0]} to {first[-1]}, of {len(near)} arcs")
+
+
 @dataclass(frozen=True)
 class SymbolicFactor:
     """Vertices by position in an elimination order, and the edges that the elimination fills in.
@@ -67,7 +86,8 @@ class SymbolicFactor:
     ----------
     fringe : int
     position, node : (n,) int32
-        The position of each node, and the node at each position.
+        The position of each node, and the node at each position. A part of a factor, whose nodes
+        are positions of the whole, has more entries in `position`.
     parent : (fringe,) int32
         The first higher neighbour: in the fringe the parent in the elimination tree, else in the
         core; n where there is none.
@@ -87,7 +107,12 @@ class SymbolicFactor:
     head: Node
 
     def __post_init__(self) -> None:
-        check("factor", _STRUCTURE, {"n": self.n, **vars(self)})
+        assert_lies("position", self.position, np.int32, max(self.n, len(self.position)))
+        assert_lies("node", self.node, np.int32, self.n)
+        assert_lies("parent", self.parent, np.int32, self.fringe)
+        assert_lies("level", self.level, np.int32, self.fringe)
+        assert_lies("first", self.first, np.int64, self.fringe + 1)
+        assert_lies("head", self.head, np.int32, int(self.first[-1]))
 
     @property
     def n(self) -> int:
@@ -129,6 +154,12 @@ class Factor:
     back: Array
     core: Array
 
+    def __post_init__(self) -> None:
+        edges, core = len(self.structure.head), self.structure.core
+        assert_lies("out", self.out, self.out.dtype, edges)
+        assert_lies("back", self.back, self.out.dtype, edges)
+        assert_lies("core", self.core, self.dtype, core, core)
+
 
 # --- kernels on the host: families of functions, and the layouts of their arguments --------------
 
@@ -149,10 +180,6 @@ SUMS = {
 }
 #: By the names of families, as engines have them; the kernels of others check their arguments.
 LAYOUTS = {"factor": FACTOR, "sums": SUMS}
-_STRUCTURE = (
-    "n fringe : first[fringe+1] : position[n] node[n] parent[fringe] level[fringe] "
-    "head[first[fringe]]"
-)
 
 
 class _Argument(NamedTuple):

@@ -26,7 +26,9 @@ from semiring_mm.kernel import (
     lanes,
     mul,
     one,
+    popcount,
     static,
+    u64,
     unrolled,
     zero,
 )  # fmt: skip
@@ -134,6 +136,28 @@ def test_lanes(n, dtype):
 
 
 @kernel
+def mixed(n: i64, count: static, at: i64[n, count] < n, x: u64[n, count], out: u64[4, count]):
+    for lane in lanes(count, whole=True):
+        total, high = each(u64(7)), x[0, lane]
+        for i in range(n):
+            picked = [x[at[i, k], k] for k in unrolled(count)]
+            total = u64(total * 3 + picked[lane]) ^ u64(~x[i, lane]) >> (i & 63)
+            high = max(high, total)
+        out[0, lane], out[1, lane] = total, high
+        out[2, lane] = popcount(total) if total > x[0, lane] else u64(-1)
+        out[3, lane] = u64(i64(total >> 1) << 2)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_words_without_sign_and_an_entry_for_each_lane(count):
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 1 << 64, (9, count), "u8")
+    at = rng.integers(0, 9, x.shape)
+    found = both(mixed, n=9, count=count, at=at, x=x, out=np.zeros((4, count), "u8"))
+    assert (found["out"][1] >= 1 << 63).all()
+
+
+@kernel
 def halves(n: i64, x: T[:], out: T[:]):
     for j in lanes(n):
         out[j] = x[j] / 2 if x[j] > 0 else x[j]
@@ -198,6 +222,11 @@ def of_two_types(x: i64[:], y: f64[:]):
 
 
 @kernel
+def of_two_signs(x: i64[:]):
+    x[0] += u64(x[0])
+
+
+@kernel
 def of_itself(x: i64[:]):
     of_itself(x)
 
@@ -216,6 +245,7 @@ def of_a_type(x):
     ("wrong", "words"),
     [
         (of_an_object, "call this"), (of_two_types, "double where there is i64"),
+        (of_two_signs, "i64 and u64 do not go together"),
         (of_itself, "call itself"), (of_a_name, "somewhere has no value"),
         (of_a_type, "a parameter is"),
     ],

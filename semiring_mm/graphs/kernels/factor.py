@@ -120,7 +120,7 @@ def rise(
     """
     count, lane, v = 0, 0, source[0]
     while v < fringe:
-        for j in lanes(width, VECTORS, times=1):
+        for j in lanes(width, VECTORS, whole=True):
             label[v, j] = zero
             if pred is not None:
                 pred[v, j] = NO_PREDECESSOR
@@ -134,7 +134,7 @@ def rise(
     begin_at_sources(source, label, pred, width)
     for i in range(count):
         v = visited[i]
-        for j in lanes(width, VECTORS, times=1):
+        for j in lanes(width, VECTORS, whole=True):
             here = label[v, j]
             for e in range(first[v], first[v + 1]):
                 u = head[e]
@@ -165,7 +165,7 @@ def fall(
         met = left > 0 and visited[left - 1] == v
         if met:
             left -= 1
-        for j in lanes(width, VECTORS, times=1):
+        for j in lanes(width, VECTORS, whole=True):
             best = label[v, j] if met else zero
             if pred is not None:
                 before = i32(pred[v, j]) if met else i32(NO_PREDECESSOR)
