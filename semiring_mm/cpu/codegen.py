@@ -160,6 +160,8 @@ def _packer(
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
         if p.kind == "S" and isinstance(plan, Plan):
             dtype = np.dtype(plan.storage)  # bool, for one
+        if p.kind == "S" and isinstance(plan, Plan):
+            dtype = np.dtype(plan.storage)  # bool, for one
         return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":
