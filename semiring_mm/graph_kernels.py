@@ -283,10 +283,10 @@ class Code(Protocol):
 
 
 class FactorKernels(Protocol):
-    """Customization of a factor, and triangular solves with it: :data:`FACTOR`.
+    """What sweeps over a factor need of the host beside kernels: :data:`FACTOR`.
 
-    The lanes of the vectors are different sources, of which a chunk has as many as
-    :meth:`chunk_width`. A label is a path's weight; labels of a vertex lie next to each other.
+    The lanes of vectors are sources, of which a chunk has as many as :meth:`chunk_width`. A label
+    is a path's weight; labels of a vertex lie next to each other.
     """
 
     def chunk_width(self, itemsize: int) -> int:
@@ -295,41 +295,15 @@ class FactorKernels(Protocol):
     def turned_bytes(self) -> int:
         """Scratch memory of the functions that write."""
 
-    def Code(
-        self, plan: Plan, zero: float | int, one: float | int, trees: bool, *,
-        symmetric: bool = False,
-    ) -> Code:  # fmt: skip
-        """The functions of one plan.
+    def write_values(self, plan: Plan, fields: Fields) -> None:
+        """Row of lane i, column j ← label of vertex ``where[j]``, stored as the plan says.
 
-        ``place``: out[slot / 2], or back where that is odd, ⊕= each stored weight.
-
-        ``customize``: for ``nodes[begin:end]``, whose lower neighbours are done, ``out`` and
-        ``back`` of their edges ⊕= the ways down to a lower neighbour and up again. ``place`` is
-        scratch.
-
-        ``join_core``: the same for rows of the core's matrix.
-
-        ``rise``: labels from the source of each lane to its ancestors in the elimination tree, and
-        to the core, whose labels are zero beforehand. ``source`` ascends and ends with a number
-        that is no vertex. ``visited`` receives the ancestors, ``visits[0]`` their number.
-
-        ``fall``: labels from the core and the ``visited`` to ``order[:falls]``, descending
-        positions with all of their ancestors.
-
-        ``write_values``, ``write_nodes``: row of lane i, column j ← label of vertex ``where[j]``.
         Rows begin ``offsets`` bytes behind ``rows``, whose address is ``base``, too; ``turned`` is
         scratch of :meth:`turned_bytes`.
-
-        Parameters
-        ----------
-        plan : Plan
-        zero, one : float or int
-            The identities in the type computed in.
-        trees : bool
-            Whether labels have predecessors.
-        symmetric : bool
-            Whether ``back`` is ``out``.
         """
+
+    def write_nodes(self, plan: Plan, fields: Fields) -> None:
+        """The same of int32 labels, such as predecessors."""
 
 
 class SumKernels(Protocol):

@@ -9,12 +9,13 @@
 
 A kernel takes numbers and arrays and returns nothing. Inside it integers have 64 bits, whatever an
 array stores; those of ``u64`` have no sign, and ``u64(x)`` is the lowest 64 bits of x. ``T`` is the
-type that a semiring is computed in, and ``add, mul, better, zero, one`` are its operations.
-Statements are assignments, ``for`` over ``range``, ``while``, ``if``, ``break``, ``continue`` and
-``return``. A call of another kernel is inlined: its parameters need no annotations there, and it
-may return values. ``x[i:]`` is an array from entry i on, ``x[i]`` of an array of two axes a row. A
-``static`` parameter is known when the kernel is compiled, and so is whether an array is None: an
-``if`` about them costs nothing. Everything else is an error that names the line.
+type that a semiring is computed in, and ``add, mul, better, zero, one`` are its operations. Arrays
+of ``S`` hold entries as they are stored: ``decode`` and ``encode`` lead to T and back. Statements
+are assignments, ``for`` over ``range``, ``while``, ``if``, ``break``, ``continue`` and ``return``.
+A call of another kernel is inlined: its parameters need no annotations there, and it may return
+values. ``x[i:]`` is an array from entry i on, ``x[i]`` of an array of two axes a row. A ``static``
+parameter is known when the kernel is compiled, and so is whether an array is None: an ``if`` about
+them costs nothing. Everything else is an error that names the line.
 
 An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
 indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels begins with
@@ -257,6 +258,8 @@ class Operations:
     better: Callable[[Any, Any], bool]
     zero: Any
     one: Any
+    decode: Callable[[Any], Any] = lambda x: x
+    encode: Callable[[Any], Any] = lambda x: x
 
     def join(self, values: Iterable[Any], *_: Any) -> Any:
         """⊕ over some values, or of each entry of some lists."""
@@ -270,9 +273,8 @@ _PLAIN: dict[str, Any] = {
     "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_: v,
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
-    "prefetch": lambda *_: None, "i64": int, "f64": float, "decode": lambda x: x,
+    "prefetch": lambda *_: None, "i64": int, "f64": float,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count,
-    "encode": lambda x: x,
     "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 

@@ -10,11 +10,14 @@ from semiring_mm.cpu import codegen
 from semiring_mm.cpu.codegen import compiled
 from semiring_mm.kernel import (
     KernelError,
+    S,
     T,
     across,
     add,
     better,
+    decode,
     each,
+    encode,
     f64,
     i32,
     i64,
@@ -29,7 +32,7 @@ from semiring_mm.kernel import (
     unrolled,
     zero,
 )  # fmt: skip
-from semiring_mm.plan import Facts, make_plan
+from semiring_mm.plan import Facts, bytewise, make_plan
 from semiring_mm.semirings import semirings
 
 KNOWN = Facts(-1e3, 1e3, False)
@@ -301,3 +304,21 @@ def test_code_is_kept_until_what_it_depends_on_changes(tmp_path, monkeypatch):
 @kernel
 def halved(x):
     return x // 2
+
+
+@kernel
+def closer(n: i64, x: S[n], y: S[n]):
+    for i in range(n):
+        y[i] = encode(add(decode(x[i]), decode(y[i])))
+
+
+def test_stored_entries_are_converted():
+    plan = make_plan(semirings["min_plus"], np.dtype("i4"), KNOWN, KNOWN, 1)
+    far = semirings["min_plus"].identities(np.dtype("i4"))[0]
+    x, y = np.array([3, far, far], "i4"), np.array([far, far, 7], "i4")
+    compiled(closer, plan)(n=3, x=x, y=y)
+    assert y.tolist() == [3, far, 7]
+    plan = make_plan(semirings["lor_land"], np.dtype(bool), KNOWN, KNOWN, 1)
+    x, y = np.array([True, False]), np.array([False, False])
+    compiled(closer, bytewise(plan))(n=2, x=x, y=y)
+    assert y.tolist() == [True, False]

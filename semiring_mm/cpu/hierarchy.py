@@ -1,11 +1,4 @@
-"""Weights and paths over the edges of a sparse elimination, compiled for a semiring.
-
-Vertices are named by their positions in the elimination order; every edge leads up, from a lower to
-a higher one, and has a weight for each direction. The first ``fringe`` positions are eliminated one
-by one, the others are a dense core. Labels settle in a pass up, a closure of the core, and a pass
-down (PHAST: Delling, Goldberg, Nowatzyk and Werneck, 2013). The lanes of the vectors are different
-sources.
-"""
+"""Rows of labels for many sources, as sweeps over a factor leave them, written as a matrix."""
 
 from __future__ import annotations
 
@@ -15,90 +8,58 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..plan import Plan
-from .algebra import Algebra, compute_type
+from .algebra import Algebra
 from .blocks import address, block, load_block, load_item
-from .codegen import compiled
 from .compiler import KEPT, Target, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value, transposed
-from .kernels import factor as kernels
 
-__all__ = ["Code", "chunk_width", "turned_bytes"]
+__all__ = ["chunk_width", "turned_bytes", "write_nodes", "write_values"]
 
+_VECTORS = 2  # of a row of labels: they hide the latency of ⊕, but more labels leave the caches
 _LINE = 64  # bytes of a line of the caches
 _COLUMNS = 512  # that are turned into rows at a time, in the second-level cache
-
-#: Parameter blocks: numbers, then int64 arrays, int32 arrays, and others.
-_BLOCKS = dict.fromkeys(
-    ("write_values", "write_nodes"), "n base : offsets where : : label rows turned"
-)
+_BLOCK = "n base : offsets where : : label rows turned"
 
 
 def chunk_width(itemsize: int) -> int:
     """Sources of one chunk, whose labels are computed in a type of that size."""
-    return kernels.VECTORS * (host_target().vector_bytes // itemsize)
+    return _VECTORS * (host_target().vector_bytes // itemsize)
 
 
 def turned_bytes() -> int:
     """Scratch memory of the functions that write."""
-    return kernels.VECTORS * host_target().vector_bytes * (_COLUMNS + _LINE)
+    return _VECTORS * host_target().vector_bytes * (_COLUMNS + _LINE)
 
 
-class Code:
-    """The functions of one plan.
+def write_values(plan: Plan, fields: Mapping[str, Any]) -> None:
+    """Write labels, as a plan stores them."""
+    _write("write_values", plan, fields)
 
-    Parameters
-    ----------
-    plan : Plan
-    zero, one : float or int
-        The identities in the type computed in.
-    trees : bool
-        Whether labels have predecessors.
-    symmetric : bool
-        Whether ``back`` is ``out``.
-    """
 
-    def __init__(
-        self, plan: Plan, zero: float | int, one: float | int, trees: bool, *,
-        symmetric: bool = False,
-    ) -> None:  # fmt: skip
-        self._plan, self._identities = plan, (zero, one)
-        self._trees, self._symmetric = trees, symmetric
+def write_nodes(plan: Plan, fields: Mapping[str, Any]) -> None:
+    """Write predecessors."""
+    _write("write_nodes", plan, fields)
 
-    def __call__(self, name: str, fields: Mapping[str, Any]) -> None:
-        """Call a function by the names of its arguments."""
-        if name in _BLOCKS:
-            values = block(_BLOCKS[name], fields)
-            _writing(self._plan, self._trees)[name](address(values))
-            return
-        kernel = getattr(kernels, name)
-        given = {**fields, "width": chunk_width(compute_type(self._plan).size)}
-        if name == "customize" and self._symmetric:
-            given["back"] = None
-        call = compiled(kernel, self._plan, *self._identities)
-        call(**{p.name: given.get(p.name) for p in kernel.parameters})
+
+def _write(name: str, plan: Plan, fields: Mapping[str, Any]) -> None:
+    values = block(_BLOCK, fields)
+    _compiled(name, plan)(address(values))
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _writing(plan: Plan, trees: bool) -> dict[str, Any]:
+def _compiled(name: str, plan: Plan) -> Any:
     target = host_target()
-    functions = [_write_function("write_values", plan, target)]
-    if trees:
-        functions.append(_write_function("write_nodes", plan, target))
-    return _compiled(functions, target)
-
-
-def _compiled(functions: list[Function], target: Target) -> dict[str, Any]:
-    library = compile_functions(functions, target)
-    return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
+    library = compile_functions([_write_function(name, plan, target)], target)
+    return library.function(name, ctypes.c_void_p)
 
 
 def _write_function(name: str, plan: Plan, target: Target) -> Function:
     """Labels, some columns at a time, turned within a cache and then written past it."""
     f = Function(name, [PTR])
-    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCK)
     nodes = name == "write_nodes"
     t, s = (I32, I32) if nodes else (algebra.compute, algebra.storage)
-    width = kernels.VECTORS * (target.vector_bytes // algebra.compute.size)
+    width = _VECTORS * (target.vector_bytes // algebra.compute.size)
     lanes = min(target.vector_bytes // t.size, width)
     pitch = _COLUMNS * t.size + _LINE  # rows do not fall upon each other in the cache
     turned, vector = x["turned"], t.vector(lanes)

@@ -1,11 +1,15 @@
 """Customization of a sparse factor, and sweeps over it, which are triangular solves.
 
-:meth:`semiring_mm.graph_kernels.FactorKernels.Code` has what the arguments are. A row of labels is
-that of a vertex, for all sources of a chunk: a few vectors in registers.
+Vertices are named by their positions in the elimination order; every edge leads up, from a lower to
+a higher one, and has a weight for each direction, ``out`` and ``back``. The first ``fringe``
+positions are eliminated one by one, the others are a dense core. Labels settle in a pass up, a
+closure of the core, and a pass down (PHAST: Delling, Goldberg, Nowatzyk and Werneck, 2013). The
+lanes are ``width`` sources: a row of labels is that of a vertex.
 """
 
 from __future__ import annotations
 
+from ...closures.paths import NO_PREDECESSOR
 from ...kernel import (
     S,
     T,
@@ -24,12 +28,11 @@ from ...kernel import (
 )
 
 VECTORS = 2  # of a row of labels: they hide the latency of ⊕, but more labels leave the caches
-UNREACHED = -9999  # the predecessor of what has none
 
 
 @kernel
 def place(m: i64, slot: i64[m], out: T[:], back: T[out.size], weight: S[m]):
-    """Weights of arcs join those of their edges, in either direction."""
+    """Weights of arcs join those of edges: slot 2 e is upward along edge e, 2 e + 1 downward."""
     for i in range(m):
         arc = slot[i] >> 1
         way = back if slot[i] & 1 else out
@@ -54,7 +57,8 @@ def customize(
 ):  # fmt: skip
     """W[v, b] ← W[v, b] ⊕ W[v, u] ⊗ W[u, b] for the lower neighbours u of v, either way.
 
-    ``back`` is None where it is ``out``.
+    The lower neighbours of ``nodes[begin:end]`` are done. ``back`` is None where it is ``out``;
+    ``place``, an entry for each vertex, is scratch.
     """
     down = out if back is None else back
     for i in range(begin, end):
@@ -100,7 +104,7 @@ def begin_at_sources(source, label, pred, width):
     for i in range(width):
         label[source[i], i] = one
         if pred is not None:
-            pred[source[i], i] = UNREACHED
+            pred[source[i], i] = NO_PREDECESSOR
 
 
 @kernel
@@ -109,13 +113,17 @@ def rise(
     parent: i32[fringe], first: i64[fringe + 1], head: i32[first[fringe]], out: T[head.size],
     out_pred: i32[head.size], label: T[fringe, width], pred: i32[fringe, width],
 ):  # fmt: skip
-    """Forward solve: labels from the sources to their ancestors, by ascending positions."""
+    """Forward solve: labels from the sources to their ancestors in the elimination tree.
+
+    Labels of the core are zero beforehand. ``source`` ascends and ends with a number that is no
+    vertex. ``visited`` receives the ancestors, ascending, and ``visits[0]`` their number.
+    """
     count, lane, v = 0, 0, source[0]
     while v < fringe:
         for j in lanes(width, VECTORS, whole=True):
             label[v, j] = zero
             if pred is not None:
-                pred[v, j] = UNREACHED
+                pred[v, j] = NO_PREDECESSOR
         visited[count] = v
         count += 1
         while source[lane] <= v:
@@ -145,7 +153,10 @@ def fall(
     visited: i32[:], first: i64[:], head: i32[first[-1]], back: T[head.size],
     back_pred: i32[head.size], label: T[:, width], pred: i32[:, width],
 ):  # fmt: skip
-    """Backward solve: labels to all positions, from the core and the ancestors downward."""
+    """Backward solve: labels from the core and the ``visited`` to ``order``, downward.
+
+    These are descending positions with all of their ancestors.
+    """
     left = visits[0]
     for i in range(falls):
         v = order[i]
@@ -157,7 +168,7 @@ def fall(
         for j in lanes(width, VECTORS, whole=True):
             best = label[v, j] if met else zero
             if pred is not None:
-                before = i32(pred[v, j]) if met else i32(UNREACHED)
+                before = i32(pred[v, j]) if met else i32(NO_PREDECESSOR)
             for e in range(first[v], first[v + 1]):
                 u = head[e]
                 through = mul(label[u, j], back[e])
