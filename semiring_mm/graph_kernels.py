@@ -165,7 +165,7 @@ class Factor:
 
 Fields = Mapping[str, Any]
 
-FACTOR = {
+FACTOR = {  # of the functions that are no kernels in Python, which check their arguments themselves
     "write_values": "n base : offsets where[n] : : label rows~ turned/u1",
     "write_nodes": "n base : offsets where[n] : : label/i4 rows/i4~ turned/u1",
 }

@@ -39,11 +39,12 @@ def on_plain():
             "apply", "calls", "chains", "eliminate", "select", "unit_rows", "Screen",
         ):  # fmt: skip
             patch.setattr(cpu, verb, None)
+        usual = engine.registered()["cpu"]
         engine.register("cpu", "plain_engine")
         try:
             yield
         finally:
-            engine.register("cpu", "semiring_mm.cpu.engine")
+            engine.register("cpu", usual)
 
 
 def both(call, *args, near=assert_array_equal, **options):
@@ -56,6 +57,15 @@ def both(call, *args, near=assert_array_equal, **options):
     for x, y in zip(*results, strict=True):
         assert np.asarray(x).dtype == np.asarray(y).dtype
         near(x, y)
+
+
+def test_engines_have_names():
+    assert list(engine.registered()) == ["cpu", "cuda"]
+    assert engine.named("cpu") is engine.of(A) is cpu
+    with on_plain():
+        assert engine.named("cpu") is engine.of(A) is plain_engine
+    assert engine.loaded("cpu") is None  # until it is needed
+    assert engine.named("cpu") is engine.loaded("cpu") is cpu
 
 
 def members():

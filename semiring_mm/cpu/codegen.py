@@ -842,7 +842,7 @@ class _Writer:
             return getattr(algebra, word)(*self._pair(x, y, e))
         if word == "each":
             count = self._count * (args[1] if len(args) > 1 else 1)
-            if self.scope.masked is not None:
+            if self.scope.masked is not None and len(args) == 1:
                 count = self.scope.masked.count
             x = args[0] if isinstance(args[0], Value) else self._constant(args[0])
             return x.splat(count) if x.type.lanes == 1 else x
