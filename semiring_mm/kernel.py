@@ -243,9 +243,9 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
-    pick, prefetch, popcount = map(_Word, (
+    pick, prefetch, popcount, bit_length = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
-        "pick prefetch popcount"
+        "pick prefetch popcount bit_length"
     ).split())  # fmt: skip
 
 
@@ -275,7 +275,7 @@ _PLAIN: dict[str, Any] = {
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "i64": int, "f64": float,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count,
-    "each": lambda x, *_: x, "sqrt": math.sqrt,
+    "bit_length": int.bit_length, "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 
 

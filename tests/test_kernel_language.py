@@ -15,6 +15,7 @@ from semiring_mm.kernel import (
     across,
     add,
     better,
+    bit_length,
     decode,
     each,
     encode,
@@ -54,6 +55,7 @@ def numbers(n: i64, x: i64[:], y: i32[:], out: i64[:, :]):
             if k > 7 * i or not a < 100:
                 break
         out[4, i] = k
+        out[6, i] = bit_length(a & 1023)
     for i in range(n - 1, -1, -2):
         out[5, i] = max(out[5, n - 1 - i], i) + (x[i] == y[i])
 
@@ -62,7 +64,7 @@ def test_integers_are_those_of_python():
     rng = np.random.default_rng(0)
     x, y = rng.integers(-50, 50, 40), rng.integers(-9, 9, 40).astype("i4")
     y[y == 0] = 3
-    both(numbers, n=40, x=x, y=y, out=np.zeros((6, 40), "i8"))
+    both(numbers, n=40, x=x, y=y, out=np.zeros((7, 40), "i8"))
 
 
 @kernel

@@ -866,6 +866,11 @@ class _Writer:
             )
         if word == "popcount":
             return self.f.intrinsic("ctpop", self._number(args[0], e))
+        if word == "bit_length":
+            x = self._as(args[0], I64, e)
+            return self.f.const(64, I64) - self.f.call(
+                "llvm.ctlz.i64", I64, [x, self.f.const(0, I1)]
+            )
         if word == "sqrt":
             return vmath.sqrt(self.f, self._number(args[0], e))
         if word == "abs":
