@@ -23,9 +23,12 @@ indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels
 
 ``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
 second argument of several vectors; with ``whole=True`` n is a multiple of what they hold, or a
-lower power of two that is known when the kernel is compiled). ``each(x)`` is a number in every
-lane, to begin a sum with, ``x[j]`` of a list with an entry for each lane is a vector of these, and
-``across(v)`` is ⊕ over the lanes. ``join(f(i) for i in range(n))`` is ⊕ over a range in any order.
+lower power of two that is known when the kernel is compiled). ``if`` about a condition in each lane
+has assignments only, which are made where it holds. ``each(x)`` is a number in every lane, to begin
+a sum with, ``x[j]`` of a list with an entry for each lane is a vector of these, and ``across(v)``
+is ⊕ over the lanes; ``across(v, sum)``, min, max and any are other ways to join them. ``join(f(i)
+for i in range(n))`` is ⊕ over a range in any order. ``popcount(x)`` is the number of bits of a word
+that are set, ``bit(x, j)`` whether bit j is, and ``T(x)`` a number in the type T.
 
 :func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
 """
@@ -47,9 +50,9 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "better", "decode", "each", "encode", "entries", "f32", "f64", "first", "i8", "i16", "i32",
-    "i64", "join", "kernel", "lanes", "mul", "one", "pick", "popcount", "prefetch", "static", "u8",
-    "u16", "u32", "u64", "unrolled", "zero",
+    "better", "bit", "bit_length", "decode", "each", "encode", "entries", "f32", "f64", "first",
+    "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "mul", "one", "pick", "popcount",
+    "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled", "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -75,7 +78,8 @@ class Parameter:
     axes : int
         Of an array; 0: a number.
     least : tuple
-        How many entries it has at least along each axis, in terms of the parameters, or None.
+        How many entries it has at least along each axis, in terms of the parameters and of the
+        module's constants, or None.
     below : str, optional
         Its entries are indices, and less than this.
     """
@@ -152,18 +156,19 @@ class Kernel:
         """
         if self._fits(**fields):
             return
+        known = self.function.__globals__
         for p in self.parameters:
             x = fields[p.name]
             if x is None:
                 continue
             for axis, formula in enumerate(p.least):
-                if formula is not None and x.shape[axis] < (least := eval(formula, {}, fields)):
+                if formula is not None and x.shape[axis] < (least := eval(formula, known, fields)):
                     raise ValueError(
                         f"{self.name}: {p.name} has {least} entries or more along axis {axis}, "
                         f"got shape {x.shape}"
                     )
             if p.below is not None and x.size:
-                end = eval(p.below, {}, fields)
+                end = eval(p.below, known, fields)
                 if x.min() < 0 or x.max() >= end:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
@@ -181,7 +186,8 @@ class Kernel:
             if here:
                 tests.append(f"({p.name} is None or {' and '.join(here)})")
         names = ", ".join(p.name for p in self.parameters)
-        fits: Callable[..., bool] = eval(f"lambda {names}: {' and '.join(tests)}")
+        text = f"lambda {names}: {' and '.join(tests)}"
+        fits: Callable[..., bool] = eval(text, self.function.__globals__)
         return fits
 
     @functools.cached_property
@@ -243,9 +249,9 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
-    pick, prefetch, popcount, bit_length = map(_Word, (
+    pick, prefetch, popcount, bit, bit_length = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
-        "pick prefetch popcount bit_length"
+        "pick prefetch popcount bit bit_length"
     ).split())  # fmt: skip
 
 
@@ -274,7 +280,8 @@ _PLAIN: dict[str, Any] = {
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "i64": int, "f64": float,
-    "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count,
+    "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "T": lambda x: x,
+    "bit": lambda x, j: x >> j & 1,
     "bit_length": int.bit_length, "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 

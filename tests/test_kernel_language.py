@@ -15,6 +15,7 @@ from semiring_mm.kernel import (
     across,
     add,
     better,
+    bit,
     bit_length,
     decode,
     each,
@@ -157,6 +158,32 @@ def test_words_without_sign_and_an_entry_for_each_lane(count):
     at = rng.integers(0, 9, x.shape)
     found = both(mixed, n=9, count=count, at=at, x=x, out=np.zeros((4, count), "u8"))
     assert (found["out"][1] >= 1 << 63).all()
+
+
+WIDTH = 64
+
+
+@kernel
+def marked(n: i64, words: u64[n], x: T[n, WIDTH], out: i64[n]):
+    near, far = x[0], x[n - 1]
+    near, far = far, near
+    for v in range(n):
+        for j in lanes(WIDTH, whole=True):
+            mine = x[v, j]
+            if bit(words[v], j):
+                x[v, j] = T(v + 3)
+                mine = near[j]
+            else:
+                near[j] = far[j]
+            out[v] += across(i64(mine), sum)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "f8"])
+def test_assignments_in_some_lanes(dtype):
+    rng = np.random.default_rng(6)
+    x = rng.integers(0, 99, (4, WIDTH)).astype(dtype)
+    words = rng.integers(0, 1 << 64, 4, "u8")
+    both(marked, None, dtype, n=4, words=words, x=x, out=np.zeros(4, "i8"))
 
 
 @kernel

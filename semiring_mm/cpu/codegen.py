@@ -30,6 +30,7 @@ from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, tran
 
 __all__ = ["Compiled", "compiled", "function_of"]
 
+U64 = Type("u", 64)
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -229,7 +230,7 @@ class _Scope:
     leave: str = ""  # where return leads
     results: list[Var] | None = None
     masked: _Lanes | None = None  # of the loop over lanes that this is in
-    only: Value | None = None  # lanes for which an expression is computed
+    only: Value | None = None  # lanes for which something is computed or stored
     outer: frozenset[str] = frozenset()  # names from before it, whose masked lanes do not change
 
 
@@ -261,8 +262,7 @@ def function_of(
             t = _type_of(p.kind, plan)
             names[p.name] = word(t if t.kind == "f" or p.kind == "T" else I64)
     algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
-    size = _type_of("T", plan).size if plan is not None else 8
-    writer = _Writer(f, algebra, zero, one, size)
+    writer = _Writer(f, algebra, zero, one, I64 if plan is None else _type_of("T", plan))
     writer.inline(kernel, names)
     return f
 
@@ -271,11 +271,12 @@ class _Writer:
     """Writes the syntax trees of kernels as IR."""
 
     def __init__(
-        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int, size: int
+        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int, type_: Type
     ) -> None:
         self.f, self._algebra, self._zero, self._one = f, algebra, zero, one
+        self._type = type_
         self.scope: _Scope
-        self._count = host_target().vector_bytes // size
+        self._count = host_target().vector_bytes // type_.size
         self._depth = 0
 
     def inline(self, kernel: Kernel, names: dict[str, Any]) -> Any:
@@ -357,13 +358,15 @@ class _Writer:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, tuple) or len(value) != len(target.elts):
                 raise self._error(target, "as many values as targets")
-            for t, v in zip(target.elts, value, strict=True):
+            copies = [self._variable(v) if isinstance(v, _View) else v for v in value]
+            for t, v in zip(target.elts, copies, strict=True):
                 self._assign(t, v)
         elif isinstance(target, ast.Name):
             known = self.scope.names.get(target.id)
             if isinstance(known, Var) and isinstance(value, (Value, int, float)):
                 lanes = self.scope.masked if target.id in self.scope.outer else None
-                self._set(known, value, target, None if lanes is None else lanes.mask)
+                mask = self._masks(None if lanes is None else lanes.mask, self.scope.only)
+                self._set(known, value, target, mask)
             elif isinstance(known, _View) and isinstance(value, _View):
                 if (known.type, known.strides) != (value.type, value.strides):
                     raise self._error(target, "an array of other strides")
@@ -385,7 +388,7 @@ class _Writer:
         value = self._as(value, var.type, node)
         if value.type.lanes > var.type.lanes:
             raise self._error(node, f"{value.type} where there is {var.type}: begin with each(x)")
-        if mask is not None and value.type.lanes > 1:
+        if mask is not None and var.type.lanes > 1:
             value = self.f.select(mask, value, var.get())
         var.set(value)
 
@@ -506,13 +509,30 @@ class _Writer:
             self._block(s.body if known else s.orelse)
             return
         yes, no, end = (self.f.fresh(x) for x in ("then", "else", "end"))
-        self._branch(s.test, yes, no)
+        if isinstance(s.test, (ast.BoolOp, ast.UnaryOp)):
+            self._branch(s.test, yes, no)
+        else:
+            condition = self._expr(s.test)
+            if isinstance(condition, Value) and condition.type.lanes > 1:
+                self._some_lanes(s.body, condition)
+                self._some_lanes(s.orelse, condition ^ 1)
+                return
+            self.f.branch(self._truth(condition, s.test), yes, no)
         self.f.label(yes)
         self._block(s.body)
         self.f.jump(end)
         self.f.label(no)
         self._block(s.orelse)
         self.f.place(end)
+
+    def _some_lanes(self, body: list[ast.stmt], condition: Value) -> None:
+        """Assignments in the lanes of a condition."""
+        for s in body:
+            if not isinstance(s, (ast.Assign, ast.AugAssign)):
+                raise self._error(s, "where a condition is one of each lane, there are assignments")
+        before, self.scope.only = self.scope.only, self._masks(self.scope.only, condition)
+        self._block(body)
+        self.scope.only = before
 
     def _do_Break(self, s: ast.Break) -> None:
         self._leave(s, 1)
@@ -801,15 +821,16 @@ class _Writer:
                 self.f.store(value[k], at, t.size)
             return
         if lanes is None:
-            if value.type.lanes > 1:
+            if value.type.lanes > 1 or self.scope.only is not None:
                 raise self._error(target, "lanes are stored at an index of lanes")
             self.f.store(value, place, t.size)
             return
         value = value.splat(lanes.count) if value.type.lanes == 1 else value
-        if lanes.mask is None:
+        mask = self._masks(lanes.mask, self.scope.only)
+        if mask is None:
             self.f.store(value, place, t.size)
         else:
-            self.f.store_masked(value, place, lanes.mask, t.size)
+            self.f.store_masked(value, place, mask, t.size)
 
     # --- calls
 
@@ -859,11 +880,10 @@ class _Writer:
                 else:
                     found = min(x, y) if word == "min" else max(x, y)
             return found
-        if word in ("i32", "i64", "f64", "f32", "u64"):
+        if word in ("i32", "i64", "f64", "f32", "u64", "T"):
             x = self._number(args[0], e)
-            return (x if isinstance(x, Value) else self._constant(x)).to(
-                Type(word[0], int(word[1:]))
-            )
+            t = self._type if word == "T" else Type(word[0], int(word[1:]))
+            return (x if isinstance(x, Value) else self._constant(x)).to(t)
         if word == "popcount":
             return self.f.intrinsic("ctpop", self._number(args[0], e))
         if word == "bit_length":
@@ -871,6 +891,8 @@ class _Writer:
             return self.f.const(64, I64) - self.f.call(
                 "llvm.ctlz.i64", I64, [x, self.f.const(0, I1)]
             )
+        if word == "bit":
+            return self._bit(*args, node=e)
         if word == "sqrt":
             return vmath.sqrt(self.f, self._number(args[0], e))
         if word == "abs":
@@ -895,16 +917,17 @@ class _Writer:
         raise self._error(e, "a kernel cannot call this")
 
     def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
-        """All lanes joined: by ⊕, or by min, max or any."""
-        if by == "any" and x.type.lanes > 1:
+        """All lanes joined: by ⊕, or by sum, min, max or any."""
+        if by == "any":
             return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
+            "sum": operator.add,
             "min": self.f.low,
             "max": lambda x, y: self.f.select(x.cmp(">", y), x, y),
         }.get(by)
         if joined is None:
-            raise self._error(node, "across(x), or with min, max or any")
+            raise self._error(node, "across(x), or with sum, min, max or any")
         lanes = min(x.type.lanes, self._count)
         while True:
             parts = [
@@ -915,6 +938,13 @@ class _Writer:
             if lanes == 1:
                 return x
             lanes //= 2
+
+    def _bit(self, x: Any, j: Any, *, node: ast.AST) -> Value:
+        """Whether bits j, j + 1, ... of a word are set."""
+        if not isinstance(j, _Lanes) or j.count > 64:
+            raise self._error(node, "bit(x, j) with j of lanes, at most 64")
+        some = self._as(x, U64, node) >> j.base.to(U64)
+        return some.to(Type("u", j.count)).bits_as(I1.vector(j.count))
 
     def _first(self, j: Any, condition: Any, *, node: ast.AST) -> Value:
         """The first of some lanes for which a condition holds."""
