@@ -35,7 +35,8 @@ def strassen(a, b, levels=1, out=None):
         How many times the matrices are halved; 0 is the plain product. Rows and columns by which a
         side exceeds a multiple of ``2**levels`` are multiplied plainly.
     out : array, shape (m, n), optional
-        Where to put the result; apart from `a` and `b`.
+        Where to put the result, of the operands' dtype; it shares no memory with `a` and `b`. None:
+        a new array of the library of `a`.
 
     Returns
     -------

@@ -21,7 +21,7 @@
 
 namespace sr {
 
-// The same fields in the same order in semiring_mm/gpu/hierarchy.py.
+// The same fields in the same order in semiring_mm/gpu/sweeps.py.
 struct SweepParams {
   const void* down;         // [records] of Edge: from the head to the tail
   const void* up;           // [records] of Edge: from the tail to the head
@@ -73,7 +73,7 @@ struct SweepNode {
   int name;  // the node
 };
 
-// What statistics there are, as bits: as in semiring_mm/gpu/hierarchy.py. And that 64 labels add up
+// What statistics there are, as bits: as in semiring_mm/gpu/sweeps.py. And that 64 labels add up
 // to less than 2^31; that nodes have a mass, of integers or of doubles; a number of radii.
 enum { LARGEST = 1, COUNT = 2, SUM = 4, INVERSE = 8, WITHIN = 16, BINS = 32 };
 enum { SHORT = 64, MASS = 128, REAL_MASS = 256, RADIUS = 512 };

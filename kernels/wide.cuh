@@ -1,15 +1,15 @@
 // Kernels: chains of many states, whose steps all share a matrix, in one launch.
 //
-// The matrix is too large for the registers of a block that walks a chain (chain.cuh). So chains
-// are carried by groups of blocks, all of which are resident at once: each block has some columns of
-// the matrix in its shared memory from the first step to the last, and computes these entries of all
-// rows of its group. What is carried lies in memory with the number of its step, so that entries are
-// read as soon as they are there, without a barrier of blocks. Back pointers are followed in the same
-// launch.
+// The matrix is too large for the registers of one block (chain.cuh), so a group of blocks computes
+// some chains together: each block keeps some columns of the matrix in its shared memory from the
+// first step to the last, and computes these entries of all rows (state vectors) of its group. Blocks
+// exchange entries through global memory, and all of them run at the same time (cooperative launch).
+// Each entry is stored with the number of its step, so that it is read as soon as it is there,
+// without a barrier of blocks. Back pointers are followed in the same launch.
 //
-// Over log_plus a step is a product over plus-times of exponentials, of how far each entry is below
-// the largest one of its row; every block finds these for itself. Sums that are too small to be
-// right are computed term by term, as in logsum.cuh.
+// Over log_plus a step is a product over plus-times of exp(entry - largest entry of its row); every
+// block computes these exponentials for itself. Sums too small to be accurate are computed term by
+// term, as in logsum.cuh.
 #pragma once
 #include "logsum.cuh"
 
@@ -205,10 +205,11 @@ struct WideChain {
     __syncthreads();  // between other blocks' pointers, or this block's, and reading them
   }
 
-  // --- what is carried into a step, of a row of all
+  // --- the exchange of state vectors, row by row
   //
-  // Its memory is that of two steps before. A block stores an entry of a row when it has read all of
-  // that row, of which every other block has stored some, when it had read what was there before.
+  // Steps use two buffers by turns, so that step s + 1 overwrites the entries of step s - 1. No block
+  // needs these any more: a block stores its entries of step s + 1 after it has read all entries of
+  // step s, and every other block stored its entries of step s after it had read those of step s - 1.
 
   static constexpr int WORDS = int(sizeof(T)) / 4;
   SR_FN u64* word(int step, int row, int k) const {
@@ -272,7 +273,7 @@ struct WideChain {
     copy_wait<0>();  // the barrier before the first product is the first step's
   }
 
-  // Rows to shared memory, 0 for those that have no such step.
+  // Load the rows of a step into shared memory; 0 for chains that have ended.
   SR_FN void load(int first, int step) const {
     constexpr int EACH = ROWS < 4 ? 4 / ROWS : 1;  // terms that are asked for at once
     const int all = p.pass / ROWS * p.n;
@@ -298,8 +299,7 @@ struct WideChain {
       }
     }
   }
-  // Exponentials of rows, of how far entries are below the largest one; 1 for those that have no such
-  // step.
+  // Load exp(entry - largest entry of its row) into shared memory; 1 for chains that have ended.
   SR_FN void raise(int first, int step) const {
     const u64 alive = live(first, step);
     // the ends of each row: by some warps together, or of some rows by each warp

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from .cpu import engine as cpu
+from . import engine as engines
 from .engine import Engine
-from .naming import named
+from .memory import free_memory
 
 __all__ = [
-    "Call", "check_all_pairs", "check_memory", "device_index", "gpu_engine", "gpu_has", "joined",
-    "masked", "repeat", "where",
+    "Call", "check_all_pairs", "check_memory", "device_index", "gpu_has", "joined", "masked",
+    "repeat", "where",
 ]  # fmt: skip
 
 Array = Any
@@ -53,7 +53,7 @@ class Call:
         The caller's array for the result.
     head : tuple, optional
         The verb and all its arguments that are no arrays, where the same call on a device may come
-        again: its launches are kept (:mod:`semiring_mm.gpu.calls`). The operands are then those of
+        again: it is prepared (:class:`.engine.Calls`). The operands are then those of
         :func:`repeat`, in the same order.
     **operands : array_like
         Operands by their names in messages; None stays None. Lists go where the arrays are.
@@ -68,7 +68,7 @@ class Call:
         Whether host arrays are computed on the device; the operands are copies then.
     """
 
-    engine: Engine = cpu
+    engine: Engine
     moved = False
     _aside = False  # whether the result is copied to `out` at the end
     _index: int | None = None  # of the device; -1 is the current one
@@ -82,6 +82,7 @@ class Call:
         self, device: str | None = None, out: Any = None, head: tuple[Any, ...] | None = None,
         **operands: Any,
     ) -> None:  # fmt: skip
+        self.engine = engines.named("cpu")
         self._given = self._arrays = operands
         self._head = head
         self._out = self.out = out
@@ -113,7 +114,7 @@ class Call:
                 f"leave device out, or copy the array first"
             )
         if self._index is not None:
-            self.engine = gpu_engine()
+            self.engine = engines.named("cuda")
         self._plain = False
 
     def __enter__(self) -> Call:
@@ -137,9 +138,7 @@ class Call:
                 )
             lists = any(isinstance(x, _ANYWHERE) for x in self._given.values())
             if self._head is not None and not self.moved and not lists:
-                from .gpu.device import recorded
-
-                self._notes = context.enter_context(recorded())
+                self._notes = context.enter_context(self.engine.calls.recorded())
             if self._library == "jax":
                 # JAX may give the operands' memory to other work, on its own stream, once they
                 # are dropped.
@@ -173,10 +172,8 @@ class Call:
         else:
             given = self._given_back(result)
         if self._notes is not None:
-            from .gpu.calls import learn
-
             there = [name for name, x in self._given.items() if x is not None]
-            learn(
+            self.engine.calls.learn(
                 self._notes, self._head or (), [self._given[name] for name in there], self._out,
                 given, [self._arrays[name] for name in there], result,
             )  # fmt: skip
@@ -223,29 +220,16 @@ class Call:
 def repeat(
     head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None, dtype: str = ""
 ) -> Any:
-    """:func:`.gpu.calls.repeat`: the result of a call that was made before on a device, or None."""
-    calls = sys.modules.get("semiring_mm.gpu.calls")  # loaded by the first call that is kept
-    return None if calls is None else calls.repeat(head, operands, out, dtype)
-
-
-def gpu_engine() -> Engine:
-    """The GPU engine; ValueError that names what is missing where there is none."""
-    from .gpu import device
-
-    if reason := device.why_not():
-        raise ValueError(f"{named('device', 'cuda')}: {reason}")
-    from .gpu import engine
-
-    return engine
+    """:meth:`.engine.Calls.repeat`: the result of a call that was prepared, or None."""
+    engine = engines.loaded("cpu" if type(operands[0]) is np.ndarray else "cuda")
+    return None if engine is None else engine.calls.repeat(head, operands, out, dtype)
 
 
 def gpu_has(memory: int) -> bool:
     """Whether there is a GPU with at least `memory` bytes free."""
-    from .gpu import device
-
-    if device.why_not():
+    if engines.why_not("cuda"):
         return False
-    free = gpu_engine().free_memory()
+    free = engines.named("cuda").free_memory()
     return free is None or free >= memory
 
 
@@ -276,7 +260,7 @@ def where(x: Any, name: str) -> int | None:
                 f"{int(kind)}): copy it to one of these first"
             )
     elif hasattr(x, "__cuda_array_interface__"):
-        return int(gpu_engine().xp.asarray(x).device.id)
+        return int(engines.named("cuda").xp.asarray(x).device.id)
     return None
 
 
@@ -495,7 +479,7 @@ def check_all_pairs(n: int, needed: int, instead: str) -> None:
     `instead` is what to write.
     """
     if needed > _ALL_PAIRS:
-        free = cpu.free_memory()
+        free = free_memory()
         room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
         raise MemoryError(
             f"all pairs of {n:,} nodes take {needed / 2**30:,.1f} GiB of memory{room}: {instead}"
@@ -503,9 +487,10 @@ def check_all_pairs(n: int, needed: int, instead: str) -> None:
 
 
 def check_memory(
-    needed: int, what: str, engine: Engine = cpu, less: str = "take a smaller graph"
+    needed: int, what: str, engine: Engine | None = None, less: str = "take a smaller graph"
 ) -> None:
-    """Raise MemoryError before the work if `needed` bytes are not there."""
+    """Raise MemoryError before the work if an engine, or the host, has not `needed` bytes free."""
+    engine = engine or engines.named("cpu")
     free = engine.free_memory() if needed > _UNASKED else None
     if free is not None and needed > free:
         near = needed < 4 * free

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from .arrays import Call, repeat
-from .closures.bits import close_bits
 from .engine import Engine
 from .naming import integer
-from .plan import bit_join, unpack_bits, words_of_bits
+from .plan import unpack_bits, words_of_bits
 from .products import join_leading
 from .semirings import Semiring
 
 __all__ = [
-    "BitMatrix", "closure_bits", "eye_bits", "matmul_bits", "pack", "power_bits", "product_of_bits",
+    "BitMatrix", "eye_bits", "matmul_bits", "pack", "power_bits", "product_of_bits",
 ]  # fmt: skip
 
 Array = Any
@@ -218,14 +217,3 @@ def power_bits(s: Semiring, a: BitMatrix, k: int, device: str | None = None) -> 
             if k:
                 base = product_of_bits(engine, s, base, base, n)
         return BitMatrix(call.give(power), n)
-
-
-def closure_bits(s: Semiring, a: BitMatrix, device: str | None = None) -> BitMatrix:
-    """``I ⊕ A ⊕ A² ⊕ …`` over lor_land."""
-    n = a.shape[-1]
-    if bit_join(s) != "|":
-        raise TypeError(f"closure of a BitMatrix is over lor_land, and not {s.name}")
-    with Call(device, a=a.bits) as call:
-        c = call["a"] | eye_bits(call.engine, n)
-        close_bits(call.engine, c, n)
-        return BitMatrix(call.give(c), n)

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from . import engine as engines
 from .arrays import Call, repeat
 from .bits import BitMatrix, matmul_bits, power_bits
-from .cpu import calls
-from .cpu import engine as cpu
 from .engine import Engine, Scalar, Scaling
 from .naming import integer
 from .products import (
@@ -28,6 +27,7 @@ from .products import (
     multiply_into,
     overlaps,
 )
+from .registry import provided
 from .semirings import Semiring, as_semiring
 from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
 
@@ -128,15 +128,10 @@ def matmul(
     """
     head = None
     if device is devices is memory_limit is progress is None and not resume:
-        if return_arg or type(a) is not np.ndarray:
-            head = ("matmul", semiring, return_arg)
-            c = repeat(head, (a, b), out)
-            if c is not None:
-                return c
-        else:
-            c = calls.repeat(semiring, a, b, out)
-            if c is not None:
-                return c
+        head = ("matmul", semiring, return_arg)
+        c = repeat(head, (a, b), out)
+        if c is not None:
+            return c
     s = as_semiring(semiring)
     if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
         given = (out, devices, memory_limit, progress)
@@ -153,11 +148,10 @@ def matmul(
                 "over tiles a product has no return_arg, and out is a path: leave out devices, "
                 "memory_limit and resume"
             )
-        from .tiled.options import TileOptions
-        from .tiled.solve import product
+        from .tiles import TileOptions
 
         options = TileOptions(device, devices, out, memory_limit, checkpoint, resume)
-        return product(s, *_by_blocks(s, a, b), options, progress)
+        return provided("multiply_tiles")(s, *_by_blocks(s, a, b), options, progress)
     if progress is not None and progress is not False:
         raise ValueError(
             "progress is told of work over tiles: give devices, memory_limit or a path as out, too"
@@ -413,14 +407,15 @@ def _plain_product(
         return None
     s = as_semiring(semiring)
     check_dtype(s, a.dtype)
+    host = engines.named("cpu")
     if columns:
-        c = calls.prepared(semiring, s, a, b, out)
+        c = host.calls.prepared(("matmul", semiring, False), s, a, b, out)
         if c is not None:
             return c
     if out is not None:
         return None
     c = np.empty((m, *columns), a.dtype)
-    (cpu.product if columns else cpu.gemv)(s, a, b, c)
+    (host.product if columns else host.gemv)(s, a, b, c)
     return c
 
 
@@ -487,17 +482,9 @@ def _sparse(
 ) -> Any:  # fmt: skip
     """matmul, gemm and gemv of a sparse `a`."""
     head, known = None, arrays_of(a)
-    if (
-        device is c is precision is None
-        and known
-        and type(b) is not np.ndarray
-        and hasattr(b, "ndim")
-    ):
-        from .gpu.sparse import kept
-
-        longer = kept(known)
-        if longer is not None or len(known) == 2 or (b.ndim > 1 and b.shape[-1] > 1):
-            head = _scaled_head("sparse", s, alpha, None, verb, a.shape, trans_a, trans_b, longer)
+    on_device = type(b) is not np.ndarray and hasattr(b, "ndim")
+    if device is c is precision is None and known and on_device:
+        head = _scaled_head("sparse", s, alpha, None, verb, a.shape, trans_a, trans_b)
         result = head and repeat(head, (*known, b), out)
         if result is not None:
             return result

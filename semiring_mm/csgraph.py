@@ -20,15 +20,16 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .closures.edges import EdgeList
+from .closures.edges import EdgeList, both_ways
 from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
+from .graph_kernels import offsets
 from .graphs.apsp import distances
 from .graphs.choice import DENSE, Request, choose, machine_for
 from .graphs.contraction import solve_edges
@@ -296,7 +297,7 @@ def dijkstra(
     graph = graph.reached(rows)
     if graph.lowest >= 0 and (min_only or limit < math.inf):
         found = _search_each(
-            graph.sparse(), directed, indices=rows, return_predecessors=return_predecessors,
+            graph.csr(), directed, indices=rows, return_predecessors=return_predecessors,
             limit=limit, min_only=min_only,
         )  # fmt: skip
     elif min_only:
@@ -317,9 +318,9 @@ def _nearest(graph: _Graph, rows: NDArray[np.int32] | None) -> tuple[Any, ...]:
     graph.potentials()  # report a negative cycle before the extra node is added
     g, n = graph.sparse(), graph.n
     first = np.arange(n) if rows is None else np.unique(rows)
-    starts = np.append(g.indptr, g.indptr[-1] + len(first))
-    data = np.append(g.data, np.zeros(len(first)))
-    extended = csr_array((data, np.append(g.indices, first), starts), (n + 1, n + 1))
+    starts = np.append(g.starts, g.starts[-1] + len(first))
+    weight = np.append(g.weight, np.zeros(len(first)))
+    extended = EdgeList.by_rows(starts, np.append(g.col, first), weight)
     d, p = _solve(_Graph(n + 1, extended, graph.directed), np.array([n]), True)
     d, p = d[0, :n], p[0, :n]
     source = np.where(p == n, np.arange(n), p)  # pointer doubling
@@ -338,18 +339,20 @@ class _Graph:
     Attributes
     ----------
     n : int
-    edges : ndarray or csr_array
-        A dense matrix with inf where there is no edge, or CSR in which entries of the same place
-        are parallel edges.
+    edges : ndarray or EdgeList
+        A dense matrix with inf where there is no edge, or edges by rows, of undirected ones too.
     directed : bool
     own : bool
         Whether a dense matrix may be overwritten.
+    given : csr_array, optional
+        The same edges as they came.
     """
 
     n: int
     edges: Any
     directed: bool
     own: bool = False
+    given: Any = None
 
     @classmethod
     def read(cls, graph: Any, directed: bool, unweighted: bool, overwrite: bool) -> _Graph:
@@ -357,23 +360,24 @@ class _Graph:
             graph = graph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
         if np.iscomplexobj(graph):
             raise TypeError("a graph's weights are real numbers, got complex ones")
-        if issparse(graph):
-            edges = graph.tocsr().astype(np.float64, copy=False)
-        else:
-            edges = _dense(graph, overwrite)
-        if edges.ndim != 2 or edges.shape[0] != edges.shape[1]:
-            raise ValueError(f"a graph's matrix is square, got shape {edges.shape}")
         own = not issparse(graph)
+        edges: Any = _dense(graph, overwrite) if own else graph.tocsr().astype(float, copy=False)
+        shape = edges.shape
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise ValueError(f"a graph's matrix is square, got shape {shape}")
+        given = None
         if not own:
-            edges = _kept(edges, ~(np.isnan(edges.data) | (edges.data == np.inf)))
-        weights = edges if own else edges.data
+            csr, whole = edges, EdgeList.of_csr(edges)
+            edges = whole.kept(~(np.isnan(whole.weight) | (whole.weight == np.inf)))
+            given = csr if edges is whole and not unweighted else None
+        weights = edges if own else edges.weight
         if weights.size and weights.min() == -np.inf:
             raise ValueError("a weight is -inf: leave the edge out if there is none")
         if unweighted and own:
             edges[edges < np.inf] = 1
         elif unweighted:
-            edges = _of_data(edges, np.ones_like(edges.data))
-        return cls(edges.shape[0], edges, bool(directed), own)
+            edges = edges.weighted(np.ones_like(edges.weight))
+        return cls(shape[0], edges, bool(directed), own, given)
 
     @property
     def dense(self) -> bool:
@@ -381,39 +385,37 @@ class _Graph:
 
     @property
     def lowest(self) -> float:
-        weights = self.edges if self.dense else self.edges.data
+        weights = self.edges if self.dense else self.edges.weight
         return float(weights.min()) if weights.size else math.inf
 
     @functools.cached_property
     def stored(self) -> int:
         """The number of entries that are edges."""
         edges = self.edges
-        return int(np.count_nonzero(edges < np.inf) if self.dense else len(edges.data))
+        return int(np.count_nonzero(edges < np.inf) if self.dense else len(edges.col))
 
     @property
     def few(self) -> bool:
         """Whether the graph is sparse enough for an attempt at sparse elimination."""
         return self.stored <= DENSE * self.n
 
-    def sparse(self) -> Any:
-        """Return the graph in CSR; duplicate entries are parallel edges."""
-        if not self.dense:
+    def sparse(self) -> EdgeList:
+        """The edges, by rows."""
+        if isinstance(self.edges, EdgeList):
             return self.edges
-        row, col = np.nonzero(self.edges < np.inf)
-        starts = np.searchsorted(row, np.arange(self.n + 1))
-        return csr_array((self.edges[row, col], col, starts), (self.n, self.n))
+        there = self.edges < np.inf
+        first, col = offsets(np.count_nonzero(there, axis=1)), np.nonzero(there)[1]
+        return EdgeList.by_rows(first, col, self.edges[there])
 
-    def tails(self) -> NDArray[np.int64]:
-        """Where each edge of the sparse form starts."""
-        return np.repeat(np.arange(self.n), np.diff(self.sparse().indptr))
+    def csr(self) -> Any:
+        """The edges as SciPy takes them: entries of the same place are parallel edges."""
+        return _csr(self.sparse()) if self.given is None else self.given
 
     def potentials(self) -> Matrix:
         """Return Johnson's potentials; raise if there is a negative cycle."""
-        g, tails = self.sparse(), self.tails()
-        row, col, weight = tails, g.indices, g.data
+        row, col, weight = self.sparse().arrays
         if not self.directed:
-            row, col = np.concatenate([tails, col]), np.concatenate([col, tails])
-            weight = np.concatenate([weight, weight])
+            row, col, weight = *both_ways(row, col), np.concatenate([weight, weight])
         found = find_negative_cycle(row, col, weight, self.n)
         if isinstance(found, tuple):
             raise _NegativeCycle(*found)
@@ -424,12 +426,12 @@ class _Graph:
         if rows is None or self.lowest >= 0:
             return self
         g = self.sparse()
-        steps = _of_data(g, np.ones_like(g.data))
+        steps = _csr(g.weighted(np.ones_like(g.weight)))
         there = _search_each(steps, self.directed, rows, min_only=True) < np.inf
-        seen = there[self.tails()]
+        seen = there[g.row]
         if not self.directed:
-            seen |= there[g.indices]
-        return self if seen.all() else _Graph(self.n, _kept(g, seen), self.directed)
+            seen |= there[g.col]
+        return self if seen.all() else _Graph(self.n, g.kept(seen), self.directed)
 
 
 def _dense(graph: Any, overwrite: bool) -> Matrix:
@@ -446,16 +448,8 @@ def _dense(graph: Any, overwrite: bool) -> Matrix:
     return matrix
 
 
-def _of_data(g: Any, data: Matrix) -> Any:
-    return csr_array((data, g.indices, g.indptr), g.shape)
-
-
-def _kept(g: Any, mask: NDArray[np.bool_]) -> Any:
-    """Return the chosen entries of a CSR array; duplicates are not summed."""
-    if mask.all():
-        return g
-    starts = np.concatenate([[0], np.cumsum(mask)])[g.indptr]
-    return csr_array((g.data[mask], g.indices[mask], starts), g.shape)
+def _csr(g: EdgeList) -> Any:
+    return csr_array((g.weight, g.col, g.first), (g.n, g.n))
 
 
 def _rows(graph: _Graph, indices: Any) -> tuple[NDArray[np.int32] | None, tuple[int, ...]]:
@@ -498,14 +492,10 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         )  # fmt: skip
         arcs = graph.stored if directed else 2 * graph.stored
         if costs.brief(n, arcs, k) and graph.lowest >= 0:
-            return _search_each(graph.sparse(), directed, rows, predecessors)
+            return _search_each(graph.csr(), directed, rows, predecessors)
         choice = choose(asked, machine_for(asked))
         if choice.sparse and (not graph.dense or choice.search < choice.dense or graph.few):
-            g = graph.sparse()
-            first, col = (np.asarray(x, np.int64) for x in (g.indptr, g.indices))
-            edges = EdgeList.by_rows(first, col, g.data)
-            if not directed:
-                edges = replace(edges, directed=False, first=None)
+            edges = graph.sparse() if directed else graph.sparse().undirected()
             solved = solve_edges(semirings["min_plus"], edges, choice, rows, predecessors, None)
             if solved is not None:
                 return solved if predecessors else solved[0]

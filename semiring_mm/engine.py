@@ -21,14 +21,24 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from . import naming
+from . import graph_kernels, naming
 from .expressions import Expr
-from .plan import ALPHA, BETA, READ_C, Facts
+from .graph_kernels import (
+    Customizer,
+    FactorKernels,
+    FactorSweeps,
+    HopSearches,
+    SumKernels,
+)  # fmt: skip
+from .kernel import Kernel
+from .layouts import asserted
+from .plan import ALPHA, BETA, READ_C, Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN", "PLAIN", "AlignmentRule", "Chains", "CloseStep", "CloseSteps", "Engine", "Forest",
-    "Known", "Ragged", "Scalar", "Scaling", "Screen", "Select", "Sieve", "named", "of", "register",
+    "JOIN", "PLAIN", "AlignmentRule", "Calls", "ChainModel", "Chains", "CloseStep", "CloseSteps",
+    "Engine", "Forest", "GraphKernels", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen",
+    "Select", "Sieve", "compiled", "host_graphs", "lazily", "loaded", "named", "of", "register",
     "registered", "why_not",
 ]  # fmt: skip
 
@@ -36,6 +46,7 @@ Array = Any  # of the engine's namespace
 T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
+Lines = tuple[int, int]  # of a matrix: the first, and the end
 Final = tuple[Expr, float]  # in `a`, which is a result, and `b`, this number
 
 
@@ -149,9 +160,9 @@ class CloseStep(NamedTuple):
     """
 
     kind: str
-    rows: tuple[int, int]
-    inner: tuple[int, int]
-    columns: tuple[int, int]
+    rows: Lines
+    inner: Lines
+    columns: Lines
     triangle: bool = False
 
     @property
@@ -210,7 +221,24 @@ class Chains(Protocol):
     at most as many as there are matrices; `lengths` are int64 of NumPy, those of best paths and
     probabilities also in the engine's memory. A stride of 0 repeats matrices for all steps, or
     chains.
+
+    Attributes
+    ----------
+    POINTERS : tuple of str
+        Arrays of a :class:`ChainModel`.
+    Model : callable, optional
+        ``Model(dtype, batch, steps, states, strides)``, the launches for models of one shape;
+        strides, by name, are in elements: a_row, a_col, e_batch, e_step, and where there are such
+        operands x_batch, end_batch and tags_batch. NotImplementedError where one launch is not the
+        best, for few long chains. None on an engine that launches nothing.
     """
+
+    POINTERS: tuple[str, ...]
+
+    @property
+    def Model(
+        self,
+    ) -> Callable[[np.dtype[Any], int, int, int, dict[str, int]], ChainModel] | None: ...
 
     def carry(
         self, semiring: Semiring, a: Array, e: Array | None, x: Array | None, y: Array,
@@ -298,6 +326,103 @@ class Chains(Protocol):
         """
 
 
+class Calls(Protocol):
+    """Prepared calls: one look-up from operands to what was compiled or launched for such ones.
+
+    A call is known by its head, a tuple of the verb and all its arguments that are no arrays, and
+    by dtypes, shapes, strides and the like of its operands.
+    """
+
+    def repeat(
+        self, head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None, dtype: str = ""
+    ) -> Any:
+        """The result of a call that was prepared, or None where the general way is to be taken.
+
+        Parameters
+        ----------
+        head : tuple
+        operands : tuple
+            As the user gave them, of a library that the engine shares memory with. With three of
+            them, the last is joined to the product, and may be `out` itself; not where `head`
+            begins with "sparse".
+        out : array, optional
+        dtype : str, optional
+            That of all operands, where the verb accepts no other.
+        """
+
+    def prepared(
+        self, head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None
+    ) -> Any:
+        """:meth:`repeat` of A ⊗ B, which is prepared if that takes its layout alone.
+
+        `a` and `b` have one dtype, which the semiring has a meaning in.
+        """
+
+    def recorded(self) -> AbstractContextManager[list[Any] | None]:
+        """What is launched inside, for :meth:`learn`; None where nothing is learned from it."""
+
+    def learn(
+        self, notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any,
+        given: Any, arrays: Sequence[Array], result: Array,
+    ) -> None:  # fmt: skip
+        """Prepare a call that was recorded, if it can be repeated.
+
+        Parameters
+        ----------
+        notes : sequence
+            What was recorded of it.
+        head, operands, out
+            As of :meth:`repeat`.
+        given : array, or several
+            What the call returned.
+        arrays, result : arrays
+            Operands and the result, or several, as the engine had them.
+        """
+
+
+class ChainModel(Protocol):
+    """Launches for models of one shape, from the addresses of a user's arrays.
+
+    All steps share one matrix; results are contiguous.
+
+    Attributes
+    ----------
+    wide : bool
+        Whether there are so many states that the verbs of :class:`Chains` are to be taken.
+    """
+
+    wide: bool
+
+    def launch(
+        self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
+    ) -> None:
+        """Launch posterior probabilities, or the best path if nothing is wanted of the former.
+
+        Parameters
+        ----------
+        stream : int
+        addresses : sequence of int
+            Of the arrays of :attr:`Chains.POINTERS`; 0 for none.
+        wanted : int, optional
+            The total (0), also probabilities of the states (1) and of pairs of states (2).
+        tagged : bool
+            Less the scores of tags.
+        """
+
+    def gradients(self, stream: int, addresses: Sequence[int], step: int) -> None:
+        """Launch the gradients of totals, on what the launch before computed.
+
+        Parameters
+        ----------
+        stream : int
+        addresses : sequence of int
+            Of the gradients of totals, what they are to be multiplied by, of states and of pairs of
+            states, and both results; 0 where pairs are not wanted.
+        step : int
+            Elements from one gradient of a total to the next.
+        """
+
+
 class Select(Protocol):
     """The k least of each row of a matrix that comes tile by tile, with their columns.
 
@@ -307,10 +432,13 @@ class Select(Protocol):
         The largest k.
     BEHIND : int
         Bytes behind a tile that may be read.
+    FEW : int
+        Rows that threads share by their columns; 0: they share none.
     """
 
     MOST: int
     BEHIND: int
+    FEW: int
 
     def empty(self, rows: int, k: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """Values and columns of rows that have none yet; every value is better."""
@@ -374,6 +502,8 @@ class Engine(Protocol):
     ----------
     xp : module
         The array namespace: NumPy's functions for the engine's arrays.
+    HOST : bool
+        Whether its memory is the host's.
     WHERE : str
         Where its memory is, in messages: ``" on the device"``, or nothing for the host's.
     TILE : int
@@ -390,18 +520,26 @@ class Engine(Protocol):
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
     eliminate : callable, optional
-        ``eliminate(semiring, d, p, steps, known, one, improved, tick)`` does all steps of a
-        closure, or nothing: False. The last two are those of :class:`closures.kleene.Closure`.
-        None on an engine that does them one by one.
+        ``eliminate(semiring, d, p, steps, known, one, improves, tick)`` does all steps of a
+        closure, or nothing: False. ``improves(node, value)`` raises where an entry of the diagonal
+        is not one; ``tick(pairs)``, or None, is told how many are done. None on an engine that does
+        the steps one by one.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
+    calls : Calls
+        Prepared calls.
     chains : Chains, optional
         The verbs for chains of products; None on an engine that has none.
     trees : Trees, optional
         Predecessors from distances; None on an engine that is faster at carrying them along.
+    factor, sums : optional
+        Families of :mod:`.graph_kernels` on the host, or None: see :func:`host_graphs`.
+    HopSearches, FactorSweeps, Customizer : optional
+        Families of :mod:`.graph_kernels` in the engine's memory, or None.
     """
 
     xp: Any
+    HOST: bool
     WHERE: str
     TILE: int
     BASE: int
@@ -411,6 +549,16 @@ class Engine(Protocol):
     PANEL: int
     ROWS: int
     SPARSE: bool
+
+    def compiled(
+        self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
+    ) -> Any:
+        """A kernel, called with its parameters by name, for the operations of a plan.
+
+        `zero` and `one` are those of the type that the plan computes in. A dtype, such as
+        ``"f4"``, stands for a plan where a kernel uses none of the operations. ``bind(**fields)``
+        is the call itself, to be repeated.
+        """
 
     def align(
         self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None,
@@ -437,11 +585,23 @@ class Engine(Protocol):
         """
 
     @property
+    def calls(self) -> Calls: ...
+    @property
     def chains(self) -> Chains | None: ...
     @property
     def trees(self) -> Trees | None: ...
     @property
     def select(self) -> Select: ...
+    @property
+    def factor(self) -> FactorKernels | None: ...
+    @property
+    def sums(self) -> SumKernels | None: ...
+    @property
+    def HopSearches(self) -> type[HopSearches] | None: ...
+    @property
+    def FactorSweeps(self) -> Callable[..., FactorSweeps] | None: ...
+    @property
+    def Customizer(self) -> Callable[..., Customizer] | None: ...
 
     def Screen(self, x: Array, y: Array, range_: float) -> Screen:
         """For rows (m, width) and (n, width) of finite numbers.
@@ -701,6 +861,9 @@ class Engine(Protocol):
         `allocate` makes an array of that library, of so many bytes.
         """
 
+    def current(self) -> int:
+        """The number of the current device, as :meth:`on` takes it; the host's is -1."""
+
     def capturing(self) -> bool:
         """Whether what is launched now goes into a graph of launches, to be run later."""
 
@@ -712,6 +875,7 @@ class Engine(Protocol):
 
 #: The module of each engine, imported by the first call that needs it.
 _modules = {"cpu": "semiring_mm.cpu.engine", "cuda": "semiring_mm.gpu.engine"}
+_engines: dict[str, Engine] = {}
 
 
 def registered() -> dict[str, str]:
@@ -722,12 +886,43 @@ def registered() -> dict[str, str]:
 def register(name: str, module: str) -> None:
     """Let `name` stand for the engine in a module, in place of the one that it stood for."""
     _modules[name] = module
-    _loaded.cache_clear()
+    _engines.pop(name, None)
 
 
-@functools.cache
-def _loaded(name: str) -> Engine:
-    return cast(Engine, importlib.import_module(_modules[name]))
+def loaded(name: str) -> Engine | None:
+    """The engine of a name, if any call has needed it."""
+    return _engines.get(name)
+
+
+def _load(name: str) -> Engine:
+    module = importlib.import_module(_modules[name])
+    for member, value in [*vars(module).items()]:
+        setattr(module, member, asserted(member, value))
+    _engines[name] = cast(Engine, module)
+    return _engines[name]
+
+
+def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of an engine, whose members are loaded when they are used first.
+
+    Parameters
+    ----------
+    package : str
+        Of the engine.
+    homes : dict
+        Modules in it, and their members; what is no member of a module is the module itself.
+    """
+    homes = {name: module for module, names in homes.items() for name in names.split()}
+
+    def member(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package + '.engine'!r} has no attribute {name!r}")
+        module = importlib.import_module(f".{homes[name]}", package)
+        found = asserted(name, getattr(module, name, module))
+        vars(importlib.import_module(".engine", package))[name] = found  # the next time at once
+        return found
+
+    return member
 
 
 def named(name: str) -> Engine:
@@ -738,16 +933,62 @@ def named(name: str) -> Engine:
     ValueError
         If it cannot run here: what is missing and how to get it.
     """
-    if reason := why_not(name):
+    engine = _engines.get(name) or _load(name)
+    if reason := engine.why_not():
         raise ValueError(f"{naming.named('device', name)}: {reason}")
-    return _loaded(name)
+    return engine
 
 
 def why_not(name: str) -> str:
     """:meth:`Engine.why_not` of the engine of a name."""
-    return _loaded(name).why_not()
+    return (_engines.get(name) or _load(name)).why_not()
 
 
 def of(array: Array) -> Engine:
     """The engine in whose memory an engine's array lies."""
     return named("cpu" if isinstance(array, np.ndarray) else "cuda")
+
+
+class GraphKernels:
+    """The graph kernels of an engine on the host; they compare their arguments with layouts.
+
+    Raises
+    ------
+    NotImplementedError
+        Where a family is asked for that the engine lacks.
+    """
+
+    factor: FactorKernels
+    sums: SumKernels
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in GraphKernels.__annotations__:
+            raise AttributeError(name)
+        family = getattr(self._engine, name)
+        if family is None:
+            raise NotImplementedError(f"the engine of the host has no kernels {name!r}")
+        if layouts := graph_kernels.LAYOUTS.get(name):
+            family = graph_kernels.Checked(family, layouts)
+        setattr(self, name, family)  # the next time at once
+        return family
+
+
+@functools.cache
+def _graph_kernels(engine: Any) -> GraphKernels:
+    return GraphKernels(engine)
+
+
+def compiled(
+    kernel: Kernel, plan: Plan | str | None = None, zero: float | int = 0, one: float | int = 0
+) -> Any:
+    """A kernel as the host's engine runs it: :meth:`Engine.compiled`."""
+    return named("cpu").compiled(kernel, plan, zero, one)
+
+
+def host_graphs() -> GraphKernels:
+    """The graph kernels of the host's engine."""
+    engine: Any = named("cpu")  # a module, which can be a key
+    return _graph_kernels(engine)

@@ -16,10 +16,20 @@ an array of two axes a row. A ``static`` parameter is known when the kernel is c
 whether an array is None: an ``if`` about them costs nothing. Everything else is an error that
 names the line.
 
+An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
+indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels begins with
+``from __future__ import annotations``.
+
 ``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
-second argument of several vectors; with ``whole=True`` n is a multiple of what they hold).
-``each(x)`` is a number in every lane, to begin a sum outside of the loop with, and ``across(v)`` is
-⊕ over the lanes. ``join(f(i) for i in range(n))`` is ⊕ over a range in any order.
+second argument of several vectors; with ``whole=True`` n is a multiple of what they hold, and with
+``times=k``, k known, k times that). ``each(x)`` is a number in every lane, to begin a sum outside
+of the loop with; ``across(v)`` is ⊕ over the lanes, ``across(v, max)`` their largest number (or
+min, any), and ``first(j, condition)`` the first lane where a condition holds, else 2**62. Of
+``x[j] if j < n else zero`` only lanes below n are loaded. Where an index other than the last
+differs from lane to lane, so does the row: ``entries(row, n)`` loads the first n entries of each
+as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector. ``join(f(i) for i in
+range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of lists; a second
+argument is how many independent sums there are.
 
 :func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
 """
@@ -28,11 +38,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import inspect
 import math
 import textwrap
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +51,9 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "better", "decode", "each", "f32", "f64", "i8", "i16", "i32", "i64", "join", "kernel",
-    "lanes", "mul", "one", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled", "zero",
+    "better", "decode", "each", "entries", "f32", "f64", "first", "i8", "i16", "i32", "i64",
+    "join", "kernel", "lanes", "mul", "one", "pick", "prefetch", "static", "u8", "u16", "u32",
+    "u64", "unrolled", "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -66,11 +78,21 @@ class Parameter:
         A key of TYPES, or ``"static"``.
     axes : int
         Of an array; 0: a number.
+    least : tuple
+        How many entries it has at least along each axis, in terms of the parameters, or None.
+    below : code, optional
+        Its entries are indices, and less than this.
     """
 
     name: str
     kind: str
     axes: int
+    least: tuple[types.CodeType | None, ...] = ()
+    below: types.CodeType | None = None
+
+
+def _formula(e: ast.expr) -> types.CodeType:
+    return compile(ast.Expression(e), "<annotation>", "eval")
 
 
 class Kernel:
@@ -104,34 +126,89 @@ class Kernel:
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        return tuple(self._parameter(a) for a in self.tree.args.args)
-
-    def _parameter(self, argument: ast.arg) -> Parameter:
-        match argument.annotation:
-            case ast.Name(id="static"):
-                return Parameter(argument.arg, "static", 0)
-            case ast.Name(id=name) if name in TYPES:
-                return Parameter(argument.arg, name, 0)
-            case ast.Subscript(value=ast.Name(id=name), slice=axes) if name in TYPES:
-                slices = axes.elts if isinstance(axes, ast.Tuple) else [axes]
-                if all(isinstance(x, ast.Slice) for x in slices):
-                    return Parameter(argument.arg, name, len(slices))
-        raise self.error(
-            argument,
-            f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], T[:, :])",
+        code, types_ = self.function.__code__, self.function.__annotations__
+        return tuple(
+            self._parameter(k, str(types_.get(k))) for k in code.co_varnames[: code.co_argcount]
         )
+
+    def _parameter(self, name: str, annotation: str) -> Parameter:
+        match ast.parse(annotation, mode="eval").body:
+            case ast.Compare(left=kind, ops=[ast.Lt()], comparators=[end]):
+                below: types.CodeType | None = _formula(end)
+            case kind:
+                below = None
+        match kind:
+            case ast.Name(id=word) if word == "static" or (word in TYPES and below is None):
+                return Parameter(name, word, 0)
+            case ast.Subscript(value=ast.Name(id=word), slice=axes) if word in TYPES:
+                sizes = axes.elts if isinstance(axes, ast.Tuple) else [axes]
+                least = tuple(None if isinstance(x, ast.Slice) else _formula(x) for x in sizes)
+                return Parameter(name, word, len(least), least, below)
+        raise self.error(
+            next(x for x in self.tree.args.args if x.arg == name),
+            f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], "
+            f"T[rows, n], i32[n] < m)",
+        )
+
+    @functools.cached_property
+    def _stated(self) -> list[Parameter]:
+        """Parameters of which the kernel states a length or a range."""
+        return [p for p in self.parameters if p.below is not None or any(p.least)]
+
+    def check(self, fields: Mapping[str, Any]) -> None:
+        """Compare arrays with the lengths, and with the range of indices, that the kernel states.
+
+        Raises
+        ------
+        ValueError
+            If an array is too short, or holds an index that is out of range.
+        """
+        for p in self._stated:
+            x = fields[p.name]
+            if x is None:
+                continue
+            for axis, formula in enumerate(p.least):
+                if formula is not None and x.shape[axis] < (least := eval(formula, {}, fields)):
+                    raise ValueError(
+                        f"{self.name}: {p.name} has {least} entries or more along axis {axis}, "
+                        f"got shape {x.shape}"
+                    )
+            if p.below is not None and x.size:
+                end = eval(p.below, {}, fields)
+                if x.min() < 0 or x.max() >= end:
+                    wrong = x[(x < 0) | (x >= end)][0]
+                    raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of what its compiled code depends on: the function, and what its names stand for."""
+        codes, found = [(self, self.function.__code__)], list[str]()
+        for one, code in codes:
+            values = [one.function.__globals__.get(name) for name in code.co_names]
+            inner = [(one, c) for c in code.co_consts if isinstance(c, types.CodeType)]
+            inner += [(x, x.function.__code__) for x in values if isinstance(x, Kernel)]
+            codes += [x for x in inner if x not in codes]
+            found += [str(x) for x in one.function.__annotations__.values()]
+            found += [code.co_code.hex(), str(code.co_varnames), str(code.co_names)]
+            found += [str(x) for x in code.co_consts if not isinstance(x, types.CodeType)]
+            found += ["kernel" if isinstance(x, Kernel) else str(x) for x in values]
+        return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
     def plain(self, operations: Operations | None = None, **fields: Any) -> None:
         """Run in Python, on NumPy arrays, with a check of every index."""
+        self.check(fields)
         names = {} if operations is None else vars(operations) | {"join": operations.join}
         arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
         self._python(_PLAIN | names)(**arrays)
 
     def _python(self, names: dict[str, Any]) -> Callable[..., Any]:
         given = self.function.__globals__ | names
-        for name in self.function.__code__.co_names:
-            if isinstance(inner := given.get(name), Kernel):
-                given[name] = inner._python(names)
+        codes = [self.function.__code__]
+        for code in codes:
+            codes += [x for x in code.co_consts if isinstance(x, types.CodeType)]
+            for name in code.co_names:
+                if isinstance(inner := given.get(name), Kernel):
+                    given[name] = inner._python(names)
         return types.FunctionType(self.function.__code__, given)
 
 
@@ -149,8 +226,12 @@ class _Word:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def __str__(self) -> str:
+        return self.name
+
     def __getitem__(self, axes: Any) -> _Word:
-        return self
+        count = len(axes) if isinstance(axes, tuple) else 1
+        return _Word(f"{self.name}[{', '.join(':' * count)}]")
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(f"{self.name} is for kernels (semiring_mm.kernel)")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cut", "free_memory", "new_workspace", "room_of", "scratch", "workspace"]
+from . import pool
+
+__all__ = ["cut", "free_memory", "room_of", "scratch", "workspace"]
 
 
 def free_memory() -> int | None:
@@ -50,23 +52,19 @@ def _read(path: str) -> bytes:
         os.close(handle)
 
 
-_local = threading.local()  # of each thread: its workspace
+def workspace(size: int, worker: pool.Worker | None = None) -> NDArray[np.uint8]:
+    """A thread's buffer, kept between calls (fresh pages cost a tenth of a product).
 
-
-def workspace(size: int) -> NDArray[np.uint8]:
-    """This thread's buffer, kept between calls (fresh pages cost a tenth of a product)."""
-    buffer: NDArray[np.uint8] | None = getattr(_local, "buffer", None)
+    It is this thread's, or that of a worker that it has leased. It begins on a page, with flags (64
+    bytes) that are 0.
+    """
+    owner: Any = worker or pool.this_thread()
+    buffer: NDArray[np.uint8] | None = getattr(owner, "buffer", None)
     if buffer is None or buffer.nbytes < size:
-        buffer = _local.buffer = new_workspace(size)
-    return buffer
-
-
-def new_workspace(size: int) -> NDArray[np.uint8]:
-    """A buffer that begins on a page, with flags (64 bytes) that are 0."""
-    raw = np.empty(size + 4096, np.uint8)
-    first = -raw.ctypes.data % 4096
-    buffer = raw[first : first + size]
-    buffer[:64] = 0
+        raw = np.empty(size + 4096, np.uint8)
+        first = -raw.ctypes.data % 4096
+        buffer = owner.buffer = raw[first : first + size]
+        buffer[:64] = 0
     return buffer
 
 

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from . import engine as engines
 from . import expressions as ex
 from .arrays import Call, check_memory
-from .cpu import calls
-from .cpu import engine as cpu
 from .engine import Known, Screen, Sieve
 from .metrics import BuiltIn, Metric, as_metric, weighted
 from .naming import integer
@@ -139,7 +138,7 @@ def cdist(
             for first, last in _cut(end - start, width if pairs.passes else max(n, 1), start):
                 pairs.distances(slice(i, j), slice(first, last), target[i:j, first:last])
 
-        if engine is cpu:
+        if engine.HOST:
             size, width = pairs.tiles(1)
             _run(pairs, block, size)
         else:
@@ -344,7 +343,7 @@ def limit_of(limit: float, dtype: np.dtype[Any], squares: bool = False) -> float
 
 def _count(d: Array, most: float) -> NDArray[np.int64]:
     """How many entries of each row are at most `most`; they are overwritten."""
-    cpu.apply(_WITHIN, d, most)
+    engines.named("cpu").apply(_WITHIN, d, most)
     # a sum of floats takes a fraction of the time that one of booleans does
     counts: NDArray[np.int64] = d.sum(axis=1).astype(np.int64)
     return counts
@@ -397,9 +396,10 @@ def _again(
     if given is None:
         return None
     x, y = given
+    host = engines.named("cpu")
     known = metric if isinstance(metric, BuiltIn) else None
     if known is not None and known.unit:
-        x, y = cpu.unit_rows(x), cpu.unit_rows(y)
+        x, y = host.unit_rows(x), host.unit_rows(y)
     d = _product(metric.algebra, x, y, out)
     if d is None or joined or metric.final_expr == ex.A:
         return d
@@ -408,13 +408,13 @@ def _again(
         total = _product(known.over_metric.algebra, x, y)
         if total is None:
             return None
-    cpu.apply(metric.final_expr, d, total)
+    host.apply(metric.final_expr, d, total)
     return d
 
 
 def _product(algebra: Semiring, x: Array, y: Array, out: Any = None) -> Array | None:
     """What is joined over the coordinates, if that can be done at once."""
-    return calls.prepared(("rows", algebra), algebra, x, y.T, out)
+    return engines.named("cpu").calls.prepared(("rows", algebra), algebra, x, y.T, out)
 
 
 def _nearest_again(
@@ -424,16 +424,18 @@ def _nearest_again(
     if given is None or type(k) is not int or not 1 <= k <= len(given[1]):
         return None
     (m, columns), n = given[0].shape, len(given[1])
-    room = np.empty(m * n * given[0].itemsize + cpu.select.BEHIND, np.uint8)
+    host = engines.named("cpu")
+    select = host.select
+    room = np.empty(m * n * given[0].itemsize + select.BEHIND, np.uint8)
     tile = np.ndarray((m, n), given[0].dtype, room)
     rising = metric.final_expr == ex.A or (isinstance(metric, BuiltIn) and metric.rising)
     if _again(metric, given, tile, joined=rising) is None:
         return None
-    value, index = cpu.select.empty(m, k, tile.dtype)
-    cpu.select.put(value, index, tile, 0)
-    cpu.select.finish(value, index)
+    value, index = select.empty(m, k, tile.dtype)
+    select.put(value, index, tile, 0)
+    select.finish(value, index)
     if rising and metric.final_expr != ex.A:
-        cpu.apply(metric.final_expr, value, float(columns))
+        host.apply(metric.final_expr, value, float(columns))
     return value, index
 
 
@@ -474,7 +476,7 @@ class _Pairs:
         self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
         self.total = float(columns)
         # of rows of length 1, whose products lose no digits: on tensor cores where there are any
-        fast = known.unit and engine is not cpu and self.dtype == np.float32
+        fast = known.unit and not engine.HOST and self.dtype == np.float32
         self.precision = "float32_emulated" if fast else None
         self.empty = math.nan if known.unit else _EMPTY[metric.algebra.add_kind]
         if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
@@ -483,7 +485,7 @@ class _Pairs:
         inside = w is not None and not (known.unit or known.chooses)  # the sums
         if inside:
             self.joined = self.dtype
-        elif self.joined.kind == "i" and engine is not cpu and exact:
+        elif self.joined.kind == "i" and not engine.HOST and exact:
             self.joined = np.dtype(np.float32)  # of which devices compare more in a time
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
         if w is not None:
@@ -507,13 +509,14 @@ class _Pairs:
         if known.unit and columns:
             x, y = engine.unit_rows(x), engine.unit_rows(y)
         self.x, self.y = x, y
-        self.few = engine is cpu and self.shape[0] <= cpu.select.FEW
+        self.few = self.shape[0] <= engine.select.FEW
         self.small = _small(*self.shape, columns)
         self.known: Known | None = None
-        if engine is cpu and not self.small:  # once, not for each tile
+        if engine.HOST and not self.small:  # once, not for each tile
             self.known = (_NO_RANGE,) * 3
             if needs_facts(self.algebra, x.dtype):
-                self.known = cpu.facts(self.algebra, x), cpu.facts(self.algebra, y), _NO_RANGE
+                own = self.algebra
+                self.known = engine.facts(own, x), engine.facts(own, y), _NO_RANGE
         self.passes = self.over is not None or self.final != ex.A or self.joined != self.dtype
 
     def tiles(self, k: int) -> tuple[int, int]:
@@ -647,7 +650,7 @@ def _cut(extent: int, size: int, start: int = 0) -> list[tuple[int, int]]:
 
 def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Array]:
     select, xp = call.engine.select, call.engine.xp
-    if call.engine is not cpu and isinstance(metric, BuiltIn) and metric.unit:
+    if not call.engine.HOST and isinstance(metric, BuiltIn) and metric.unit:
         metric = _CHORDS
     pairs = _Pairs(verb, call, metric)
     m, n = pairs.shape

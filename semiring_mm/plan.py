@@ -27,9 +27,9 @@ from .semirings import Semiring, fold_start
 
 __all__ = [
     "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bit_join", "bytewise",
-    "can_use_fma", "can_use_keys", "contracted", "distributes", "float_key", "infinite_zero",
-    "make_plan", "make_step_plan", "needs_facts", "overflow", "scalar_bits", "scaled_bools",
-    "unpack_bits", "with_keys", "words_of_bits",
+    "can_use_fma", "can_use_keys", "computed", "contracted", "distributes", "float_key",
+    "infinite_zero", "make_plan", "make_step_plan", "needs_facts", "overflow", "scalar_bits",
+    "scaled_bools", "stored", "unpack_bits", "with_keys", "words_of_bits",
 ]  # fmt: skip
 
 
@@ -103,11 +103,36 @@ class Plan:
     final: ex.Expr | None = None
     total: float = 0.0
 
+    @property
+    def computed_in(self) -> np.dtype[Any]:
+        """The type computed in."""
+        return np.dtype(f"{self.compute[0]}{int(self.compute[1:]) // 8}")
+
 
 Kinds = frozenset[str]
 _FLOATS = {"float16": "f32", "bfloat16": "f32", "float32": "f32", "float64": "f64"}
 _SUM = (ex.Expr("+", (ex.A, ex.B)), ex.Expr("+", (ex.B, ex.A)))
 _EXTREMA = frozenset({"min", "max"})
+
+
+def computed(plan: Plan, x: Any) -> Any:
+    """Stored values in the type computed in; the same array where the types are equal."""
+    given, kind = np.asarray(x), plan.computed_in
+    if plan.missing is None and given.dtype == kind:
+        return x if given.ndim else given.item()
+    with np.errstate(invalid="ignore"):  # what is missing may be no integer
+        found = given.astype(kind, copy=plan.missing is not None)
+    if plan.missing is not None:
+        found[given == plan.missing] = plan.infinite
+    return found if found.ndim else found.item()
+
+
+def stored(plan: Plan, x: Any, dtype: np.dtype[Any]) -> Any:
+    """Computed values as they are stored."""
+    found = x.astype(dtype)
+    if plan.missing is not None:
+        found[x == plan.infinite] = plan.missing
+    return found
 
 
 def overflow(semiring: Semiring, dtype: np.dtype[Any]) -> OverflowError:

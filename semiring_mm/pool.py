@@ -1,17 +1,22 @@
-"""A small pool of threads that run compiled code without the GIL."""
+"""Threads of this package: how many there are, and running tasks on them.
+
+Most of a task is compiled code, which runs without the GIL. :mod:`semiring_mm.cpu.team` has the
+workers wait in compiled code, and runs jobs on them without Python.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
+import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 __all__ = [
-    "busy", "configured", "default_threads", "get_num_threads", "hold_at_fork", "limited", "look",
-    "run", "set_num_threads", "when_set",
+    "Order", "Worker", "default_threads", "get_num_threads", "hold_at_fork", "lease",
+    "limited", "look", "run", "run_on", "set_num_threads", "start_with", "this_thread",
 ]  # fmt: skip
 
 
@@ -30,9 +35,18 @@ def hold_at_fork(lock: Any) -> Any:
 
 _lock = hold_at_fork(threading.Lock())
 _threads: int | None = None
-_idle: list[_Helper] = []
-_made = 0  # helpers that there are, idle or not
-_inside = threading.local()
+
+
+class _Here(threading.local):
+    """What each thread has of its own."""
+
+    worker: Worker | None = None  # that it is
+    busy = False  # whether it runs a task
+    failed: Sequence[BaseException] = ()  # tasks of the same run
+    most: int | None = None  # threads that it may use
+
+
+_here = _Here()
 
 
 def get_num_threads() -> int:
@@ -44,12 +58,11 @@ def get_num_threads() -> int:
         What :func:`set_num_threads` or ``SEMIRING_MM_NUM_THREADS`` has set, else the cores that
         this process may use.
     """
-    most: int | None = getattr(_inside, "most", None)
-    return configured() if most is None else min(most, configured())
+    return configured() if _here.most is None else min(_here.most, configured())
 
 
 def configured() -> int:
-    """The same whatever :func:`limited` says."""
+    """Threads of this process, whatever :func:`limited` says."""
     global _threads
     if _threads is None:
         text = os.environ.get("SEMIRING_MM_NUM_THREADS", "")
@@ -62,12 +75,11 @@ def configured() -> int:
 @contextlib.contextmanager
 def limited(most: int) -> Iterator[None]:
     """Cap the threads that calls of this thread use; other callers compute beside it."""
-    before = getattr(_inside, "most", None)
-    _inside.most = most
+    before, _here.most = _here.most, most
     try:
         yield
     finally:
-        _inside.most = before
+        _here.most = before
 
 
 @functools.cache
@@ -93,95 +105,124 @@ def set_num_threads(n: int) -> None:
     >>> import semiring_mm as sm
     >>> sm.set_num_threads(2)
     """
-    global _made, _threads
+    global _threads
     if type(n) is not int or n < 1:
         raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
     with _lock:
         _threads = n
-        ended = _idle.copy()  # others are started when they are needed
-        _idle.clear()
-        _made -= len(ended)  # now, not when they wake: the next run may need as many new ones
-    for helper in ended:
-        helper.order(None)
-    for end in _endings:
-        end()
+        _end_idle()
 
 
-class _Helper:
-    """A thread that waits for something to do: waking it costs a tenth of what an executor takes.
+# --- workers -------------------------------------------------------------------------------------
 
-    An order is a list with one function, which the first to come takes out, and a lock to release
-    when it has run.
+#: A list with one function, which the first to pop it calls; None: the thread is to end.
+Order = list[Callable[[], None] | None]
+
+
+class Worker:
+    """A thread that waits for a task: waking it costs a tenth of what an executor takes.
+
+    A subclass may wait in another way (:func:`start_with`), and take orders of its own there.
     """
 
     def __init__(self) -> None:
-        self._wake = threading.Lock()
-        self._wake.acquire()
-        self._order: tuple[list[Callable[[], None]], threading.Lock] | None = None
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._order: Order = []
         threading.Thread(target=self._serve, name="semiring_mm", daemon=True).start()
 
-    def order(self, order: tuple[list[Callable[[], None]], threading.Lock] | None) -> None:
-        """Give it something to do, or (None) end it."""
+    def order(self, order: Order) -> None:
+        """Have a function called, which must not raise.
+
+        The caller may take it out of the list again. The worker has nothing to do then, at once,
+        though it may wake later.
+        """
         self._order = order
-        self._wake.release()
+        self.wake()
+
+    def wait(self) -> None:
+        """Wait until :meth:`wake` is called. It may return too often, never too seldom."""
+        self._bell.get()
+
+    def wake(self) -> None:
+        """End :meth:`wait`, also one that begins later."""
+        self._bell.put(None)
 
     def _serve(self) -> None:
-        global _made
-        wanted = True
-        while wanted:
-            self._wake.acquire()
-            order, self._order = self._order, None  # which refers to a caller's arrays
-            if order is not None:
-                with contextlib.suppress(IndexError):
-                    order[0].pop()()
-            with _lock:
-                wanted = order is not None and _made < configured()
-                if wanted:
-                    _idle.append(self)
-                elif order is not None:
-                    _made -= 1
-            if order is not None:
-                order[1].release()
-            del order
+        _here.worker = self
+        while True:
+            self.wait()
+            try:
+                task = self._order.pop()
+            except IndexError:
+                continue
+            if task is None:
+                return
+            task()
+            del task  # which refers to a caller's arrays
 
 
-def _helpers(count: int) -> list[_Helper]:
-    """Up to so many threads that have nothing to do; fewer where the system starts no more."""
-    global _made
-    found: list[_Helper] = []
-    with _lock, contextlib.suppress(RuntimeError):
-        while len(found) < count:
-            if _idle:
-                found.append(_idle.pop())
-            elif _made < configured() - 1:
-                found.append(_Helper())
-                _made += 1
-            else:
-                break
-    return found
+_kind: type[Worker] = Worker
+_workers: set[Worker] = set()  # that are not to end
+_idle: list[Worker] = []  # those in no lease
+
+
+def start_with(kind: type[Worker]) -> None:
+    """Start workers of a subclass from now on; those of another kind end."""
+    global _kind
+    if kind is not _kind:
+        with _lock:
+            _kind = kind
+            _end_idle()
+            _workers.clear()  # leased ones end when they are given back
+
+
+def _end_idle() -> None:
+    """End all that wait: others are started when they are needed."""
+    _workers.difference_update(_idle)  # now, not when they wake: the next call may need as many
+    while _idle:
+        _idle.pop().order([None])
+
+
+@contextlib.contextmanager
+def lease(count: int) -> Iterator[list[Worker]]:
+    """Up to so many workers that have nothing to do, nor have at the end.
+
+    There are none inside a task of :func:`run`.
+    """
+    workers: list[Worker] = []
+    if count > 0 and not _here.busy:
+        with _lock, contextlib.suppress(RuntimeError):  # the system starts no more threads
+            while len(workers) < count and (_idle or len(_workers) < configured() - 1):
+                workers.append(_idle.pop() if _idle else _kind())
+                _workers.add(workers[-1])
+    try:
+        yield workers
+    finally:
+        with _lock:
+            for worker in reversed(workers):
+                if worker in _workers and len(_workers) < configured():
+                    _idle.append(worker)
+                else:
+                    _workers.discard(worker)
+                    worker.order([None])
 
 
 def _forget() -> None:
-    """Forget the helpers in a forked child, which has none of them."""
-    global _made
+    """Forget the workers in a forked child, which has none of them."""
     _idle.clear()
-    _made = 0
+    _workers.clear()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
-_endings: list[Callable[[], None]] = []
+
+def this_thread() -> Any:
+    """An object to keep attributes of this thread in: its :class:`Worker`, if it has one."""
+    return _here.worker or _here
 
 
-def when_set(end: Callable[[], None]) -> None:
-    """Call a function whenever :func:`set_num_threads` is: other helpers end then, too."""
-    _endings.append(end)
-
-
-def busy() -> bool:
-    """Whether this is inside a task of :func:`run`, beside others."""
-    return getattr(_inside, "busy", False)
+# --- tasks ---------------------------------------------------------------------------------------
 
 
 class _GivenUp(BaseException):
@@ -193,7 +234,7 @@ def look() -> None:
 
     These take a fraction of a second each: Ctrl-C is seen between them.
     """
-    if getattr(_inside, "failed", None):
+    if _here.failed:
         raise _GivenUp
 
 
@@ -205,19 +246,30 @@ def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | No
     since they write to the caller's memory (those that :func:`look` end soon), and the exception
     goes on.
     """
-    helpers = min(get_num_threads(), len(tasks)) - 1
-    if helpers < 1 or busy():
-        for count, task in enumerate(tasks, 1):
+    with lease(min(get_num_threads(), len(tasks)) - 1) as workers:
+        run_on(workers, tasks, on_done)
+
+
+def run_on(
+    workers: Sequence[Worker], tasks: Sequence[Callable[[], None]],
+    on_done: Callable[[int], None] | None = None,
+) -> None:  # fmt: skip
+    """As :func:`run`, on workers that the caller has leased and this thread."""
+    if not workers:
+        for done, task in enumerate(tasks, 1):
             task()
             if on_done:
-                on_done(count)
+                on_done(done)
         return
+    caller = threading.get_ident()
     remaining = list(reversed(tasks))
     finished: list[None] = []
     failed: list[BaseException] = []
+    ended: list[None] = []
+    news: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def work() -> None:
-        _inside.busy, _inside.failed = True, failed
+        _here.busy, _here.failed = True, failed
         try:
             while remaining:
                 try:
@@ -232,34 +284,31 @@ def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | No
             failed.append(error)
             remaining.clear()
         finally:
-            _inside.busy, _inside.failed = False, None
+            _here.busy, _here.failed = False, ()
 
-    def help_(ended: list[None]) -> None:
+    def help_() -> None:
         work()
         ended.append(None)
+        news.put(None)
 
-    caller = threading.get_ident()
-    orders: list[tuple[list[Callable[[], None]], threading.Lock, list[None]]] = []
-    for helper in _helpers(helpers):
-        done, ended = threading.Lock(), list[None]()
-        done.acquire()
-        orders.append(([functools.partial(help_, ended)], done, ended))
-        helper.order(orders[-1][:2])
+    orders: list[Order] = [[help_] for _ in workers]
     try:
+        for worker, order in zip(workers, orders, strict=True):
+            worker.order(order)
         work()
-    except BaseException as error:  # Ctrl-C after the last task
+    except BaseException as error:  # Ctrl-C before the first task or after the last one
         failed.append(error)
     remaining.clear()
-    for order, done, ended in orders:
-        if order:  # not begun: nothing is left to do
-            with contextlib.suppress(IndexError):
-                order.pop()
-                continue
-        while not ended:
-            try:
-                done.acquire()
-            except BaseException as error:  # Ctrl-C: the others give up, and are waited for
-                failed.append(error)
+    begun = len(orders)
+    for order in orders:
+        with contextlib.suppress(IndexError):
+            order.pop()  # not begun: nothing is left to do
+            begun -= 1
+    while len(ended) < begun:
+        try:
+            news.get()
+        except BaseException as error:  # Ctrl-C: the others give up, and are waited for
+            failed.append(error)
     if failed:
         raise failed[0]
     if on_done:

@@ -415,7 +415,7 @@ def _elementwise(engine: Engine, s: Semiring, a: Array, b: Array) -> Array:
     plan = make_plan(s, dtype, engine.facts(s, a), engine.facts(s, b), 1)
     if dtype.kind == "b":
         return evaluate(plan.mul, a, b)
-    compute = np.dtype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    compute = plan.computed_in
     c = evaluate(s.mul_expr, a.astype(compute, copy=False), b.astype(compute, copy=False))
     if dtype.kind in "iu":
         info = np.iinfo(dtype)

@@ -1,5 +1,6 @@
 """The whole suite runs on all cores where pytest-xdist is there."""
 
+import json
 import os
 import secrets
 import shutil
@@ -9,7 +10,7 @@ import host_device
 import pytest
 import reference
 
-from semiring_mm import pool
+from semiring_mm import cli, pool
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +39,37 @@ def two_threads():
     pool.set_num_threads(2)
     yield
     pool.set_num_threads(before)
+
+
+class CommandLine:
+    """Runs the command in this process: exit code, standard output and errors."""
+
+    def __init__(self, capsys):
+        self._capsys = capsys
+
+    def __call__(self, *arguments):
+        code = cli.main([str(argument) for argument in arguments])
+        return code, *self._capsys.readouterr()
+
+    def json(self, *arguments):
+        """What is printed with ``--json``."""
+        code, out, _ = self(*arguments, "--json")
+        assert code == 0
+        return json.loads(out)
+
+    def refused(self, *arguments):
+        """The errors of a command that prints nothing else."""
+        code, out, err = self(*arguments)
+        assert (code, out) == (2, "")
+        return err
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """The command line, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEMIRING_MM_NUM_THREADS", "")
+    return CommandLine(capsys)
 
 
 @pytest.fixture

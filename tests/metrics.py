@@ -6,7 +6,9 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
+from semiring_mm.gpu import engine as gpu
 from semiring_mm.hierarchy import structure as elimination
+from semiring_mm.hierarchy.devices import weighed
 from semiring_mm.hierarchy.sweeps import customize
 
 
@@ -29,7 +31,7 @@ def metric_of(name, n, row, col, weight, *, directed=True, sources=None):
     """The metric of a graph; `sources`, if given, decide how large the core is."""
     edges = EdgeList(range(n), row, col, weight, directed)
     source = EdgeSource(sm.semirings[name], edges, weight.dtype)
-    ends = source.edges()[:2]
+    ends = source.edges().arrays[:2]
     structure = (
         structure_of(n, *ends) if sources is None
         else elimination.eliminate(n, *ends, sources=sources)
@@ -39,6 +41,11 @@ def metric_of(name, n, row, col, weight, *, directed=True, sources=None):
         lambda given: found.append(customize(structure, given, trees=False))
     )
     return found[-1]
+
+
+def on_device(metric, bound=None, **options):
+    """Sweeps over a metric on the current device."""
+    return weighed(gpu, gpu.FactorSweeps(**options), metric, bound)
 
 
 def swept(metric, sources):

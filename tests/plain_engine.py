@@ -5,18 +5,21 @@ Numbers are computed in float64, an integer's "no edge" as an infinity, one k af
 
 import contextlib
 import functools
+import itertools
 
 import numpy as np
+import plain_graphs
 
 from semiring_mm.engine import JOIN, PLAIN
 from semiring_mm.expressions import evaluate
 from semiring_mm.plan import Facts, infinite_zero, overflow
 
 xp = np
-WHERE = " in the plain engine"
-TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 0, False, 8, 11
-align = chains = eliminate = trees = select = Screen = Sieve = apply = None
-unit_rows = log_shares = None
+HOST, WHERE = True, " in the plain engine"
+TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 8, False, 8, 11
+factor, sums, HopSearches = plain_graphs.factor, plain_graphs.sums, plain_graphs.HopSearches
+FactorSweeps = Customizer = None
+compiled = plain_graphs.compiled
 scratch = np.empty
 
 
@@ -103,7 +106,8 @@ def product(
             arg[wins] = k if keys is None else np.broadcast_to(keys[k], c.shape)[wins]
         total = algebra.plus(total, term)
     algebra.join(total, c, PLAIN if gather is not None else scaling)
-    assert final is None  # as there is no `apply`
+    if final is not None:
+        apply(final[0], c, final[1])
     if on_done is not None:
         on_done(1.0)
 
@@ -156,7 +160,43 @@ def closure_block(semiring, a, known, predecessors=None):
 
 
 def closure_batch(semiring, a, known, out, predecessors=None):
-    return False
+    if predecessors is not None or a.dtype.kind in "iu" or not semiring.idempotent:
+        return False
+    zero, one = semiring.identities(a.dtype)
+    for x, closed in zip(a, out, strict=True):
+        unit = np.where(np.eye(len(x), dtype=bool), one, zero).astype(x.dtype)
+        closed[...] = evaluate(semiring.add_expr, unit, x)
+        closure_block(semiring, closed, None)
+    return True
+
+
+def eliminate(semiring, d, p, steps, known, one, improves, tick):
+    if len(d) % 2:  # the steps one by one are to be seen, too
+        return False
+    closure_block(semiring, d, known, p)
+    if any(step.kind == "look" for step in steps.steps):
+        for node in np.flatnonzero(d.diagonal() != one):
+            improves(node, d[node, node])
+    if tick is not None:
+        tick(steps.pairs)
+    return True
+
+
+class trees:
+    def predecessors(semiring, weights, closed, p, known):
+        algebra = Algebra(semiring, closed.dtype)
+        *_, n, _ = closed.shape
+        zero, nodes = algebra.zero(), np.arange(n)
+        for w, d, out in zip(*(x.reshape(-1, n, n) for x in (weights, closed, p)), strict=True):
+            through = algebra.times(algebra.decode(d)[:, :, None], algebra.decode(w))
+            tight = (through == algebra.decode(d)[:, None]) & (algebra.decode(w) != zero)
+            tight[:, nodes, nodes] = False
+            out[...] = np.where(tight.any(1), tight.argmax(1), -9999)
+            out[nodes, nodes] = -9999
+        return np.ones(closed.shape[:-1], np.uint8)  # whether they are trees is not known
+
+    def splits(semiring, dtype, n):
+        return False
 
 
 def doubtful(semiring, d, p):
@@ -228,6 +268,10 @@ def why_not():
     return ""
 
 
+def current():
+    return -1
+
+
 def count():
     return 1
 
@@ -259,6 +303,223 @@ def capturing():
 
 def wait():
     pass
+
+
+# --- calls that come again: none is prepared ----------------------------------------------------
+
+
+class calls:
+    def repeat(head, operands, out=None, dtype=""):
+        return None
+
+    def prepared(head, semiring, a, b, out=None):
+        return None
+
+    def recorded():
+        return contextlib.nullcontext()
+
+    def learn(notes, head, operands, out, given, arrays, result):
+        pass
+
+
+# --- entry by entry, and rows ---------------------------------------------------------------------
+
+
+def apply(expr, x, other):
+    with np.errstate(all="ignore"):
+        x[...] = evaluate(expr, x, other)
+
+
+def unit_rows(x):
+    with np.errstate(all="ignore"):
+        return x / np.sqrt((x * x).sum(1, keepdims=True))
+
+
+def log_shares(g, a, b, c, left, right):
+    with np.errstate(invalid="ignore"):
+        shares = np.exp(a[..., :, :, None] + b[..., None, :, :] - c[..., :, None, :])
+    shares = np.where(c[..., :, None, :] == -np.inf, 0, shares) * g[..., :, None, :]
+    if left is not None:
+        left[...] = shares.sum(-1)
+    if right is not None:
+        right[...] = shares.sum(-3)
+
+
+# --- the nearest rows ----------------------------------------------------------------------------
+
+
+class select:
+    MOST, BEHIND, FEW = 1000, 0, 0
+
+    def empty(rows, k, dtype):
+        worst = np.nan if dtype.kind == "f" else np.iinfo(dtype).max
+        return np.full((rows, k), worst, dtype), np.full((rows, k), np.iinfo(np.int64).max)
+
+    def room_of(m, n, k, dtype):
+        return max(1, min(m, 5)), max(1, min(n, 7))
+
+    def run(tasks):
+        for task in tasks:
+            task()
+
+    def put(value, index, tile, base):
+        values = np.hstack([value, tile.astype(value.dtype)])
+        numbers = np.hstack([index, np.broadcast_to(base + np.arange(tile.shape[1]), tile.shape)])
+        best = np.lexsort((numbers, values))[:, : value.shape[1]]  # NaN is behind all others
+        value[...] = np.take_along_axis(values, best, 1)
+        index[...] = np.take_along_axis(numbers, best, 1)
+
+    def finish(value, index):
+        pass
+
+
+class Screen:
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, x, y, range_):
+        self.x, self.y = x, y
+
+    def put(self, rows, columns, tile, value, index):
+        gaps = self.x[rows, None] - self.y[columns]
+        select.put(value, index, (gaps * gaps).sum(-1), columns.start)
+        return 0
+
+    def search(self, value, index, fill):
+        return None
+
+
+class Sieve:
+    def __init__(self, algebra, x, y, final):
+        self.given = algebra, x, y.T
+        self.final = final
+
+    def search(self, value, index):
+        tile = np.empty((len(value), self.given[2].shape[1]), value.dtype)
+        product(*self.given, tile, final=self.final)
+        select.put(value, index, tile, 0)
+        return np.empty(0, np.int64)
+
+
+# --- sequences -----------------------------------------------------------------------------------
+
+
+def joined(algebra, a, b):
+    """A ⊗ B of decoded matrices."""
+    terms = algebra.times(a[:, :, None], b)
+    return functools.reduce(algebra.plus, (terms[:, k] for k in range(terms.shape[1])))
+
+
+def sequences_of(a, e, x, end, b, length):
+    """All sequences of states of a chain, in order, and the sum of the terms of each."""
+    states = np.array(list(itertools.product(range(a.shape[-1]), repeat=length)))
+    score = x[b, states[:, 0]] + end[b, states[:, -1]]
+    for t in range(1, length):
+        score = score + a[b, t - 1, states[:, t - 1], states[:, t]] + e[b, t, states[:, t]]
+    return states, score
+
+
+def chains_of(lengths):
+    return [(b, int(length)) for b, length in enumerate(lengths) if length]
+
+
+class chains:
+    POINTERS, Model = (), None
+
+    def carry(semiring, a, e, x, y, lengths, *, every, reverse, exclusive):
+        algebra = Algebra(semiring, a.dtype)
+        for b, length in chains_of(lengths):
+            now = None if x is None else algebra.decode(x[b])
+            for step in range(length - exclusive):
+                at = length - 1 - step if reverse else step
+                matrix = algebra.decode(a[b, at])
+                if e is not None:
+                    matrix = algebra.times(matrix, algebra.decode(e[b, at]))
+                matrix = matrix.T if reverse else matrix
+                now = matrix if now is None else joined(algebra, now, matrix)
+                if every or step == length - exclusive - 1:
+                    place = at - exclusive if reverse else at + exclusive
+                    y[b, place if every else 0] = algebra.encode(now)
+
+    def first(start, e):
+        return start + e
+
+    def best_path(semiring, a, e, x, end, path, score, lengths, *, symbols=None):
+        e, sign = e if symbols is None else e[symbols], 1 if semiring.add_kind == "max" else -1
+        for b, length in chains_of(lengths):
+            states, scores = sequences_of(a, e, x, end, b, length)
+            best = (sign * scores).argmax()
+            path[b, :length], score[b] = states[best], scores[best]
+
+    def best_paths(semiring, a, e, x, end, paths, scores, lengths):
+        for b, length in chains_of(lengths):
+            states, found = sequences_of(a, e, x, end, b, length)
+            best = np.argsort(-found, kind="stable")[: paths.shape[1]]
+            best = best[found[best] > -np.inf]
+            paths[b, : len(best), :length], scores[b, : len(best)] = states[best], found[best]
+
+    def draw(a, e, x, end, uniforms, paths, lengths):
+        for b, length in chains_of(lengths):
+            rows = [x[b]]
+            for t in range(1, length):
+                rows.append(np.logaddexp.reduce(rows[-1][:, None] + a[b, t - 1], 0) + e[b, t])
+            for uniform, path in zip(uniforms[:, b], paths[:, b], strict=True):
+                behind = end[b]
+                for t in reversed(range(length)):
+                    sums = np.exp(rows[t] + behind - (rows[t] + behind).max()).cumsum()
+                    path[t] = np.argmax(sums > uniform[t] * sums[-1])
+                    behind = a[b, t - 1, :, path[t]]
+
+    def posterior(a, e, x, end, total, out, pairs, lengths, *, symbols=None):
+        e = e if symbols is None else e[symbols]
+        for b, length in chains_of(lengths):
+            states, scores = sequences_of(a, e, x, end, b, length)
+            total[b] = np.logaddexp.reduce(scores)
+            shares, steps = np.exp(scores - total[b]), np.arange(length)
+            if out is not None:
+                out[b, :length] = 0
+                np.add.at(out[b], (steps, states), shares[:, None])
+            if pairs is not None:
+                places = (0 if pairs.shape[1] == 1 else steps[:-1], states[:, :-1], states[:, 1:])
+                np.add.at(pairs[b], places, shares[:, None])
+
+
+def align(rule, x, y, band, gaps, table, *, keep):
+    opening, extending, equal, other = gaps
+    costs = np.empty(len(x.starts), rule.dtype)
+    opening = opening if rule.affine else 0
+    for pair in range(len(costs)):
+        p, q = (s.entries[s.starts[pair] : s.starts[pair] + s.lengths[pair]] for s in (x, y))
+        d = np.full((len(p) + 1, len(q) + 1), np.inf)
+        up, left = d.copy(), d.copy()
+        for i, j in np.ndindex(d.shape):
+            if band is not None and abs(i - j) > band:
+                continue
+            if not i or not j:
+                gap = (i + j) * extending + opening if i + j else 0.0
+                d[i, j] = 0 if rule.local else np.inf if rule.warp and i + j else gap
+                continue
+            step = p[i - 1] - q[j - 1] if rule.warp else p[i - 1] == q[j - 1]
+            if rule.cost == "table":
+                step = table[p[i - 1], q[j - 1]]
+            elif rule.cost == "equal":
+                step = equal if step else other
+            else:
+                step = np.sum(np.abs(step) if rule.cost == "absolute" else step * step)
+            if rule.warp:
+                d[i, j] = step + min(d[i - 1, j], d[i, j - 1], d[i - 1, j - 1])
+                continue
+            up[i, j] = min(d[i - 1, j] + opening, up[i - 1, j]) + extending
+            left[i, j] = min(d[i, j - 1] + opening, left[i, j - 1]) + extending
+            d[i, j] = min(up[i, j], left[i, j], d[i - 1, j - 1] + step, 0 if rule.local else np.inf)
+        costs[pair] = d.min() if rule.local else d[-1, -1]
+    if not keep:
+        return costs, None
+    (i, j), path = (len(p), len(q)), []
+    while i and j:
+        path.append((i - 1, j - 1))
+        before = d[i - 1, j - 1], d[i - 1, j], d[i, j - 1]
+        i, j = [(i - 1, j - 1), (i - 1, j), (i, j - 1)][int(np.argmin(before))]
+    return costs, np.array(path[::-1], np.int64).reshape(-1, 2)
 
 
 # --- packed bits --------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Breadth-first searches by the CUDA kernels, on the host, against the CPU's."""
 
 import contextlib
+import functools
 import re
 
 import numpy as np
@@ -11,9 +12,9 @@ from test_hops import EVERYTHING, FAMILIES, family
 
 import semiring_mm as sm
 from semiring_mm.closures.sources import ArraySource
-from semiring_mm.gpu import bfs, device, memory
+from semiring_mm.gpu import bfs, device
 from semiring_mm.gpu import engine as gpu
-from semiring_mm.gpu.bfs import DeviceHops, Shape
+from semiring_mm.gpu.bfs import HopSearches, Shape
 from semiring_mm.graphs import choice, dense, statistics
 from semiring_mm.graphs.choice import Choice, Request
 from semiring_mm.graphs.hops import HopCollector, Hops
@@ -26,6 +27,8 @@ SMALL = Shape(each=1, threads=64, blocks=1, limit=20)
 @pytest.fixture
 def host(monkeypatch, gxx):
     monkeypatch.setattr(device, "current", lambda: HOST)
+    monkeypatch.setattr(device, "why_not", lambda: "")
+    monkeypatch.setattr(gpu, "on", lambda index: contextlib.nullcontext())
     return HOST
 
 
@@ -48,7 +51,7 @@ def check(graph, there, sources):
 
 
 def there(graph, **shape):
-    return DeviceHops(graph.n, graph.out, graph.back, shape=SMALL._replace(**shape))
+    return HopSearches(graph.n, graph.out, graph.back, shape=SMALL._replace(**shape))
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -105,8 +108,7 @@ def test_counters_of_many_nodes(host, monkeypatch):
 
 def test_statistics_of_a_graph_on_a_device(host, monkeypatch):
     """The collector's results are the same as on the CPU, batch by batch, also backwards."""
-    monkeypatch.setattr(memory, "on", lambda index: contextlib.nullcontext())
-    monkeypatch.setattr(bfs, "DeviceHops", lambda *given: DeviceHops(*given, shape=SMALL))
+    monkeypatch.setattr(gpu, "HopSearches", functools.partial(HopSearches, shape=SMALL))
     n = 45
     graph = Hops(n, *family("sparse", n), directed=True)
     wanted = Wanted(EVERYTHING, np.array([0, 1, 2, 7, 9]), np.array([-1, 0, 2.5, 1e9]))
@@ -130,7 +132,6 @@ def launched():
 
 def test_public_functions_on_a_device(host, monkeypatch):
     """By name, and by themselves where there is much to do."""
-    monkeypatch.setattr(memory, "on", lambda index: contextlib.nullcontext())
     monkeypatch.setattr(
         statistics.TileOptions, "indices", lambda self: [0] if self.device == "cuda" else None
     )

@@ -12,7 +12,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
-from semiring_mm import cli
 from semiring_mm.cli import compute, table
 from semiring_mm.files import Graph, read_graph
 from semiring_mm.gpu import device
@@ -27,17 +26,10 @@ EDGES = "from,to,km\nA,B,4\nA,B,3\nB,C,0\nC,A,5\nC,C,2\nD,A,1\nB,D_2,2.5\n"
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Run the command in a folder with a graph; gives exit code, standard output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SEMIRING_MM_NUM_THREADS", "")
+def run(run):
+    """The command line, in a folder with a graph."""
     Path("g.csv").write_text(EDGES)
-
-    def command(*arguments):
-        code = cli.main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return command
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +110,7 @@ def test_prepare(run, distances):
     net = sm.load("net.npz")
     assert (net.nodes, net.dtype, net.directed) == (distances[0], np.float64, True)
     assert_array_equal(net.distances(), distances[1])
-    found = json.loads(run("prepare", "g.csv", "-o", "net.npz", "--force", "--json", "--quiet")[1])
+    found = run.json("prepare", "g.csv", "-o", "net.npz", "--force", "--quiet")
     assert found.pop("seconds") > 0
     assert found == {
         "graph": ["g.csv"], "semiring": "min_plus", "directed": True, "nodes": 5, "edges": 7,
@@ -223,8 +215,7 @@ def test_headers_of_files_of_nodes(run):
     assert "D" in run("stats", "g.csv", "--sources", "d.csv")[1]
     for first in ("D_3", "17", "E"):  # like a node, a number, and no other line
         Path("d.csv").write_text(f"{first}\nD\n" if first != "E" else "E\n")
-        code, _, err = run(*table)
-        assert (code, f"d.csv:1: no node '{first}'" in err) == (2, True)
+        assert f"d.csv:1: no node '{first}'" in run.refused(*table)
     for header, noted in (("origin,destination", False), ("home,work", True)):
         Path("p.csv").write_text(f"{header}\nD,A\n")
         code, out, err = run("apsp", "g.csv", "--pairs", "p.csv")
@@ -236,13 +227,13 @@ def test_headers_of_files_of_nodes(run):
 def test_a_table_as_json(run):
     run("prepare", "g.csv", "-o", "net.npz", "--dtype", "int32", "--unweighted")
     words = ["--from", "D", "--from", "A", "--to", "D", "--to", "C"]
-    found = json.loads(run("table", "net.npz", *words, "--json")[1])
+    found = run.json("table", "net.npz", *words)
     assert [found[x] for x in ("from", "to", "values", "written")] == [
         ["D", "A"], ["D", "C"], [[0, 3], [None, 2]], [],
     ]  # fmt: skip
     assert (found["semiring"], found["edges"], found["notes"]) == ("min_plus", 7, [])
     assert run("table", "net.npz", *words, "--quiet")[1] == "from,D,C\nD,0,3\nA,inf,2\n"
-    found = json.loads(run("table", "g.csv", *words, "--json", "-o", "T.csv")[1])
+    found = run.json("table", "g.csv", *words, "-o", "T.csv")
     assert (found["written"], "values" in found) == (["T.csv"], False)
 
 
@@ -285,7 +276,7 @@ def test_routes_of_pairs(run, monkeypatch, rows):
     words = ["apsp", "g.csv", "--pairs", "D,D_2;A,A;A,D", "--routes"]
     text = "from,to,distance,route\nD,D_2,6.5,D;A;B;D_2\nA,A,0,A\nA,D,inf,\n"
     assert run(*words, "--quiet") == (0, text, "")
-    found = json.loads(run(*words, "--json")[1])["pairs"]
+    found = run.json(*words)["pairs"]
     assert [x["path"] for x in found] == [["D", "A", "B", "D_2"], ["A"], []]
     for name in ("R.csv", "R.parquet"):
         if name == "R.parquet":
@@ -341,7 +332,7 @@ def test_nearest(run):
         assert "line 1 is taken for a header: shop" in err
     out = run("nearest", "net.npz", "--facilities", "C,D", "--outward", "--quiet")[1]
     assert out.splitlines()[1:] == ["A,1,D,1", "B,1,D,4", "C,1,C,0", "D,1,D,0", "D_2,1,D,6.5"]
-    found = json.loads(run("nearest", "g.csv", "--facilities", "C", "--json")[1])
+    found = run.json("nearest", "g.csv", "--facilities", "C")
     assert found["nearest"][0] == {"node": "A", "rank": 1, "facility": "C", "distance": 3}
     code, out, err = run("nearest", "g.csv", "--facilities", "C", "-o", "N.csv")
     assert (code, out) == (0, "")
@@ -477,7 +468,7 @@ def test_matrices_and_graphs_without_paths(run):
     code, out, _ = run("stats", "lone.gr", "--within", "1")
     assert code == 0
     assert "  reachable  0 % of 2 ordered pairs, not strongly connected\n" in out
-    assert json.loads(run("stats", "lone.gr", "--json")[1])["average"] is None
+    assert run.json("stats", "lone.gr")["average"] is None
 
 
 # --- stats: runs that are ended ----------------------------------------------------------------
@@ -506,11 +497,9 @@ def test_a_run_that_was_ended_goes_on(run, ended):
     assert (code, out) == (130, "")
     assert err == ("semiring-mm: interrupted: --resume goes on with what is in S.csv.part.npz\n")
     assert sorted(os.listdir()) == ["S.csv.part.npz", "g.csv"]
-    code, _, err = run(*words, "--checkpoint")
-    assert (code, "--resume goes on with it, --force begins again" in err) == (2, True)
+    assert "--resume goes on with it, --force begins again" in run.refused(*words, "--checkpoint")
     Path("h.csv").write_text("A,B,1\n")
-    code, _, err = run("stats", "h.csv", "-o", "S.csv", "--resume")
-    assert (code, "is the state of other work" in err) == (2, True)
+    assert "is the state of other work" in run.refused("stats", "h.csv", "-o", "S.csv", "--resume")
     ended.undo()
     assert run(*words, "--resume")[0] == 0
     assert sorted(os.listdir()) == ["S.csv", "S.csv.done.json", "g.csv", "h.csv"]
@@ -518,10 +507,12 @@ def test_a_run_that_was_ended_goes_on(run, ended):
     assert run("stats", "g.csv", "-o", "S.csv", "--resume") == (
         0, "", "semiring-mm: note: nothing to do: S.csv is finished\n",
     )  # fmt: skip
-    code, _, err = run(*words, "--bins", "7", "--resume")
-    assert (code, "S.csv is the result of a run with bins = 50, and this one" in err) == (2, True)
-    code, _, err = run("stats", "h.csv", "-o", "S.csv", "--resume")
-    assert (code, "is the result of a run on another graph" in err) == (2, True)
+    assert "S.csv is the result of a run with bins = 50, and this one" in run.refused(
+        *words, "--bins", "7", "--resume"
+    )
+    assert "is the result of a run on another graph" in run.refused(
+        "stats", "h.csv", "-o", "S.csv", "--resume"
+    )
     assert run(*words, "--force")[0] == 0
     assert Path("S.csv").read_text() == resumed
 

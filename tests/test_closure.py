@@ -10,9 +10,9 @@ from walks import brute, check_paths
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.closures.kleene import Closure
+from semiring_mm.closures.steps import Improves, Steps
+from semiring_mm.cpu import closure_program
 from semiring_mm.cpu import engine as cpu
-from semiring_mm.cpu import kleene
 from semiring_mm.cpu import product as cpu_product
 from semiring_mm.plan import Facts
 
@@ -355,11 +355,11 @@ def test_a_program_of_steps_gives_what_the_steps_give(monkeypatch, kind, threads
         sm.set_num_threads(threads)
         for longest in (1 << 32, 1 << 20):
             monkeypatch.setattr(cpu_product, "_LONGEST", longest)
-            kleene._program.cache_clear()
+            closure_program._program.cache_clear()
             for x, y in zip(found(), expected, strict=True):
                 assert_array_equal(x, y)
     finally:
-        kleene._program.cache_clear()
+        closure_program._program.cache_clear()
         sm.set_num_threads(before)
 
 
@@ -371,15 +371,12 @@ def test_a_program_stops_at_the_first_cycle(monkeypatch, at, threads):
     np.fill_diagonal(a, 0)
     known = (Facts(-inf, inf, False),) * 3
 
-    def improved(first, diagonal):
-        (places,) = np.nonzero(diagonal)
-        raise ArithmeticError(first + places[0], diagonal[places[0]])
+    steps = Steps(sm.semirings["min_plus"], a.dtype, known, look=True)
 
     def found():
-        closure = Closure(cpu, sm.semirings["min_plus"], known, 0.0, 1, improved)
-        with pytest.raises(ArithmeticError) as error:
-            closure.run(a.copy())
-        return error.value.args
+        with pytest.raises(Improves) as error:
+            steps.close(cpu, a.copy(), None)
+        return error.value.node, error.value.value
 
     before = sm.get_num_threads()
     try:

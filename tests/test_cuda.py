@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from metrics import grid, metric_of
+from metrics import grid, metric_of, on_device
 from reference import BFLOAT16
 
 import semiring_mm as sm
@@ -27,7 +27,6 @@ from semiring_mm.gpu import (
     chain,
     device,
     engine,
-    hierarchy,
     product,
     select,
     shares,
@@ -36,10 +35,13 @@ from semiring_mm.gpu import (
     tiles,
     wavefront,
 )  # fmt: skip
-from semiring_mm.gpu.bfs import DeviceHops, Shape
-from semiring_mm.gpu.customize import Customizer
+from semiring_mm.gpu import (
+    sweeps as sweeping,
+)
+from semiring_mm.gpu.bfs import HopSearches, Shape
 from semiring_mm.gpu.facts import flags_of
 from semiring_mm.graphs.hops import Hops
+from semiring_mm.hierarchy.devices import DeviceCustomizer
 from semiring_mm.hierarchy.structure import eliminate
 from semiring_mm.hierarchy.sweeps import Arcs
 from semiring_mm.metrics import as_metric
@@ -680,7 +682,7 @@ def spanning():
 def hops(**shape):
     row, col = np.random.default_rng(0).integers(0, 40, (2, 90))
     graph = Hops(40, row, col, directed=True)
-    there = DeviceHops(40, graph.out, graph.back, **shape)
+    there = HopSearches(40, graph.out, graph.back, **shape)
     there.statistics(np.arange(40), np.arange(2))
     there.rows(np.arange(40), np.float32, np.inf)
 
@@ -693,7 +695,7 @@ def customized(dtype):
     )  # fmt: skip
     structure = eliminate(n, row, col, sources=1)
     arcs = Arcs.of(structure, row, col, undirected=False)
-    Customizer(structure, arcs)(Problem.of(source))
+    DeviceCustomizer(engine, structure, arcs)(Problem.of(source))
 
 
 def sweeps(dtype, name="min_plus"):
@@ -701,12 +703,12 @@ def sweeps(dtype, name="min_plus"):
     weight = np.ones(len(row), dtype)
     metric = metric_of(name, n, row, col, weight, directed=False)
     size = 8 if dtype == "f8" else 4
-    shape = hierarchy.Shape(each=16 // size, narrow=8 // size, core=0)
-    there = hierarchy.DeviceMetric(metric, bound=n, shape=shape)
+    shape = sweeping.Shape(each=16 // size, narrow=8 // size, core=0)
+    there = on_device(metric, n, shape=shape)
     there.rows(np.arange(n), edges=(row, col, weight), parents=np.empty((n, n), np.int32))
     there.statistics(np.arange(n), ["largest", "count", "sum"])
     options = {"radii": np.arange(4), "mass": np.ones(n, np.int64), "edges": np.arange(9)}
-    there.statistics(np.arange(n), hierarchy.KINDS, **options)
+    there.statistics(np.arange(n), sweeping.KINDS, **options)
 
 
 @needs_nvrtc

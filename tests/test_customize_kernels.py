@@ -16,8 +16,8 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.gpu import customize, device, engine
-from semiring_mm.gpu.customize import Customizer, host_metric
 from semiring_mm.graphs import prepared
+from semiring_mm.hierarchy.devices import DeviceCustomizer, host_metric
 from semiring_mm.hierarchy.structure import eliminate
 from semiring_mm.hierarchy.sweeps import Arcs, customize_arcs
 
@@ -38,23 +38,23 @@ def problem_of(s, n, row, col, weight, *, directed=True):
 
 
 def arcs_of(structure, problem):
-    row, col, _ = problem.source.given
+    row, col, _ = problem.source.given.arrays
     return Arcs.of(structure, row, col, undirected=problem.source.symmetric())
 
 
 def check(problem, *, few="some", sources=None):
     """The metric by both; the structure, and how often it was computed."""
-    row, col, _ = problem.source.given
+    row, col, _ = problem.source.given.arrays
     n = problem.source.n
     structure = (
         structure_of(n, row, col) if sources is None else eliminate(n, row, col, sources=sources)
     )
     arcs = arcs_of(structure, problem)
     expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
-    customizer, runs = Customizer(structure, arcs, few=FEW[few]), list[Problem]()
+    customizer, runs = DeviceCustomizer(engine, structure, arcs, few=FEW[few]), list[Problem]()
     found = problem.solve(lambda x: (runs.append(x), customizer(x))[1])
     assert (found.back is found.out) == (expected.back is expected.out)
-    found = host_metric(found)
+    found = host_metric(engine, found)
     for name in ("out", "back", "core"):
         x, y = getattr(found, name), getattr(expected, name)
         assert x.dtype == y.dtype
@@ -130,7 +130,8 @@ def test_cycles_that_improve_are_named(dtype):
     structure = eliminate(n, *both, sources=1)
     arcs = arcs_of(structure, problem)
     messages = []
-    for run in (partial(customize_arcs, structure, arcs=arcs), Customizer(structure, arcs)):
+    on_device = DeviceCustomizer(engine, structure, arcs)
+    for run in (partial(customize_arcs, structure, arcs=arcs), on_device):
         with pytest.raises(sm.NegativeCycleError) as caught:
             problem.solve(run)
         messages.append(str(caught.value))
@@ -138,7 +139,7 @@ def test_cycles_that_improve_are_named(dtype):
     loops = problem_of("min_plus", 2, np.zeros(1, int), np.zeros(1, int), np.array([-1], dtype))
     structure = eliminate(2, np.zeros(1, int), np.zeros(1, int))
     with pytest.raises(sm.NegativeCycleError, match="0"):
-        loops.solve(Customizer(structure, arcs_of(structure, loops)))
+        loops.solve(DeviceCustomizer(engine, structure, arcs_of(structure, loops)))
 
 
 def test_rounding_begins_again_with_margins():

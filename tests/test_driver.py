@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from semiring_mm import engine as engines
+from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device, memory
 from semiring_mm.tiled import devices
 
@@ -287,7 +289,7 @@ def test_memory_that_cupy_keeps_is_free():
 @pytest.mark.usefixtures("calls")
 def test_streamed_tiles_wait_for_their_copies(monkeypatch):
     """One piece of pinned memory for all of them."""
-    monkeypatch.setattr(devices, "gpu_engine", lambda: None)
+    monkeypatch.setitem(engines._engines, "cuda", cpu)
     place = devices.CudaDevice(0, 1, 800)
     tiles = [np.full(100, i, "f8") for i in range(5)]
     blocks = [place.empty(100, np.dtype("f8")) for _ in tiles]

@@ -1,5 +1,7 @@
 """The CPU engine: threads, slabs, vector widths, memory, and the pure decisions before the code."""
 
+import ctypes
+import functools
 import itertools
 import os
 import subprocess
@@ -20,13 +22,14 @@ import semiring_mm as sm
 from semiring_mm import plan, pool
 from semiring_mm.cpu import (
     compiler,
-    crew,
     engine,
     facts,
     product,
     product_code,
+    team,
     tuning,
 )
+from semiring_mm.cpu.ir import PTR, Function
 
 inf, nan = np.inf, np.nan
 HERE = Path(__file__).parent
@@ -229,17 +232,22 @@ def test_the_environment_sets_the_number_of_threads():
         assert script(catch, SEMIRING_MM_NUM_THREADS=bad).strip() == words
 
 
-def end_helpers():
+def alive():
+    return sum(thread.name == "semiring_mm" for thread in threading.enumerate())
+
+
+def end_workers():
     sm.set_num_threads(1)
     deadline = time.monotonic() + 10
-    while pool._made and time.monotonic() < deadline:
+    while alive() and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert pool._made == 0, "threads that are not wanted any more end"
+    assert not alive(), "threads that are not wanted any more end"
+    assert not pool._workers
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["of the caller", "of a helper"])
+@pytest.mark.parametrize("own", [True, False], ids=["of the caller", "of a worker"])
 def test_tasks_stop_at_the_first_error(own):
-    end_helpers()
+    end_workers()
     sm.set_num_threads(3)
     caller, done, failed = threading.get_ident(), [], threading.Event()
 
@@ -337,20 +345,20 @@ def makespan(cut, m, n, team):
 
 @pytest.mark.parametrize("n", [384, 512, 700, 1024, 2048, 4096])
 def test_any_number_of_threads_has_even_shares(n):
-    for team in range(2, 65):
-        team = min(team, n**3 // product._SHARE)
-        cut = product.blocks(n, n, n, TILE, 4, (2048, 2048), team, False)
+    for count in range(2, 65):
+        count = min(count, n**3 // product._SHARE)
+        cut = product.blocks(n, n, n, TILE, 4, (2048, 2048), count, False)
         assert cut.n_slab >= n, "small enough for one slab"
         assert cut.m_slab >= n
-        longest, tiles = makespan(cut, n, n, team)
-        assert longest * team <= (1.25 if n < 1024 else 1.1) * tiles, (team, cut)
+        longest, tiles = makespan(cut, n, n, count)
+        assert longest * count <= (1.25 if n < 1024 else 1.1) * tiles, (count, cut)
 
 
 def test_blocks_stay_within_a_thread_s_local_block_and_the_shared_room():
-    for m, n, k, team, whole in itertools.product(
+    for m, n, k, count, whole in itertools.product(
         (1, 300, 5000, 100_000), (1, 700, 50_000), (1, 3000, 70_000), (1, 2, 16), (False, True)
     ):
-        cut = product.blocks(m, n, k, TILE, 4, (2048, 2048), team, whole)
+        cut = product.blocks(m, n, k, TILE, 4, (2048, 2048), count, whole)
         assert cut.k_slab % 64 == 0
         assert cut.k_slab >= k or not whole
         assert 0 < cut.m_block <= TILE.mc
@@ -361,15 +369,29 @@ def test_blocks_stay_within_a_thread_s_local_block_and_the_shared_room():
 
 
 class Idle(list):
-    """Helpers that have nothing to do: two callers must not get the same one."""
+    """Workers that have nothing to do: two callers must not get the same one."""
 
     def pop(self):
         assert pool._lock.locked()
         return super().pop()
 
 
-def test_helpers_are_reused_and_need_not_come(monkeypatch):
-    end_helpers()
+@pytest.fixture(params=["compiled", "Python's"])
+def waits(request, monkeypatch):
+    """How idle workers wait: in compiled code, or as where there are no futexes."""
+    kind = team._Worker
+    if request.param != "compiled":
+        monkeypatch.setattr(team, "_FUTEX", None)
+        kind = pool.Worker
+    elif team._FUTEX is None:
+        pytest.skip("no futexes here")
+    end_workers()
+    pool.start_with(kind)
+    yield kind
+    end_workers()
+
+
+def test_workers_are_reused_and_need_not_come(waits, monkeypatch):
     monkeypatch.setattr(pool, "_idle", Idle())
     sm.set_num_threads(4)
     seen = set()
@@ -381,15 +403,12 @@ def test_helpers_are_reused_and_need_not_come(monkeypatch):
     for _ in range(20):
         pool.run([note] * 8)
     assert 2 <= len(seen) <= 4
-    pool.run([lambda: None] * 2)  # done before any helper wakes
-    end_helpers()
+    pool.run([lambda: None] * 2)  # done before any worker wakes
+    end_workers()
 
 
-@pytest.mark.parametrize("futex", [True, False], ids=["compiled", "Python's"])
-def test_helpers_of_a_product(futex, monkeypatch):
-    """Orders one after the other and from several threads at once; each call is made once."""
-    if not futex:
-        monkeypatch.setattr(crew, "_FUTEX", None)
+def test_workers_of_a_product(waits):
+    """Jobs one after the other and from several threads at once; each call is made once."""
     sm.set_num_threads(4)
     x = np.random.default_rng(0).random((900, 4000), dtype=np.float32)
     found = facts.facts_of(sm.semirings["min_plus"], x, -x[:7])
@@ -409,36 +428,45 @@ def test_helpers_of_a_product(futex, monkeypatch):
     for thread in callers:
         thread.join()
     assert seen == [True] * 150
-    assert len(crew._idle) == crew._made <= 3
+    assert len(pool._idle) == len(pool._workers) <= 3
+    assert {type(worker) for worker in pool._workers} == {waits}
 
 
-def test_helpers_of_products_end_when_they_are_not_wanted():
-    def alive():
-        return sum(thread.name == "semiring_mm" for thread in threading.enumerate())
-
-    sm.set_num_threads(1)
-    deadline = time.monotonic() + 10
-    while alive() and time.monotonic() < deadline:
-        time.sleep(0.001)
+def test_tasks_and_jobs_take_turns(waits):
+    """Each is done once, also by workers that are still waking for a task that was withdrawn."""
+    add = Function("add", [PTR])
+    add.claim(add.args[0])
+    call = compiler.compile_functions([add], compiler.host_target()).function(
+        "add", ctypes.c_void_p
+    )
     sm.set_num_threads(3)
-    with crew.helpers(5) as found:
-        assert len(found) == alive() == 2
-        with crew.helpers(5) as more:
+    counts, done = np.zeros((3, 8), np.int64), []
+    rows = [(row.ctypes.data,) for row in counts]
+    for i in range(1, 2001):
+        pool.run([functools.partial(done.append, k) for k in range(3)])
+        with team.lease(2) as workers:
+            assert len(workers) == 2
+            team.call_each(call, rows, workers)
+        assert (counts[:, 0] == i).all()
+    assert sorted(done) == sorted([0, 1, 2] * 2000)
+
+
+def test_workers_end_when_they_are_not_wanted(waits):
+    sm.set_num_threads(3)
+    with team.lease(5) as workers:
+        assert len(workers) == alive() == 2
+        with pool.lease(5) as more:
             assert not more, "all are in use"
         sm.set_num_threads(2)
-    assert len(crew._idle) == 1
+    assert len(pool._idle) == 1
     seen = []
 
     def note():
-        with crew.helpers(1) as found:
-            seen.append(len(found))
+        with team.lease(1) as workers:
+            seen.append(len(workers))
 
     pool.run([note] * 4)
     assert seen == [0] * 4, "none inside a task: others are busy, too"
-    sm.set_num_threads(1)
-    while alive() and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert alive() == 0
 
 
 # --- other vector widths ------------------------------------------------------------------------

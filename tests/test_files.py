@@ -20,6 +20,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from optional import real_file, scipy
 
 from semiring_mm import arrays
+from semiring_mm.closures.edges import NumberLabels
 from semiring_mm.files import (
     GraphFileError,
     columns,
@@ -30,7 +31,6 @@ from semiring_mm.files import (
     read_graph,
     read_matrix,
 )  # fmt: skip
-from semiring_mm.files.graph import NumberLabels
 from semiring_mm.files.npy import zero_warnings
 
 ROOT = Path(__file__).parents[1]

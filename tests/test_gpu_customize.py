@@ -10,8 +10,8 @@ from test_customize_kernels import WEIGHTS, arcs_of, problem_of
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.gpu import device
-from semiring_mm.gpu.customize import Customizer, host_metric
+from semiring_mm.gpu import device, engine
+from semiring_mm.hierarchy.devices import DeviceCustomizer, host_metric
 from semiring_mm.hierarchy.structure import eliminate, prepare_structure
 from semiring_mm.hierarchy.sweeps import customize_arcs
 
@@ -40,9 +40,9 @@ def test_semirings(name, dtype):
                 weight = WEIGHTS[name](rng, len(ends[0])).astype(dtype)
                 problem = problem_of(name, n, *ends, weight, directed=directed)
                 arcs = arcs_of(structure, problem)
-                customizer = customizer or Customizer(structure, arcs)
+                customizer = customizer or DeviceCustomizer(engine, structure, arcs)
                 expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
-                found = host_metric(problem.solve(customizer))
+                found = host_metric(engine, problem.solve(customizer))
                 assert_array_equal(found.out, expected.out)
                 assert_array_equal(found.back, expected.back)
                 if name == "max_times":

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from metrics import grid, metric_of, swept
+from metrics import grid, metric_of, on_device, swept
 from numpy.testing import assert_allclose, assert_array_equal
 from test_sweep_kernels import WEIGHTS, check, figures
 
 from semiring_mm.gpu import device
-from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric, Shape
+from semiring_mm.gpu.sweeps import KINDS, Shape
 
 pytestmark = [
     pytest.mark.gpu,
@@ -32,9 +32,9 @@ def test_sweeps_over_semirings(name, dtype):
     weight = WEIGHTS[name](rng, 2 * len(row)).astype(dtype)
     metric = metric_of(name, n, np.append(row, col), np.append(col, row), weight, sources=300)
     assert metric.structure.fringe > 2000
-    size = DeviceMetric(metric).size
+    size = on_device(metric).size
     for shape in (None, Shape(64, 8 // size, narrow=1), Shape(32, 1, 5, 9, 30, 4, 1, 0)):
-        there = with_rows(DeviceMetric(metric, shape=shape))
+        there = with_rows(on_device(metric, shape=shape))
         check(metric, there, rng.permutation(n)[:700], batch=512)
         check(metric, there, rng.permutation(n)[:33])
 
@@ -45,7 +45,7 @@ def test_a_large_grid(side):
     rng = np.random.default_rng(2)
     weight = rng.integers(1, 1000, len(row)).astype("int32")
     metric = metric_of("min_plus", n, row, col, weight, directed=False, sources=n)
-    there = DeviceMetric(metric)
+    there = on_device(metric)
     sources = rng.permutation(n)[:5000]
     some = rng.permutation(5000)[:40]
     expected = swept(metric, sources[some])

@@ -6,7 +6,7 @@ from test_bfs_kernels import check
 from test_hops import FAMILIES, family
 
 from semiring_mm.gpu import device
-from semiring_mm.gpu.bfs import DeviceHops, Shape
+from semiring_mm.gpu.bfs import HopSearches, Shape
 from semiring_mm.graphs.hops import Hops
 
 pytestmark = [
@@ -29,11 +29,11 @@ def test_searches(name, directed):
     graph = Hops(n, *family(name, n), directed=directed)
     sources = np.random.default_rng(0).permutation(n)[:1500]
     for shape in (None, Shape(1, 64, 8, 20), Shape(2, 1024, 1)):
-        check(graph, with_rows(DeviceHops(n, graph.out, graph.back, shape=shape)), sources)
+        check(graph, with_rows(HopSearches(n, graph.out, graph.back, shape=shape)), sources)
 
 
 def test_a_large_graph():
     n = 200_000
     ends = np.random.default_rng(0).integers(0, n, (2, 5 * n))
     graph = Hops(n, *ends, directed=True)
-    check(graph, with_rows(DeviceHops(n, graph.out, graph.back)), np.arange(700))
+    check(graph, with_rows(HopSearches(n, graph.out, graph.back)), np.arange(700))

@@ -161,8 +161,8 @@ def test_the_way_follows_from_the_graph(kind, weight, expected):
 @pytest.mark.parametrize("name", ["sparse", "dense"])
 def test_paths_of_edges_that_count_one(name, directed, dtype, monkeypatch):
     """All pairs, and some, of lists and matrices, by breadth-first searches."""
-    n, calls, searched = 600, [], Hops.search
-    monkeypatch.setattr(Hops, "search", lambda *a, **k: calls.append(0) or searched(*a, **k))
+    n, calls, searched = 600, [], bfs.levels
+    monkeypatch.setattr(bfs, "levels", lambda *a, **k: calls.append(0) or searched(*a, **k))
     u, v = family(name, n)
     expected, rows = matrix(u, v, n, directed), [7, 3]
     unreached = np.iinfo(dtype).max if dtype[0] == "i" else np.inf
@@ -184,8 +184,8 @@ def test_paths_of_edges_that_count_one(name, directed, dtype, monkeypatch):
 
 
 def test_scipys_and_networkx_hop_counts(monkeypatch):
-    calls, searched, n = [], Hops.search, 600
-    monkeypatch.setattr(Hops, "search", lambda *a, **k: calls.append(0) or searched(*a, **k))
+    calls, searched, n = [], bfs.levels, 600
+    monkeypatch.setattr(bfs, "levels", lambda *a, **k: calls.append(0) or searched(*a, **k))
     G = nx.gnm_random_graph(n, 2 * n, seed=1)
     ours = importlib.import_module("semiring_mm.csgraph")
     graph = sp.csr_array(nx.to_scipy_sparse_array(G, nodelist=range(n)) * 2.5)

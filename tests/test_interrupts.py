@@ -15,7 +15,8 @@ from test_long_runs import ENVIRONMENT, posix
 import semiring_mm as sm
 from semiring_mm import alignment, pool
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.cpu import dijkstra, edits, product, sparse, vector
+from semiring_mm.cpu import edits, product, sparse, vector
+from semiring_mm.graphs import dijkstra
 
 #: What each call takes, and calls of minutes; a megabyte or two is soon made.
 LONG = {

@@ -1,20 +1,24 @@
 """The language of kernels: what compiles gives what Python gives, and the rest is an error."""
 
-import operator
+from __future__ import annotations
 
 import numpy as np
 import pytest
+from plain_kernels import MIN_PLUS, both
 
+from semiring_mm.cpu import codegen
 from semiring_mm.cpu.codegen import compiled
+from semiring_mm.cpu.compiler import host_target
 from semiring_mm.kernel import (
     KernelError,
-    Operations,
     T,
     across,
     add,
     better,
     each,
+    entries,
     f64,
+    first,
     i32,
     i64,
     join,
@@ -22,6 +26,7 @@ from semiring_mm.kernel import (
     lanes,
     mul,
     one,
+    pick,
     static,
     unrolled,
     zero,
@@ -30,21 +35,6 @@ from semiring_mm.plan import Facts, make_plan
 from semiring_mm.semirings import semirings
 
 KNOWN = Facts(-1e3, 1e3, False)
-MIN_PLUS = Operations(min, operator.add, operator.lt, np.inf, 0.0)
-
-
-def both(k, operations=None, plan=None, **fields):
-    """The fields after the compiled kernel; those after the same in Python are equal."""
-    copies = [
-        {n: x.copy() if isinstance(x, np.ndarray) else x for n, x in fields.items()}
-        for _ in range(2)
-    ]
-    given = () if operations is None else (plan, operations.zero, operations.one)
-    compiled(k, *given)(**copies[0])
-    k.plain(operations, **copies[1])
-    for name, x in copies[0].items():
-        np.testing.assert_array_equal(x, copies[1][name], err_msg=name)
-    return copies[0]
 
 
 @kernel
@@ -145,6 +135,68 @@ def test_lanes(n, dtype):
 
 
 @kernel
+def several(n: i64, padded: i64, x: T[:, :], y: T[:], out: T[:, :], places: i64[:]):
+    sums = join(([mul(x[c, i], y[i]) for c in unrolled(3)] for i in range(n)), 2)
+    for c in unrolled(3):
+        out[c, 0] = sums[c]
+        out[c, 1] = join(mul(x[c, i], y[i]) for i in unrolled(1, 4))
+    place = n
+    negative = each(False)
+    for j in lanes(padded, whole=True):
+        out[3, j] = y[j] if j < n else zero
+        place = min(place, first(j, out[3, j] < 0.0))
+        negative |= not out[3, j] >= 0.0
+    places[0] = place
+    places[1] = across(negative, any)
+
+
+@pytest.mark.parametrize("n", [5, 8, 21])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_joins_of_lists_and_loads_by_a_condition(n, dtype):
+    rng = np.random.default_rng(5)
+    plan = make_plan(semirings["min_plus"], np.dtype(dtype), KNOWN, KNOWN, 1)
+    x, y = rng.integers(0, 9, (3, n)).astype(dtype), rng.integers(0, 9, n).astype(dtype)
+    for least in (0, -1):
+        y[n - 2] = least
+        found = both(
+            several, MIN_PLUS, plan, n=n, padded=32, x=x, y=y, out=np.zeros((4, 32), dtype),
+            places=np.zeros(2, "i8"),
+        )  # fmt: skip
+        assert found["places"].tolist() == ([n - 2, 1] if least else [n, 0])
+
+
+@kernel
+def row_a_lane(
+    many: static, n: static, order: i64[:], count: i64[:], x: T[:, :], table: T[:], out: T[:, :],
+    last: i32[:, :],
+):  # fmt: skip
+    for lane in lanes(many, times=1):
+        row = x[order[lane]]
+        values = entries(row, n)
+        for j in unrolled(n):
+            out[j, lane] = mul(values[j], row[j])
+        total, steps = each(one), i32(count[lane])
+        for t in range(across(count[lane], max)):
+            total = mul(total, pick(table, steps)) if i32(t) < steps else total
+        out[n, lane] = total
+        last[order[lane], 1] = steps
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 19])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_row_in_each_lane(n, dtype):
+    rng = np.random.default_rng(6)
+    plan = make_plan(semirings["min_plus"], np.dtype(dtype), KNOWN, KNOWN, 1)
+    many = host_target().vector_bytes // np.dtype(dtype).itemsize
+    both(
+        row_a_lane, MIN_PLUS, plan, many=many, n=n, order=rng.permutation(many),
+        count=rng.integers(0, many, many), x=rng.integers(0, 9, (many, n)).astype(dtype),
+        table=rng.integers(0, 9, many).astype(dtype), out=np.zeros((n + 1, many), dtype),
+        last=np.zeros((many, 2), "i4"),
+    )  # fmt: skip
+
+
+@kernel
 def halves(n: i64, x: T[:], out: T[:]):
     for j in lanes(n):
         out[j] = x[j] / 2 if x[j] > 0 else x[j]
@@ -158,6 +210,16 @@ def test_arrays_of_a_dtype(dtype):
     assert out.tolist() == np.where(x > 0, x / 2, x).tolist()
 
 
+def test_a_call_that_is_bound_keeps_its_arrays():
+    out = np.zeros(2000)
+    x = np.arange(2000.0)
+    call = compiled(halves, "f8").bind(n=2000, x=x + 1, out=out)
+    others = [np.full(2000, 7.0) for _ in range(9)]
+    call()
+    assert out.tolist() == ((x + 1) / 2).tolist()
+    assert len(others) == 9
+
+
 def test_arguments_are_checked():
     call = compiled(guarded)
     good = {"n": 2, "near": np.zeros(2, "i8"), "x": np.ones(2), "out": np.ones(2)}
@@ -168,6 +230,24 @@ def test_arguments_are_checked():
         call(**good | {"x": np.ones(4)[::2]})
     with pytest.raises(TypeError, match="takes n, near, x, out; got n"):
         call(n=3)
+
+
+@kernel
+def gathered(n: i64, m: i64, near: i64[n] < m, x: f64[2, m], out: f64[n + 1]):
+    for i in range(n):
+        out[i] = x[1, near[i]]
+
+
+def test_lengths_and_indices_are_checked():
+    good = {"n": 3, "m": 2, "near": np.array([1, 0, 1]), "x": np.ones((2, 2)), "out": np.zeros(4)}
+    for run in (compiled(gathered), gathered.plain):
+        run(**good)
+        with pytest.raises(ValueError, match=r"gathered: near has indices below 2, got 2"):
+            run(**good | {"near": np.array([1, 2, 0])})
+        with pytest.raises(ValueError, match=r"near has 3 entries or more along axis 0, .*\(2,\)"):
+            run(**good | {"near": np.array([1, 0])})
+        with pytest.raises(ValueError, match=r"x has 2 entries or more along axis 1"):
+            run(**good | {"x": np.ones((2, 1))})
 
 
 @kernel
@@ -187,7 +267,7 @@ def of_itself(x: i64[:]):
 
 @kernel
 def of_a_name(x: i64[:]):
-    x[0] = somewhere  # noqa: F821
+    x[0] = somewhere
 
 
 @kernel
@@ -221,3 +301,39 @@ def test_better_is_of_a_semiring():
 
     with pytest.raises(KernelError, match="without one"):
         compiled(of_a_semiring)(x=np.zeros(2))
+
+
+STEP = 3
+
+
+@kernel
+def stepped(x):
+    return x + STEP
+
+
+@kernel
+def steps(n: i64, x: i64[:]):
+    for i in range(n):
+        x[i] = stepped(x[i])
+
+
+def test_code_is_kept_until_what_it_depends_on_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIRING_MM_CACHE", str(tmp_path))
+    written, write = [], codegen.function_of
+    monkeypatch.setattr(codegen, "function_of", lambda *of: written.append(of) or write(*of))
+
+    def run():
+        x = np.arange(4)
+        codegen.Compiled(kernel(steps.function), None, 0, 0)(n=4, x=x)
+        return x.tolist(), len(written)
+
+    assert [run(), run()] == [([3, 4, 5, 6], 1)] * 2
+    monkeypatch.setitem(globals(), "STEP", 5)
+    assert run() == ([5, 6, 7, 8], 2)
+    monkeypatch.setitem(globals(), "stepped", halved)
+    assert run() == ([0, 0, 1, 1], 3)
+
+
+@kernel
+def halved(x):
+    return x // 2

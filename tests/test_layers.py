@@ -1,7 +1,9 @@
-"""Imports only go down, and nothing is loaded before it is used."""
+"""Imports follow six arrows, and nothing is loaded before it is used."""
 
 import ast
+import fnmatch
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,61 +11,33 @@ from pathlib import Path
 import pytest
 
 import semiring_mm
+from semiring_mm import registry
 
 PACKAGE = Path(semiring_mm.__file__).parent
-#: From the bottom to the top: a module may import the modules before it. A star stands for the
-#: modules of a folder that are not named, such as the readers of file formats.
-ROOMS = """
-    version naming warn cache pool storage display expressions laws semirings metrics plan
-    memory engine kernel
-    cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.memory
-    cpu.blocks cpu.crew cpu.stages cpu.product_code cpu.elimination cpu.hierarchy cpu.statistics
-    cpu.bfs cpu.nearest cpu.queries
-    cpu.codegen cpu.kernels.*
-    cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
-    cpu.closure cpu.combine cpu.gf2
-    cpu.product cpu.calls cpu.kleene cpu.vector cpu.sparse cpu.chain_code cpu.viterbi
-    cpu.forward_backward cpu.chain
-    cpu.edits cpu.wavefront cpu.screen cpu.engine
-    gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.memory gpu.facts gpu.packing
-    gpu.tensor gpu.bulk gpu.vector gpu.trees
-    gpu.sparse gpu.closure gpu.logsum gpu.shares gpu.spanning gpu.bfs gpu.combine
-    gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine
-    arrays config
-    closures.edges closures.progress closures.paths closures.labelled closures.trees
-    closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
-    closures.solve closures.memory closures.spanning
-    tiled.sizes tiled.timeline tiled.devices tiled.options tiled.blocks tiled.stores tiled.results
-    tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
-    tiled.solve
-    products bits gf2 sparse blas summation neighbours chains sequences eigenvalues alignment
-    files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
-    hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
-    gpu.customize gpu.hierarchy gpu.collector
-    graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
-    graphs.spanning graphs.out_of_core graphs.rounds graphs.dense graphs.apsp graphs.search
-    graphs.prepared graphs.rows graphs.statistics graphs.nearest
-    gradients chain_gradients torch.operators torch.launches torch.products torch.chains
-    torch.sequences torch
-    jax.operators jax.products jax.chains jax.sequences jax csgraph sklearn
-    dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
-    __init__ text
-    plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot
-    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.prepare cli.nearest
-    cli.table cli.stats cli.entry cli __main__
-    nx.convert nx.distances nx.functions nx.backend
-""".split()
-
-
-def starred(folder):
-    names = (
-        f"{folder}.{path.stem}"
-        for path in sorted((PACKAGE / folder.replace(".", "/")).glob("[!_]*.py"))
-    )
-    return [name for name in names if name not in ROOMS]
-
-
-ORDER = [m for room in ROOMS for m in (starred(room[:-2]) if room.endswith(".*") else [room])]
+#: The rooms, and their modules.
+ROOMS = {
+    "base": "version naming warn cache storage display text memory pool registry",
+    "algebra": "expressions laws semirings metrics plan spanning",
+    "engine": "engine graph_kernels layouts kernel",
+    "cpu": "cpu.*",
+    "cuda": "gpu.*",
+    "verbs": """arrays tiles products bits gf2 sparse blas summation neighbours chains sequences
+        alignment eigenvalues gradients chain_gradients config""",
+    "graphs": "closures.* hierarchy.* graphs.*",
+    "files": "files files.*",
+    "scale": "tiled.* dask dask.*",
+    "public": "__init__",
+    "bridges": "torch torch.* jax jax.* csgraph nx.* sklearn",
+    "plot": "plot plot.*",
+    "cli": "cli cli.* __main__",
+}
+#: Of each room those just below it: its modules import these, and what these may import. Nobody
+#: imports an engine, which is reached by its name or its arrays (:mod:`semiring_mm.engine`).
+BELOW = {
+    "base": "", "algebra": "base", "engine": "algebra", "cpu": "engine", "cuda": "engine",
+    "verbs": "engine", "graphs": "verbs", "files": "graphs", "scale": "graphs",
+    "public": "scale files", "bridges": "public", "plot": "public", "cli": "public plot",
+}  # fmt: skip
 #: Modules for the users of another package, which is loaded with them.
 NEIGHBOURS = {
     ("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx"),
@@ -92,7 +66,10 @@ def modules():
 
 @functools.cache
 def imports(name, path):
-    """(module or top-level package imported, whether at import time) for every import in a file."""
+    """(module or top-level package imported, whether at import time) for every import in a file.
+
+    Those for the type checker alone are not at import time.
+    """
     return tuple(_imports(name, path))
 
 
@@ -110,14 +87,8 @@ def _imports(name, path):
                     note(getattr(node, field, []))
 
     note(tree.body)
-    hidden = [
-        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n)
-    ]
-    typing_only = {x for n in hidden for b in n.body for x in ast.walk(b)}
     known = set(ALL) | {"closures", "cpu", "graphs", "nx", "tiled"}
     for node in ast.walk(tree):
-        if node in typing_only:
-            continue
         found = []
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
@@ -138,20 +109,70 @@ def _imports(name, path):
 ALL = dict(modules())
 
 
-def test_every_module_has_its_place():
-    assert set(ALL) == set(ORDER)
+def room_of(name):
+    """The one room whose patterns a module matches."""
+    rooms = [
+        room
+        for room, patterns in ROOMS.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split())
+    ]
+    assert len(rooms) == 1, f"{name}: {rooms}"
+    return rooms[0]
 
 
-@pytest.mark.parametrize("name", ORDER)
-def test_imports_go_down(name):
+@functools.cache
+def reachable(room):
+    """The rooms that the modules of a room may import."""
+    return {room}.union(*(reachable(below) for below in BELOW[room].split()))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_imports_follow_the_arrows(name):
+    """Those inside functions and for the type checker, too."""
+    room = room_of(name)
     for target, _ in imports(name, ALL[name]):
         if target.startswith("."):
-            below = target[1:]
-            assert below in ORDER, f"{name} imports {target}"
-            assert ORDER.index(below) < ORDER.index(name), f"{name} imports {below}"
+            assert room_of(target[1:]) in reachable(room), f"{name} imports {target[1:]}"
 
 
-@pytest.mark.parametrize("name", ORDER)
+def test_what_rooms_above_provide_is_there():
+    for name, home in registry.HOMES.items():
+        assert callable(registry.provided(name))
+        assert room_of(home) in ("files", "scale")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_module_names_an_engine_s_in_a_string(name):
+    inside = re.compile(r"(semiring_mm)?\.(cpu|gpu)(\.\w+)*")
+    named = {
+        node.value
+        for node in ast.walk(parsed(ALL[name]))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    there = {text for text in named if inside.fullmatch(text)}
+    assert not there or name == "engine"
+
+
+def test_no_module_imports_itself_while_it_is_imported():
+    """Each module is entered once; one that is entered below itself closes a circle."""
+    below = {
+        name: {x[1:] for x, at_import in imports(name, path) if at_import and x[1:] in ALL}
+        for name, path in ALL.items()
+    }
+    done = set()
+
+    def enter(name, above):
+        assert name not in above, " -> ".join([*above, name])
+        if name not in done:
+            for target in sorted(below[name] - {name}):
+                enter(target, [*above, name])
+            done.add(name)
+
+    for name in ALL:
+        enter(name, [])
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_what_is_optional_or_slow_is_imported_where_it_is_used(name):
     for target, at_import in imports(name, ALL[name]):
         top = target.split(".")[0]
@@ -188,7 +209,7 @@ def test_importing_the_package_loads_numpy_only():
 def own(loaded):
     """The modules of the package among those loaded, without its folders themselves."""
     names = {x.removeprefix("semiring_mm.") for x in loaded if x.startswith("semiring_mm.")}
-    return names & set(ORDER)
+    return names & set(ALL)
 
 
 #: Calls, and the folders and modules that they have no part in.

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from metrics import leave_core
 from optional import pd
+from plain_kernels import both
 
 import semiring_mm as sm
 from semiring_mm.graphs import nearest as module
+from semiring_mm.graphs.kernels import nearest as kernels
 from semiring_mm.graphs.statistics import problem_of
 
 
@@ -95,3 +97,20 @@ def test_results_have_short_texts():
         assert f"<tr>{row}" in markup
         assert repr(result)[1:-1] in markup
         assert len(markup) < 2000
+
+
+@pytest.mark.parametrize("core", [True, False])
+def test_the_kernel_in_python(core, monkeypatch):
+    if core:
+        leave_core(monkeypatch)
+    metric, k, far = sm.prepare(graph(3, directed=True, whole=True, density=2)).metric, 3, np.inf
+    x = metric.structure
+    assert bool(x.core) == core
+    label, place = np.full((x.n, k), far), np.full((x.n, k), kernels.NOWHERE, "i4")
+    label[::5, 0], place[::5, 0] = 0, np.arange(len(label[::5]))
+    found = both(
+        kernels.nearest, None, "f8", fringe=x.fringe, core=x.core, k=k, far=far, first=x.first,
+        head=x.head, place=place, core_place=place[: x.core], label=label, matrix=metric.core,
+        core_label=label[: x.core], out=metric.out, back=metric.back,
+    )  # fmt: skip
+    assert (found["place"] != place).any()

@@ -19,9 +19,10 @@ import pytest
 import walks
 
 import semiring_mm as sm
+from semiring_mm import engine as engines
 from semiring_mm import storage
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.closures.schedule import Grid, eliminate
+from semiring_mm.closures.elimination import Grid
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
 from semiring_mm.closures.steps import Improves, Steps
@@ -29,7 +30,6 @@ from semiring_mm.closures.weights import Weights
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import budget, results, stored, stores, streamed
-from semiring_mm.tiled import devices as devices_module
 from semiring_mm.tiled import run as run_module
 from semiring_mm.tiled.checkpoint import Checkpoint
 from semiring_mm.tiled.devices import CpuDevice
@@ -189,7 +189,7 @@ def test_several_places(count, form):
         Grid(140, 32), steps, stores.HostStore(d), None if p is None else stores.HostStore(p),
         [CpuDevice() for _ in range(count)], slots=2, workers=1,
     )  # fmt: skip
-    eliminate(5, executor)
+    executor.run()
     executor.close()
     if form == "undirected":
         upper = np.triu_indices(140)
@@ -794,7 +794,7 @@ def test_through_pinned_memory(monkeypatch, devices, form):
     """Devices with the CPU engine: every block passes through one piece of pinned memory."""
     fake = fake_cupy.Cupy()
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setattr(devices_module, "gpu_engine", lambda: cpu)
+    monkeypatch.setitem(engines._engines, "cuda", cpu)
     monkeypatch.setattr(budget, "_device_memory", lambda index: 1 << 30)
     trees, timeline, seen = form == "predecessors", Timeline(), {}
     w = graph(150, np.float64, directed=form != "undirected")

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from metrics import leave_core
 from optional import csgraph, nx, pd, sp
+from plain_kernels import MIN_PLUS, both
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.expressions import evaluate
+from semiring_mm.graphs.kernels import queries as kernels
 from semiring_mm.hierarchy import structure as elimination
 from semiring_mm.hierarchy.structure import prepare_structure
 
@@ -737,3 +739,28 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_a_prepared_graph_is_no_graph():
     with pytest.raises(TypeError, match="prepared already; customize"):
         sm.prepare(sm.prepare(NAMED))
+
+
+@pytest.mark.parametrize("core", [True, False])
+def test_kernels_in_python(core, monkeypatch):
+    if core:
+        leave_core(monkeypatch)
+    g = nx.gnp_random_graph(12, 0.3, seed=4, directed=True)
+    for k, (_, _, edge) in enumerate(g.edges(data=True)):
+        edge["weight"] = 1 + k % 5
+    net = sm.prepare(g)
+    metric, n = net.metric, len(g)
+    fields, matrix = metric.fields, metric.core
+    shared = {name: fields[name] for name in ("fringe", "first", "parent", "head", "out", "back")}
+    shared |= {name: np.zeros(n) for name in ("up", "down", "value")}
+    lower = {name: fields[name] for name in ("low_first", "low_edge", "low_tail")}
+    lower |= {name: np.zeros(n, "i4") for name in ("up_tail", "down_tail", "walk")}
+    lower |= {"count": np.zeros(1, "i8"), "stack": np.zeros((40, 2), "i8")}
+    given = (MIN_PLUS, metric.plan)
+    for i, j in itertools.permutations(range(0, n, 4), 2):
+        shared["ends"] = np.array([metric.structure.position[v] for v in (i, j)], "i8")
+        found = both(kernels.meet, *given, **shared, core=len(matrix), matrix=matrix)
+        assert found["value"][0] == net.distance(i, j)
+        if not core:
+            for room in (n, 1):
+                both(kernels.route, *given, **shared, **lower, room=room, capacity=40)

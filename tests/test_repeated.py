@@ -111,7 +111,7 @@ def host(request, monkeypatch):
     monkeypatch.setattr(device, "current", lambda: here)
     monkeypatch.setattr(arrays, "where", lambda x, name: 0)
     monkeypatch.setattr(arrays, "_library", lambda x, place: library)
-    monkeypatch.setattr(arrays, "gpu_engine", lambda: engine)
+    monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(arrays, "_PLAIN", {type(None)})
     monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(products, "_WORTH_A_SCAN", 30**3)
@@ -322,11 +322,12 @@ def test_the_scalars_and_flags_are_part_of_a_call():
         lambda: sm.matmul(normal(4, 0), normal(0, 4)),
         lambda: sm.matmul(normal(4, 4), normal(4, 4), device="cuda:0"),
         lambda: sm.gemm(np.float32(2), normal(4, 4), normal(4, 4)),
+        lambda: sm.gemm(0.5, normal(4, 4), normal(4, 4), semiring="plus_min"),
         lambda: sm.einsum("ij,j->j", normal(4, 4), normal(4)),
         lambda: sm.einsum("ij->ji", normal(4, 4)),
     ],
     ids=["integers", "two dtypes", "no k", "a device", "a scalar of NumPy",
-         "entry by entry", "transposed"],
+         "alpha before the product", "entry by entry", "transposed"],
 )  # fmt: skip
 def test_other_calls_are_not_kept(call):
     call()

@@ -15,9 +15,9 @@ import semiring_mm as sm
 from semiring_mm.closures.progress import Watched
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.graphs import out_of_core
 from semiring_mm.graphs.inputs import as_graph
 from semiring_mm.tiled import results, solve, stores
+from semiring_mm.tiled import sparse as out_of_core
 from semiring_mm.tiled.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("two_threads")
@@ -302,7 +302,7 @@ def test_killed_at_any_moment(tmp_path, kill_seed):
 import os, signal, sys
 import numpy as np
 import semiring_mm as sm
-from semiring_mm.graphs import out_of_core
+from semiring_mm.tiled import sparse as out_of_core
 from semiring_mm.tiled import stores
 out_of_core._ROWS, out_of_core._STRIP = 20, 0
 left, write = int(sys.argv[1]), stores.NpyStore.write

@@ -9,7 +9,7 @@ import pytest
 
 import semiring_mm as sm
 from bench import machine, model, report, scaling
-from semiring_mm.closures.schedule import Grid, eliminate
+from semiring_mm.closures.elimination import Grid, eliminate
 from semiring_mm.tiled.timeline import Timeline
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -5,9 +5,12 @@ import itertools
 
 import numpy as np
 import pytest
+from plain_kernels import both
 
 import semiring_mm as sm
-from semiring_mm.graphs.search import Arcs, search_order, settle
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.graphs.kernels import search as kernels
+from semiring_mm.graphs.search import search_order, settle
 
 
 def graph(n, density, draw, seed):
@@ -19,7 +22,7 @@ def graph(n, density, draw, seed):
     first = np.cumsum([0, *map(len, heads)])
     head = np.concatenate([*heads, []]).astype(np.int32)
     tail = np.repeat(np.arange(n), np.diff(first))
-    return matrix, Arcs(first, head, matrix[tail, head])
+    return matrix, EdgeList.by_rows(first, head, matrix[tail, head])
 
 
 def dijkstra(arcs, source):
@@ -32,7 +35,7 @@ def dijkstra(arcs, source):
             continue
         done[v] = distance
         for e in range(arcs.first[v], arcs.first[v + 1]):
-            u, through = int(arcs.head[e]), distance + float(arcs.weight[e])
+            u, through = int(arcs.col[e]), distance + float(arcs.weight[e])
             if u not in done and through < best.get(u, np.inf):
                 best[u], before[u] = through, v
                 heapq.heappush(heap, (through, next(age), u))
@@ -54,7 +57,8 @@ def test_a_search_from_every_node(n, density, draw):
     matrix, arcs = graph(n, density, DRAW[draw], n)
     d = sm.apsp(matrix)
     sources = np.arange(n)[::-1]
-    settled = settle(arcs.shortest(d, 1e-12), d[sources], sources)
+    shortest = arcs.kept(arcs.weight <= d[arcs.row, arcs.col] + 1e-12)
+    settled = settle(shortest, d[sources], sources)
     order, before = search_order(arcs, settled, sources)
     for source, *rows in zip(sources.tolist(), settled, order, before, strict=True):
         distance, line, tree = (row.tolist() for row in rows)
@@ -64,9 +68,39 @@ def test_a_search_from_every_node(n, density, draw):
         assert tree == [expected.get(v, -1) for v in range(n)]
 
 
-def test_edges_that_are_no_shortest_paths_are_left_out():
-    arcs = Arcs(np.array([0, 2, 3, 3]), np.array([2, 1, 2], np.int32), np.array([5.0, 1, 3]))
-    kept = arcs.shortest(np.array([[0, 1, 4], [np.inf, 0, 3], [np.inf, np.inf, 0]]), 0.0)
-    assert kept.first.tolist() == [0, 1, 2, 2]
-    assert kept.head.tolist() == [1, 2]
-    assert kept.weight.tolist() == [1, 3]
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_some_edges_are_kept(by_rows):
+    first, row = np.array([0, 2, 3, 3]), np.array([0, 0, 1])
+    col, weight = np.array([2, 1, 2]), np.array([5.0, 1, 3])
+    edges = EdgeList.by_rows(first, col, weight) if by_rows else EdgeList.of(3, row, col, weight)
+    kept = edges.kept(edges.weight < 4)
+    assert [x.tolist() for x in kept.arrays] == [[0, 1], [1, 2], [1, 3]]
+    if by_rows:
+        assert kept.first.tolist() == [0, 1, 2, 2]
+    assert edges.kept(edges.weight < 9) is edges
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_kernels_in_python(late):
+    _, arcs = graph(12, 0.3, DRAW["small integers"], 5)
+    arcs = EdgeList.by_rows(arcs.first, arcs.col.astype("i4"), arcs.weight + 1)
+    sources, shape = np.array([3, 0]), (2, 12)
+    given = {
+        "n": 12, "rows": 2, "first": arcs.first, "head": arcs.col, "weight": arcs.weight
+    }  # fmt: skip
+    start = np.full(shape, np.inf)
+    start[[0, 1], sources] = 0
+    near = np.tile(np.arange(12), (2, 1))
+    d = both(kernels.settle, **given, near=near, d=start)["d"]
+    slot, none = np.zeros(shape, "i8"), np.full(shape, -1, "i4")
+    given |= {"source": sources, "d": d}
+    tree = both(kernels.order, **given, group=slot, slot=slot, order=none, pred=none)
+    by_head = np.argsort(arcs.col, kind="stable")
+    zeros = np.zeros(shape)
+    found = both(
+        kernels.dependencies, **given, m=len(by_head), late=late, order=tree["order"],
+        pred=tree["pred"], back_first=np.searchsorted(arcs.col[by_head], np.arange(13)),
+        edge=by_head, tail=arcs.row[by_head].astype("i4"), back_weight=arcs.weight[by_head],
+        sigma=zeros, delta=zeros, share=np.zeros((2, len(by_head))),
+    )  # fmt: skip
+    assert found["delta"].any()

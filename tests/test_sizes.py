@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from semiring_mm.tiled.sizes import parse_size
+from semiring_mm.tiles import parse_size
 
 
 @pytest.mark.parametrize(

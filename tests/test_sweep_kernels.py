@@ -5,12 +5,13 @@ import re
 import numpy as np
 import pytest
 from host_device import KERNELS, HostDevice
-from metrics import grid, metric_of, swept
+from metrics import grid, metric_of, on_device, swept
 from numpy.testing import assert_allclose, assert_array_equal
 
-from semiring_mm.gpu import device, hierarchy
-from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric, Shape
-from semiring_mm.hierarchy.regions import Limits, regions
+from semiring_mm.gpu import device, engine, sweeps
+from semiring_mm.gpu.regions import Limits, regions
+from semiring_mm.gpu.sweeps import KINDS, Shape
+from semiring_mm.hierarchy.devices import weighed
 from semiring_mm.hierarchy.structure import eliminate
 
 HOST = HostDevice()
@@ -146,7 +147,7 @@ def test_sweeps_over_semirings(name, dtype, host):
     row, col = np.concatenate([row, col]), np.concatenate([col, row])
     metric = metric_of(name, n, row, col, weight)
     assert metric.structure.fringe > 40
-    there = DeviceMetric(metric, shape=SMALL)
+    there = on_device(metric, shape=SMALL)
     check(metric, there, rng.permutation(n)[:75], batch=64, thorough=dtype == "int32")
 
 
@@ -168,7 +169,7 @@ def test_sweeps_over_families(family, shape, host):
     row, col = np.array(row, np.int64), np.array(col, np.int64)
     rng = np.random.default_rng(4)
     metric = metric_of("min_plus", n, row, col, rng.integers(0, 9, len(row)))
-    there = DeviceMetric(metric, shape=shape)
+    there = on_device(metric, shape=shape)
     check(metric, there, np.concatenate([np.arange(n), [0, 0]]))
     assert there.rows(np.arange(0)).shape == (0, n)
 
@@ -182,7 +183,7 @@ def test_regions_that_shared_memory_does_not_hold(seed, host, monkeypatch):
     metric = metric_of("min_plus", n, row, col, weight)
     with monkeypatch.context() as small:  # not for the product with the core
         small.setattr(host, "shared_limit", 3 << 10)
-        there = DeviceMetric(metric, shape=Shape(32, 2, 3, 8, 10, 3, 2, 0))
+        there = on_device(metric, shape=Shape(32, 2, 3, 8, 10, 3, 2, 0))
     assert seed or not there.pieces.held.all()
     check(metric, there, np.arange(n))
 
@@ -199,11 +200,11 @@ def test_negative_weights_and_long_words(host):
     assert there.compute == np.int64
     check(metric, there, sources)
     narrow = metric_of("min_plus", n, row, col, far >> 40, directed=False)
-    assert DeviceMetric(narrow, shape=SMALL).compute == np.int32
+    assert on_device(narrow, shape=SMALL).compute == np.int32
 
 
 def with_device(metric):
-    return metric, DeviceMetric(metric, shape=SMALL), np.arange(metric.structure.n)
+    return metric, on_device(metric, shape=SMALL), np.arange(metric.structure.n)
 
 
 @pytest.mark.usefixtures("gxx")
@@ -221,7 +222,7 @@ def test_labels_at_the_edges_of_bins(edges, host):
     weight = weight[weight > 0]
     m = len(weight)
     metric = metric_of("min_plus", m + 1, np.zeros(m, int), 1 + np.arange(m), weight)
-    there = DeviceMetric(metric, shape=SMALL)
+    there = on_device(metric, shape=SMALL)
     found = there.statistics(np.array([0]), {"bins"}, edges=edges)["bins"]
     labels = np.append(weight, 0).astype(np.float64)
     assert_array_equal(found, np.histogram(labels, edges)[0])
@@ -230,7 +231,7 @@ def test_labels_at_the_edges_of_bins(edges, host):
 @pytest.mark.usefixtures("gxx")
 def test_sums_of_many_labels_in_short_words(host, monkeypatch):
     """A block adds up 64 of them at a time, and the regions of a block one after the other."""
-    monkeypatch.setattr(hierarchy, "_BLOCKS", 1)
+    monkeypatch.setattr(sweeps, "_BLOCKS", 1)
     monkeypatch.setattr(host, "sms", 2)
     n, row, col = grid(18)
     weight = np.random.default_rng(9).integers(1, 99, len(row)).astype("int32")
@@ -238,7 +239,7 @@ def test_sums_of_many_labels_in_short_words(host, monkeypatch):
     sources = np.arange(0, n, 40)
     expected = swept(metric, sources).astype(np.int64).sum(1)
     for shape in (SMALL, SINGLE, Shape(threads=32, each=1, narrow=1, core=300)):
-        there = DeviceMetric(metric, shape=shape)
+        there = on_device(metric, shape=shape)
         found = there.statistics(sources, {"sum"}, bound=1 << 20)["sum"]
         assert_array_equal(found, expected)
 
@@ -248,14 +249,14 @@ def test_regions_of_another_device_are_taken_where_they_fit(host, monkeypatch):
     n, row, col = grid(9)
     weight = np.random.default_rng(3).integers(1, 20, len(row))
     metric = metric_of("min_plus", n, row, col, weight.astype("int32"), directed=False)
-    first = DeviceMetric(metric, shape=SMALL)
-    assert DeviceMetric(metric, shape=SMALL, like=first).pieces is first.pieces
+    first = on_device(metric, shape=SMALL)
+    assert on_device(metric, shape=SMALL, like=first).pieces is first.pieces
     monkeypatch.setattr(host, "shared_limit", 4 << 10)
-    smaller = DeviceMetric(metric, shape=SMALL, like=first)
+    smaller = on_device(metric, shape=SMALL, like=first)
     assert smaller.limits != first.limits
     assert smaller.pieces is not first.pieces
     wide = metric_of("min_plus", n, row, col, weight.astype("float64"), directed=False)
-    assert DeviceMetric(wide, shape=Shape(32, 2, 6, 14, 40, 5, 1, 0), like=first).size == 8
+    assert on_device(wide, shape=Shape(32, 2, 6, 14, 40, 5, 1, 0), like=first).size == 8
 
 
 @pytest.mark.usefixtures("gxx")
@@ -263,7 +264,7 @@ def test_targets(host):
     n, row, col = grid(10)
     rng = np.random.default_rng(6)
     metric = metric_of("min_plus", n, row, col, rng.random(len(row)), directed=False)
-    there = DeviceMetric(metric, shape=SMALL)
+    there = on_device(metric, shape=SMALL)
     sources, targets = rng.permutation(n)[:40], rng.permutation(n)[:7]
     expected = swept(metric, sources)
     assert_array_equal(there.rows(sources, targets=targets), expected[:, targets])
@@ -278,9 +279,9 @@ def test_new_weights(host):
     metrics = [
         metric_of("min_plus", n, row, col, w, directed=False) for w in (first, second, large)
     ]
-    there = DeviceMetric(metrics[0], shape=SMALL)
+    there = on_device(metrics[0], shape=SMALL)
     for metric in metrics[1:]:
-        there.weigh(metric)
+        weighed(engine, there, metric)
         check(metric, there, np.arange(n))
 
 
@@ -293,7 +294,7 @@ def test_parameters_are_the_fields_of_the_struct():
         if line.strip()
         for name in re.sub(r"^\s*(const )?(void|int|i64|u8|u64)\*? ", "", line.strip()).split(",")
     ]
-    assert tuple(fields) == hierarchy.PARAMS
+    assert tuple(fields) == sweeps.PARAMS
 
 
 def test_kinds_are_those_of_the_kernels():

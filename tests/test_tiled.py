@@ -10,8 +10,9 @@ import walks
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
+from semiring_mm import engine as engines
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.closures.schedule import Grid, eliminate, multiply
+from semiring_mm.closures.elimination import Grid, eliminate, multiply
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
 from semiring_mm.closures.steps import Steps
@@ -21,8 +22,9 @@ from semiring_mm.tiled import blocks as blocks_module
 from semiring_mm.tiled import devices as devices_module
 from semiring_mm.tiled import solve
 from semiring_mm.tiled.blocks import Blocks, shape_of
-from semiring_mm.tiled.devices import CpuDevice, CudaDevice, cuda_devices, device_list
+from semiring_mm.tiled.devices import CpuDevice, CudaDevice, cuda_devices
 from semiring_mm.tiled.timeline import Timeline
+from semiring_mm.tiles import device_list
 
 
 def cuda_count():
@@ -313,7 +315,7 @@ def test_copies_between_cuda_devices_are_awaited(monkeypatch, count, form):
     """With the CPU engine, and copies that are done as late as they may be."""
     fake = fake_cupy.Cupy()
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setattr(devices_module, "gpu_engine", lambda: fake_cupy.Engine(fake, engine))
+    monkeypatch.setitem(engines._engines, "cuda", fake_cupy.Engine(fake, engine))
     w = walks.weights(np.random.default_rng(0), 70, density=0.1, directed=form != "undirected")
     cuda = [CudaDevice(x) for x in range(count)]
     d, p = close(cuda, w, predecessors=form == "predecessors")

@@ -119,17 +119,9 @@ class Noting(Steps):
         self._note("close", [], [d, p])
         super().close(engine, d, p, first)
 
-    def row(self, engine, diagonal, d, p):
-        self._note("row", [diagonal], [d, p])
-        super().row(engine, diagonal, d, p)
-
-    def column(self, engine, d, diagonal, p, p_diagonal):
-        self._note("column", [diagonal, p_diagonal], [d, p])
-        super().column(engine, d, diagonal, p, p_diagonal)
-
-    def update(self, engine, left, right, d, p=None, p_right=None):
+    def update(self, engine, left, right, d, p=None, p_right=None, **options):
         self._note("update", [left, right, p_right], [d, p])
-        super().update(engine, left, right, d, p, p_right)
+        super().update(engine, left, right, d, p, p_right, **options)
 
 
 @pytest.mark.parametrize("form", ["directed", "undirected", "predecessors"])

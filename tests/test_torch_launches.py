@@ -13,7 +13,7 @@ from host_device import HostDevice
 torch = pytest.importorskip("torch")
 
 from semiring_mm import sequences as host_sequences  # noqa: E402
-from semiring_mm.gpu import device, wide  # noqa: E402
+from semiring_mm.gpu import chain, device, wide  # noqa: E402
 from semiring_mm.torch import launches, sequences  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("gxx")
@@ -49,6 +49,7 @@ class Cuda:
 def cuda(monkeypatch):
     on = Cuda()
     monkeypatch.setattr(device, "current", lambda: HOST)
+    monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(launches, "cuda", on)
     monkeypatch.setattr(launches, "_models", {})
     HOST.launched.clear()
@@ -176,7 +177,7 @@ def test_gradients_of_many_entries(cuda, batch, steps, states):
     torch.manual_seed(batch)
     derivatives = torch.randn(batch, steps, states), torch.randn(batch, states, states)
     strides = {"a_row": states, "a_col": 1, "e_batch": steps * states, "e_step": states}
-    model = launches.Model(np.dtype("f4"), batch, steps, states, strides)
+    model = chain.Model(np.dtype("f4"), batch, steps, states, strides)
     for g in (torch.randn(batch), torch.randn(()).expand(batch), torch.randn(batch, 3)[:, 1]):
         for given in (derivatives, (derivatives[0], None)):
             HOST.launched.clear()

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource
-from semiring_mm.closures.trees import Edges, repair_trees
+from semiring_mm.closures.trees import repair_trees
 from semiring_mm.cpu import engine
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled.devices import CpuDevice
@@ -202,11 +203,11 @@ def test_a_stray_node_takes_the_path_that_fits_best():
     p = np.array([[-9999, 0, 3, 2]], np.int32)
     start, end = np.array([0, 1, 0, 2, 3]), np.array([1, 2, 3, 3, 2])
     weight = np.array([0.5, 0.5 + 2**-53, 2.0, 0.5, -0.5])
-    edges = Edges.by_end(4, start, end, weight)
+    edges = EdgeList.of(4, start, end, weight)
     repair_trees(engine, semirings["min_plus"], d, p, lambda: edges, np.array([0]))
     np.testing.assert_array_equal(p, [[-9999, 0, 1, 2]])
     p[0, 2:] = 3, 2
-    none = Edges.by_end(4, start[:1], end[:1], weight[:1])
+    none = EdgeList.of(4, start[:1], end[:1], weight[:1])
     with pytest.raises(ValueError, match="min_plus: no path along edges from node 0 to node 2"):
         repair_trees(engine, semirings["min_plus"], d, p, lambda: none, np.array([0]))
 
@@ -216,7 +217,7 @@ def test_roots_lose_the_predecessors_that_rounding_gave_them():
     d = np.array([[1.0, 0, 2], [0, 1, 3]])
     p = np.array([[1, 2, 1], [1, 0, 1]], np.int32)  # 1 -> 0, 1 -> 2 and 0 -> 1; -> root
     row, col = np.array([1, 0, 1]), np.array([0, 1, 2])
-    edges = Edges.by_end(3, row, col, np.array([1.0, 1, 2]))
+    edges = EdgeList.of(3, row, col, np.array([1.0, 1, 2]))
     repair_trees(engine, semirings["min_plus"], d, p, lambda: edges, np.array([1, 0]))
     np.testing.assert_array_equal(p, [[1, -9999, 1], [-9999, 0, 1]])
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from semiring_mm.cli.entry import as_program
+from semiring_mm.cli.entry import run_as_program
 from semiring_mm.cli.options import Parser
 from semiring_mm.gpu import device
 from semiring_mm.semirings import Semiring, as_semiring
@@ -23,11 +23,11 @@ _SIZES = {"product": (256, 512, 1024, 2048, 4096), "gemv": (1024, 4096, 16384)}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program: measure the ladder, or print it or its example; return the exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    return as_program(lambda: _run(_parsed(arguments)), process=argv is None)
+    arguments = sys.argv[1:] if argv is None else argv
+    return run_as_program(lambda: _run(_parsed(arguments)), process=argv is None)
 
 
-def _parsed(arguments: list[str]) -> argparse.Namespace:
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="python -m apps.ladder", allow_abbrev=False,
         description="Run the textbook steps from the plain loop to this library's product on a "

@@ -72,47 +72,22 @@ struct TileLoop {
   }
 };
 
-// One stage: load, wait, multiply, wait. Two barriers a tile, and nothing overlaps within a block.
-template <class Stage, class Loop>
+// One stage, two barriers a tile. AHEAD: the next tile waits in registers, so that global loads
+// overlap with the arithmetic; else load, wait, multiply, wait, and nothing overlaps within a block.
+template <class Stage, class Loop, bool AHEAD>
 struct OneStage {
-  static constexpr int STAGES = 1;
-
   SR_FN static void run(typename Stage::Left& left, typename Stage::Right& right,
                         typename Stage::Block& block, typename Stage::Word* shared, int tiles,
                         int unit) {
+    if (AHEAD && tiles > 0) Stage::load(left, right, shared);
 #pragma unroll 1
     for (int t = 0; t < tiles; ++t) {
-      Stage::load(left, right, shared);
+      if (!AHEAD) Stage::load(left, right, shared);
       Stage::store(left, right, shared);
       __syncthreads();  // between storing tile t and reading it
+      if (AHEAD && t + 1 < tiles) Stage::load(left, right, shared);
       Loop::multiply(block, shared, unit);
       __syncthreads();  // between reading tile t and storing tile t + 1
-    }
-  }
-};
-
-// One stage, while the next tile waits in registers: global loads overlap with the arithmetic.
-template <class Stage, class Loop>
-struct Prefetch {
-  static constexpr int STAGES = 1;
-
-  SR_FN static void run(typename Stage::Left& left, typename Stage::Right& right,
-                        typename Stage::Block& block, typename Stage::Word* shared, int tiles,
-                        int unit) {
-    if (tiles == 0) return;
-    Stage::load(left, right, shared);
-    Stage::store(left, right, shared);
-    __syncthreads();  // between storing tile 0 and reading it
-#pragma unroll 1
-    for (int t = 0; t < tiles; ++t) {
-      const bool more = t + 1 < tiles;
-      if (more) Stage::load(left, right, shared);
-      Loop::multiply(block, shared, unit);
-      __syncthreads();  // between reading tile t and storing tile t + 1
-      if (more) {
-        Stage::store(left, right, shared);
-        __syncthreads();  // between storing tile t + 1 and reading it
-      }
     }
   }
 };
@@ -219,10 +194,8 @@ struct Rung {
     const int tiles = p.k / Tile::BK, rest = p.k % Tile::BK;
     if constexpr (STAGES > 1) {
       MultiStage<Loads, Loop, STAGES>::run(left, right, block, shared, tiles, p.unit);
-    } else if constexpr (AHEAD) {
-      Prefetch<Loads, Loop>::run(left, right, block, shared, tiles, p.unit);
     } else {
-      OneStage<Loads, Loop>::run(left, right, block, shared, tiles, p.unit);
+      OneStage<Loads, Loop, AHEAD>::run(left, right, block, shared, tiles, p.unit);
     }
     if (rest > 0) {
       Loads::load(left, right, shared, rest);

@@ -19,7 +19,7 @@ import semiring_mm as sm
 from . import apsp, nearest, prepare, stats, table
 from .options import Parser, Refusal, add_options
 
-__all__ = ["as_program", "main"]
+__all__ = ["main", "run_as_program"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments behind the program's name; default those of the process.
+        Arguments after the program's name; default those of the process.
 
     Returns
     -------
@@ -42,11 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["apsp", "absent.gr"])
     2
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    return as_program(lambda: _main(arguments), process=argv is None)
+    arguments = sys.argv[1:] if argv is None else argv
+    return run_as_program(lambda: _main(arguments), process=argv is None)
 
 
-def _main(arguments: list[str]) -> int:
+def _main(arguments: Sequence[str]) -> int:
     if program := _IN_A_CHECKOUT.get(next(iter(arguments), "")):
         raise Refusal(
             f"{arguments[0]} is not part of the installed program: run {program} in a checkout of "
@@ -56,13 +56,15 @@ def _main(arguments: list[str]) -> int:
     return int(args.run(args))
 
 
-def as_program(run: Callable[[], int], *, process: bool) -> int:
-    """Exit code of a program: errors are printed as one line, and signals end it cleanly.
+def run_as_program(run: Callable[[], int], *, process: bool) -> int:
+    """Call a function as the body of a command-line program, and return the exit code.
+
+    Errors are printed as one line; signals end it after temporary files are removed.
 
     Parameters
     ----------
     run : callable
-        The program, which returns an exit code.
+        Returns the exit code where there is no error.
     process : bool
         Whether the process ends with it.
     """

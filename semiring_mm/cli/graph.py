@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..closures.edges import EdgeList
+from ..closures.edges import EdgeList, NumberLabels
 from ..files import Graph, read_graph, read_matrix
 from ..files.columns import FROM, NODE, TO, is_real
 from ..files.file import File
-from ..files.graph import NumberLabels
 from ..files.nodes import read_nodes
 from ..files.npy import map_matrix, zero_warnings
 from ..naming import named

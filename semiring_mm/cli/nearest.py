@@ -10,20 +10,10 @@ import numpy as np
 
 import semiring_mm as sm
 
+from . import options
 from .compute import refused
 from .graph import Finder, chosen_nodes, read_network
-from .options import (
-    Parser,
-    Refusal,
-    check_names,
-    given_files,
-    graph_options,
-    output_file,
-    output_manner,
-    positive,
-    settings,
-    threads_option,
-)
+from .options import Parser, Refusal
 from .report import about, remark, remark_notes, warn
 from .tables import Columns, csv_lines, number, print_data, write_columns
 
@@ -32,8 +22,7 @@ __all__ = ["add_options", "run"]
 
 def add_options(command: Parser) -> None:
     """Add what ``semiring-mm nearest`` takes."""
-    command.set_defaults(semiring=None)
-    graph_options(command)
+    options.graph_options(command)
     what = command.add_argument_group("the facilities")
     what.add_argument(
         "--facilities",
@@ -41,24 +30,26 @@ def add_options(command: Parser) -> None:
         metavar="NODES",
         help="a CSV file of nodes, one a row, or 'A,B,C'; of equally near ones the first counts",
     )
-    what.add_argument("-k", type=positive, default=1, metavar="K", help="how many; default 1")
+    what.add_argument(
+        "-k", type=options.positive, default=1, metavar="K", help="how many; default 1"
+    )
     what.add_argument(
         "--outward", action="store_true", help="distances from the facilities, not to them"
     )
-    threads_option(command.add_argument_group("the computation"))
-    out = output_file(
+    options.threads_option(command.add_argument_group("the computation"))
+    out = options.output_file(
         command,
         "N.csv, N.csv.gz or N.parquet: a row for each node and facility (node, rank, facility, "
         "distance). Default: CSV is printed",
     )
-    output_manner(out)
+    options.output_manner(out)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     accepted = (".csv", ".csv.gz", ".parquet")
-    check_names({"--output": (args.output, accepted)}, given_files(args), force=args.force)
-    with settings(args):
+    options.check_names(args, {"--output": (args.output, accepted)})
+    with options.settings(args):
         return _run(args)
 
 

@@ -23,7 +23,7 @@ from ..files.formats import FORMATS
 from ..naming import install, naming_options
 from ..plot import PANELS
 from ..semirings import as_semiring, semirings
-from ..tiled.sizes import parse_size
+from ..tiles import parse_size
 
 __all__ = [
     "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_disk",
@@ -121,6 +121,7 @@ def did_you_mean(word: str, known: Mapping[str, str]) -> str:
 
 def graph_options(command: Parser, *, prepared: bool = True) -> argparse._ArgumentGroup:
     """Add what says which graph is read, and how; it may be a `prepared` one."""
+    command.set_defaults(semiring=None)  # where there is no such option, that of the graph
     more = "; or NET.npz of semiring-mm prepare" if prepared else ""
     text = ", ".join(extension for extension, form in FORMATS.items() if form.packed)
     other = ", ".join(extension for extension, form in FORMATS.items() if not form.packed)
@@ -492,31 +493,29 @@ def check_paths(args: argparse.Namespace) -> None:
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse before any work what would fail after it."""
     check_names(
+        args,
         {
             "--output": (args.output, _MATRICES + _TABLES),
             "--predecessors": (args.predecessors, _MATRICES),
             "--plot": (args.plot, PICTURES),
         },
-        given_files(args), force=args.force, resume=args.resume,
-    )  # fmt: skip
+    )
 
 
 def check_names(
-    outputs: Mapping[str, tuple[str | None, tuple[str, ...]]], taken: Sequence[Path], *,
-    force: bool, resume: bool = False,
-) -> None:  # fmt: skip
-    """Refuse names of output files that cannot be written, or that are there already.
+    args: argparse.Namespace, outputs: Mapping[str, tuple[str | None, tuple[str, ...]]]
+) -> None:
+    """Refuse names of output files that cannot be written, or that exist already.
 
     Parameters
     ----------
+    args : Namespace
+        With `--force`, existing files are overwritten; with `--resume`, they may be the result of
+        the run that goes on.
     outputs : dict of str to (name, extensions)
         By option, `--output` first.
-    taken : sequence of Path
-        What is read.
-    force, resume : bool
-        Whether what is there is overwritten, or may be the result of a run that goes on.
     """
-    taken = [*taken]
+    taken, resume = given_files(args), getattr(args, "resume", False)
     for option, (name, accepted) in outputs.items():
         if name is None:
             continue
@@ -533,7 +532,7 @@ def check_names(
         # What is there of matrices is looked at later; a picture is there when they are.
         output = outputs["--output"][0]
         goes_on = resume and (option != "--plot" or (output and Path(output).exists()))
-        if path.exists() and not (force or goes_on):
+        if path.exists() and not (args.force or goes_on):
             raise Refusal(f"{option} {name}: the file exists; --force overwrites it")
         if name.lower().endswith(".parquet") and importlib.util.find_spec("pyarrow") is None:
             raise Refusal(f".parquet needs PyArrow: {install('io')}")

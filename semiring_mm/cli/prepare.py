@@ -10,20 +10,10 @@ from typing import Any
 
 import semiring_mm as sm
 
+from . import options
 from .compute import refused, watched
 from .graph import GivenGraph, read
-from .options import (
-    Parser,
-    Refusal,
-    check_names,
-    given_files,
-    graph_options,
-    output_file,
-    output_manner,
-    semiring_option,
-    settings,
-    threads_option,
-)
+from .options import Parser, Refusal
 from .report import graph_name, print_lines, remark, remark_notes, warn
 
 __all__ = ["add_options", "prepared", "preparing_options", "run"]
@@ -31,17 +21,19 @@ __all__ = ["add_options", "prepared", "preparing_options", "run"]
 
 def add_options(command: Parser) -> None:
     """Add what ``semiring-mm prepare`` takes."""
-    graph_options(command, prepared=False)
+    options.graph_options(command, prepared=False)
     work = command.add_argument_group("the computation")
     preparing_options(work)
-    threads_option(work)
-    out = output_file(command, "the prepared graph: sm.load(path)", file="NET.npz", required=True)
-    output_manner(out)
+    options.threads_option(work)
+    out = options.output_file(
+        command, "the prepared graph: sm.load(path)", file="NET.npz", required=True
+    )
+    options.output_manner(out)
 
 
 def preparing_options(work: argparse._ArgumentGroup) -> None:
     """Add how a graph is prepared."""
-    semiring_option(work)
+    options.semiring_option(work)
     work.add_argument(
         "--order",
         choices=("auto", "minimum_degree", "nested_dissection"),
@@ -57,8 +49,8 @@ def preparing_options(work: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    check_names({"--output": (args.output, (".npz",))}, given_files(args), force=args.force)
-    with settings(args):
+    options.check_names(args, {"--output": (args.output, (".npz",))})
+    with options.settings(args):
         chosen = args.semiring is not None
         args.semiring = args.semiring or "min_plus"
         given = read(args)

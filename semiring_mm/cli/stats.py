@@ -25,25 +25,10 @@ from ..plot import draw_statistics
 from ..plot.draw import can_be_drawn
 from ..storage import atomic_write
 from ..text import NumberFormat
+from . import options
 from .compute import refused, watched
 from .graph import Finder, GivenGraph, chosen_nodes, read_network
-from .options import (
-    PICTURES,
-    Parser,
-    Refusal,
-    check_names,
-    device_option,
-    devices_option,
-    given_files,
-    graph_options,
-    numbers,
-    output_file,
-    output_manner,
-    positive,
-    settings,
-    some_of,
-    threads_option,
-)
+from .options import Parser, Refusal
 from .report import about, graph_name, print_lines, reach_as_text, remark, remark_notes, warn
 from .tables import number, write_columns
 
@@ -55,12 +40,11 @@ _BARS, _BAR = 12, 30  # lines of the histogram that are printed at most, and sig
 
 def add_options(command: Parser) -> None:
     """Add what ``semiring-mm stats`` takes."""
-    command.set_defaults(semiring=None)
-    graph_options(command)
+    options.graph_options(command)
     what = command.add_argument_group("the statistics")
     what.add_argument(
         "--what",
-        type=some_of(_WHAT),
+        type=options.some_of(_WHAT),
         metavar="LIST",
         help=f"some of {','.join(_WHAT)}; default all",
     )
@@ -79,7 +63,7 @@ def add_options(command: Parser) -> None:
     )
     what.add_argument(
         "--within",
-        type=numbers,
+        type=options.numbers,
         metavar="R",
         help="how many nodes there are within a distance of each, or within several: 500,1000",
     )
@@ -91,9 +75,9 @@ def add_options(command: Parser) -> None:
     )
     work = command.add_argument_group("the computation")
     where = work.add_mutually_exclusive_group()
-    device_option(where, "a GPU if there is one and the work is large")
-    devices_option(where)
-    threads_option(work)
+    options.device_option(where, "a GPU if there is one and the work is large")
+    options.devices_option(where)
+    options.threads_option(work)
     work.add_argument(
         "--checkpoint",
         action="store_true",
@@ -105,7 +89,7 @@ def add_options(command: Parser) -> None:
         help="go on from the state of the same work; begin where there is none, and do nothing "
         "where all is done",
     )
-    out = output_file(
+    out = options.output_file(
         command,
         "S.csv, S.csv.gz or S.parquet: a row for each node; S.npz: the same as arrays, and the "
         "histogram",
@@ -116,11 +100,11 @@ def add_options(command: Parser) -> None:
         help="draw the network coloured by closeness, if nodes have coordinates or are few, and "
         "the histogram",
     )
-    output_manner(out)
+    options.output_manner(out)
 
 
 def _bins(word: str) -> int | list[float]:
-    return numbers(word) if "," in word else positive(word)
+    return options.numbers(word) if "," in word else options.positive(word)
 
 
 @dataclass(frozen=True)
@@ -165,13 +149,13 @@ class _Found:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    check_names(
+    options.check_names(
+        args,
         {
             "--output": (args.output, (".csv", ".csv.gz", ".parquet", ".npz")),
-            "--plot": (args.plot, PICTURES),
+            "--plot": (args.plot, options.PICTURES),
         },
-        given_files(args), force=args.force, resume=args.resume,
-    )  # fmt: skip
+    )
     if args.attribute and not (args.within and args.nodes):
         raise Refusal(
             "--attribute is a column of the table of nodes, added up within a distance: add "
@@ -179,7 +163,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if (args.checkpoint or args.resume) and not args.output:
         raise Refusal("--checkpoint and --resume keep a state beside the output: add -o S.csv")
-    with settings(args), contextlib.ExitStack() as stack:
+    with options.settings(args), contextlib.ExitStack() as stack:
         return _run(args, stack)
 
 

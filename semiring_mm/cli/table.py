@@ -15,22 +15,10 @@ from numpy.typing import NDArray
 import semiring_mm as sm
 
 from ..closures.progress import Watched, reporter
+from . import options
 from .compute import watched
 from .graph import Finder, GivenGraph, read_network, read_nodes_of
-from .options import (
-    Parser,
-    Refusal,
-    check_disk,
-    check_labels,
-    check_names,
-    device_option,
-    given_files,
-    graph_options,
-    output_file,
-    output_manner,
-    settings,
-    threads_option,
-)
+from .options import Parser, Refusal
 from .prepare import prepared, preparing_options
 from .report import about, remark, remark_notes, warn
 from .tables import Wide, print_data, write_labels, write_wide
@@ -43,7 +31,7 @@ _ROWS = 64  # that are worth a sweep
 
 def add_options(command: Parser) -> None:
     """Add what ``semiring-mm table`` takes."""
-    graph_options(command)
+    options.graph_options(command)
     ends = command.add_argument_group("the nodes", "sources and targets; by default all")
     for word, name in (("from", "start"), ("to", "end")):
         which = ends.add_mutually_exclusive_group()
@@ -58,27 +46,27 @@ def add_options(command: Parser) -> None:
         )
     work = command.add_argument_group("the computation")
     preparing_options(work)
-    device_option(work, "cpu")
-    threads_option(work)
-    out = output_file(
+    options.device_option(work, "cpu")
+    options.threads_option(work)
+    out = options.output_file(
         command,
         "T.csv, T.csv.gz or T.parquet: a row for each node paths lead from, a column for each they "
         "lead to, with their labels; T.npy: the numbers, and the labels in T.from.txt and "
         "T.to.txt. Default: CSV is printed",
     )
-    output_manner(out)
+    options.output_manner(out)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     accepted = (".csv", ".csv.gz", ".parquet", ".npy")
-    check_names({"--output": (args.output, accepted)}, given_files(args), force=args.force)
+    options.check_names(args, {"--output": (args.output, accepted)})
     if not any((args.start, args.start_file, args.end, args.end_file)):
         raise Refusal(
             "say from where or to where: --from A or --from-file a.csv, --to B or --to-file b.csv; "
             "what is left out stands for all nodes"
         )
-    with settings(args), contextlib.ExitStack() as stack:
+    with options.settings(args), contextlib.ExitStack() as stack:
         return _run(args, stack)
 
 
@@ -102,7 +90,7 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     written = [args.output, *map(str, files)] if args.output else []
     if args.output:
         size = len(rows) * len(columns) * net.dtype.itemsize
-        check_disk(args.output, "the table takes", size)
+        options.check_disk(args.output, "the table takes", size)
         write_wide(args.output, table)
         for file, some in files.items():
             write_labels(file, some)
@@ -156,7 +144,7 @@ def _labels_files(
             for word, some in (("from", rows), ("to", columns))
         }
         for file, some in files.items():
-            check_labels(target, file, some, args, "T.csv or T.parquet")
+            options.check_labels(target, file, some, args, "T.csv or T.parquet")
         return files
     names = ["from", *columns]
     if target.lower().endswith(".parquet") and len({*names}) < len(names):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,15 @@ from numpy.typing import NDArray
 from ..display import cell, chosen, html_table
 from ..engine import Engine
 from ..expressions import evaluate
+from ..graph_kernels import offsets
 from ..semirings import Semiring
 
-__all__ = ["EdgeList", "edge_dtype", "is_table", "join_edges", "symmetrize"]
+__all__ = [
+    "EdgeList", "NumberLabels", "both_ways", "edge_dtype", "is_table", "join_edges", "symmetrize",
+]  # fmt: skip
 
 Array = Any  # of the engine's library
+E = TypeVar("E", bound="EdgeList")
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,7 +32,7 @@ class EdgeList:
     ----------
     nodes : sequence
         Node labels; ``range(n)`` where the graph has none.
-    row, col : (m,) int64
+    row, col : (m,) integers
         Where each edge starts and ends. `row` may be None where `first` is given: then it is made
         of that when it is asked for.
     weight : (m,) array
@@ -42,8 +47,8 @@ class EdgeList:
     """
 
     nodes: Sequence[Any]
-    row: NDArray[np.int64]
-    col: NDArray[np.int64]
+    row: NDArray[Any]
+    col: NDArray[Any]
     weight: Array
     directed: bool
     first: NDArray[np.int64] | None = field(default=None, kw_only=True)
@@ -66,11 +71,13 @@ class EdgeList:
         return f"<{self._title()}>"
 
     def _title(self) -> str:
+        return f"{type(self).__name__}: {self.summary}, {self.weight.dtype}"
+
+    @property
+    def summary(self) -> str:
+        """Numbers of nodes and edges, as text."""
         kind = "directed" if self.directed else "undirected"
-        return (
-            f"{type(self).__name__}: {self.n} nodes, {len(self.col)} {kind} edges, "
-            f"{self.weight.dtype}"
-        )
+        return f"{self.n} nodes, {len(self.col)} {kind} edges"
 
     def _repr_html_(self) -> str:
         def row(e: int | None) -> list[str]:
@@ -82,15 +89,145 @@ class EdgeList:
         return html_table(self._title(), ["from", "to", "weight"], rows)
 
     @classmethod
-    def by_rows(cls, first: NDArray[np.int64], col: NDArray[np.int64], weight: Array) -> EdgeList:
+    def by_rows(cls, first: NDArray[np.int64], col: NDArray[Any], weight: Array) -> EdgeList:
         """Directed edges, row after row, of the nodes 0, 1, ..."""
         row: Any = None
         return cls(range(len(first) - 1), row, col, weight, True, first=first)
+
+    @classmethod
+    def of_csr(cls, matrix: Any) -> EdgeList:
+        """The entries of a sparse matrix of SciPy's in compressed rows."""
+        first = np.ascontiguousarray(matrix.indptr, np.int64)
+        m = first[-1]  # arrays may have room for more
+        return cls.by_rows(first, matrix.indices[:m], matrix.data[:m])
+
+    @classmethod
+    def of(cls, n: int, row: NDArray[Any], col: NDArray[Any], weight: Array) -> EdgeList:
+        """Directed edges of the nodes 0, 1, ..., n - 1."""
+        return cls(range(n), row, col, weight, True)
+
+    @classmethod
+    def joined(cls, n: int, parts: Iterable[tuple[Array, Array, Array]]) -> EdgeList:
+        """The same from parts of rows, columns and weights."""
+        row, col, weight = map(np.concatenate, zip(*parts, strict=True))
+        return cls.of(n, row, col, weight)
 
     @property
     def n(self) -> int:
         """Number of nodes."""
         return len(self.nodes)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], Array]:
+        """Row, column and weight of each edge."""
+        return self.row, self.col, self.weight
+
+    def weighted(self: E, weight: Array) -> E:
+        """The same edges with other weights."""
+        row: Any = self.__dict__.get("row")  # not made of `first` for this
+        return replace(self, row=row, weight=weight)
+
+    def undirected(self: E) -> E:
+        """The same edges, each in both directions."""
+        return replace(self, directed=False, first=None)
+
+    def kept(self, wanted: NDArray[np.bool_]) -> EdgeList:
+        """Some of the edges, in their order."""
+        if wanted.all():
+            return self
+        col, weight = self.col[wanted], self.weight[wanted]
+        if self.first is not None:
+            first = offsets(wanted)[self.first]
+            return EdgeList.by_rows(first, col, weight)
+        return EdgeList(self.nodes, self.row[wanted], col, weight, self.directed)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the edges of each row begin, of edges that come row after row."""
+        assert self.first is not None
+        return self.first
+
+    @functools.cached_property
+    def sorted(self) -> EdgeList:
+        """The edges row after row, by column in each; undirected ones in both directions."""
+        row, col, weight = self.arrays
+        if not self.directed:
+            row, col, weight = *both_ways(row, col), np.concatenate([weight, weight])
+        ends = row * np.int64(self.n) + col
+        order = np.argsort(ends, kind="stable")  # at once where they are sorted
+        first = offsets(np.bincount(row, minlength=self.n))
+        row, col, weight = row[order], col[order], weight[order]
+        return replace(EdgeList.of(self.n, row, col, weight), first=first)
+
+    @functools.cached_property
+    def entering(self) -> EdgeList:
+        """The edges that lead the other way, sorted: by the nodes to which these lead."""
+        return EdgeList(range(self.n), self.col, self.row, self.weight, self.directed).sorted
+
+
+class NumberLabels(Sequence[str]):
+    """The labels of n numbered nodes, as strings that take no memory until they are read.
+
+    Parameters
+    ----------
+    first : int
+        The first node's number.
+    n : int
+        Number of nodes.
+
+    Examples
+    --------
+    >>> labels = NumberLabels(1, 3)
+    >>> list(labels), labels.index("3"), "4" in labels
+    (['1', '2', '3'], 2, False)
+    """
+
+    def __init__(self, first: int, n: int) -> None:
+        self._numbers = range(first, first + n)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [str(number) for number in self._numbers[index]]
+        return str(self._numbers[index])
+
+    def index(self, label: object, start: int = 0, stop: int | None = None) -> int:
+        """The position of a label, without a search."""
+        digits = isinstance(label, str) and label.isascii() and label.isdigit()
+        if digits and len(str(label)) < 20 and str(int(str(label))) == label:
+            position = int(label) - self._numbers.start
+            if start <= position < (len(self) if stop is None else stop):
+                return position
+        raise ValueError(f"{label!r} is not the label of a node")
+
+    def __contains__(self, label: object) -> bool:
+        try:
+            return self.index(label) >= 0
+        except ValueError:
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, NumberLabels):
+            return self._numbers == other._numbers
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment] # as a list's
+
+    def __repr__(self) -> str:
+        return f"NumberLabels({self._numbers.start}, {len(self)})"
+
+
+def both_ways(row: NDArray[Any], col: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The ends of undirected edges in one direction, and then in the other."""
+    return np.concatenate([row, col]), np.concatenate([col, row])
 
 
 def is_table(graph: Any) -> bool:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..engine import JOIN
+from .edges import EdgeList
 from .paths import NO_PREDECESSOR, epsilon
 from .progress import reporter
 from .solve import Problem
 from .sources import ArraySource, best_edges
-from .steps import Improves
-from .trees import Edges, repair_trees
+from .trees import repair_trees
 
 __all__ = ["begin", "close", "finish", "first_predecessors", "repair", "source_of"]
 
@@ -88,11 +88,10 @@ def _at_once_fits(problem: Problem, d: Array) -> bool:
 
 def _close_at_once(problem: Problem, d: Array) -> tuple[Array, Array]:
     """The closure in one launch, in place, and predecessors."""
-    source, one = source_of(problem), problem.steps.identities[1]
+    source = source_of(problem)
     engine, p = source.engine, source.engine.xp.empty(d.shape, np.int32)
     found = engine.closure_batch(source.s, d, problem.steps.known, d, p)
-    if problem.steps.look and not (d.diagonal() == one).all():
-        raise Improves(0, engine.to_host(d.diagonal()))
+    problem.steps.check(d.diagonal(), range(source.n))
     if engine.to_host(found).any():
         repair(problem, d, p)
     return d, p
@@ -124,13 +123,13 @@ def repair(problem: Problem, d: Array, p: Array) -> None:
     source = source_of(problem)
     to_host, n = source.engine.to_host, source.n
 
-    def edges() -> Edges:
+    def edges() -> EdgeList:
         if source.original is not None:
             return best_edges(source, lambda rows: to_host(d[rows]))
         # No cycle can be better than none: an edge that is a best path is that to the last bit,
         # and keeps its start as predecessor.
         row, col = np.nonzero(to_host(p) == np.arange(n)[:, np.newaxis])
-        return Edges.by_end(n, row, col, to_host(d)[row, col])
+        return EdgeList.of(n, row, col, to_host(d)[row, col])
 
     repair_trees(source.engine, source.s, d, p, edges)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Progress", "ProgressBar", "Tick", "Watched", "format_rate", "reporter"]
+__all__ = ["Progress", "ProgressBar", "Tick", "Watched", "format_rate", "part_of", "reporter"]
 
 
 @dataclass
@@ -42,6 +42,11 @@ class Tick(Protocol):
     """A callback for the pairs done so far and, where there are several, those of each device."""
 
     def __call__(self, done: float, parts: Mapping[str, float] | None = None) -> None: ...
+
+
+def part_of(tick: Tick | None, done: float, pairs: float) -> Callable[[float], None] | None:
+    """A callback for the fraction done of `pairs` that come after `done` others, or None."""
+    return None if tick is None else lambda part: tick(done + part * pairs)
 
 
 def reporter(

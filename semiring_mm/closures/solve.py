@@ -142,7 +142,7 @@ class Problem:
         try:
             return run(self)
         except Improves as improves:
-            found = improves.first, improves.diagonal
+            found = improves.node, improves.value
         # out here, so that tracebacks end with the error that follows
         source, edges = self.source, self.source.edges if self.weights.improving else None
         improved(source.s, source.n, *found, edges, self.labels)

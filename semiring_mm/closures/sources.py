@@ -10,19 +10,18 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import engine as cpu
+from .. import engine as engines
 from ..engine import Engine
 from ..expressions import evaluate
 from ..plan import Facts
 from ..semirings import Semiring
 from . import trees
 from .edges import EdgeList, edge_dtype, join_edges
-from .trees import Edges
 from .weights import Weights, edges_of, worsened
 
 __all__ = [
     "ArraySource", "DenseSource", "EdgeSource", "Operand", "Source", "WorsenedEdges", "best_edges",
-    "source_of",
+    "source_of", "weights_of",
 ]  # fmt: skip
 
 Array = Any
@@ -62,8 +61,8 @@ class Source(Protocol):
     def symmetric(self) -> bool:
         """Whether the matrix equals its transpose."""
 
-    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """Row, column and weight of every edge, not worsened."""
+    def edges(self) -> EdgeList:
+        """Every edge in each of its directions, not worsened."""
 
     def worsened(self, margins: NDArray[np.float64]) -> Source:
         """The same graph with weights worsened by the margins of its nodes."""
@@ -115,16 +114,17 @@ class _Readable:
     def facts(self) -> Facts:
         found = Facts(np.inf, -np.inf, False)
         for rows in self._strips():
-            found = found.join(cpu.facts(self.s, self.read(rows, slice(0, self.n))))
+            found = found.join(
+                engines.named("cpu").facts(self.s, self.read(rows, slice(0, self.n)))
+            )
         return found
 
-    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    def edges(self) -> EdgeList:
         parts = []
         for rows in self._strips():
             row, col, weight = edges_of(self.s, self.read(rows, slice(0, self.n)))
             parts.append((row + rows.start, col, weight))
-        row, col, weight = (np.concatenate(x) for x in zip(*parts, strict=True))
-        return row, col, weight
+        return EdgeList.joined(self.n, parts)
 
     def fingerprint(self) -> str:
         mark = hashlib.sha256(f"{self.s} {self.n} {self.dtype}".encode())
@@ -157,41 +157,21 @@ class EdgeSource(_Readable):
 
     Attributes
     ----------
-    given : (row, col, weight)
-        The edges in their order, those of an undirected graph once.
-    col, weight : arrays
-        Of these.
-    first : (n + 1,) int64, optional
-        Where the edges of each row begin, as :class:`.edges.EdgeList` has it.
-    undirected : bool
+    given : EdgeList
+        The edges in their order, with weights in the dtype of the matrix.
     """
 
     def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:
         self.s, self.n, self.dtype = s, edges.n, np.dtype(dtype)
         truth = self.dtype.kind == "b"
-        ones = np.ones(len(edges.col), bool) if truth else edges.weight
-        weight = ones.astype(self.dtype, copy=False)
-        self._edges, self.col, self.weight, self._labels = edges, edges.col, weight, edges.nodes
-        self.undirected, self.first = not edges.directed, edges.first
-
-    @functools.cached_property
-    def given(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        return self._edges.row, self.col, self.weight
-
-    @functools.cached_property
-    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        row, col, weight = self.given
-        if self.undirected:
-            row, col = np.concatenate([row, col]), np.concatenate([col, row])
-            weight = np.concatenate([weight, weight])
-        order = np.argsort(row * self.n + col, kind="stable")  # at once where they are sorted
-        return row[order], col[order], weight[order]
+        weight = np.ones(len(edges.col), bool) if truth else edges.weight
+        self.given = edges.weighted(weight.astype(self.dtype, copy=False))
 
     def read(self, rows: slice, columns: slice) -> Array:
         zero = self.s.identities(self.dtype)[0]
         part = np.full((rows.stop - rows.start, columns.stop - columns.start), zero, self.dtype)
-        lo, hi = np.searchsorted(self._sorted[0], [rows.start, rows.stop])
-        row, col, weight = (x[lo:hi] for x in self._sorted)
+        lo, hi = self.given.sorted.starts[[rows.start, rows.stop]]
+        row, col, weight = (x[lo:hi] for x in self.given.sorted.arrays)
         here = (col >= columns.start) & (col < columns.stop)
         row, col, weight = row[here], col[here], weight[here]
         join_edges(self.s, part, row - rows.start, col - columns.start, weight)
@@ -199,27 +179,25 @@ class EdgeSource(_Readable):
 
     @functools.cached_property
     def facts(self) -> Facts:
-        return cpu.facts(self.s, self.weight)
+        return engines.named("cpu").facts(self.s, self.given.weight)
 
     def symmetric(self) -> bool:
-        return self.undirected
+        return not self.given.directed
 
-    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        return self._sorted
+    def edges(self) -> EdgeList:
+        return self.given.sorted
 
     def worsened(self, margins: NDArray[np.float64]) -> Source:
         return WorsenedEdges(self, margins)
 
     def numbers(self, s: Semiring) -> EdgeSource:
-        row, col, weight = self.given
-        return EdgeSource(s, EdgeList(self._labels, row, col, weight, not self.undirected), "u1")
+        return EdgeSource(s, self.given, "u1")
 
     def refuse(self, weights: Weights) -> None:
-        weight = self.weight
+        row, col, weight = self.given.arrays
         wrong = np.isnan(weight) if weights.facts.special else weight == -self.s.zero
         for e in np.flatnonzero(wrong)[:1]:
-            row, col, _ = self.given
-            u, v = self._labels[row[e]], self._labels[col[e]]
+            u, v = self.given.nodes[row[e]], self.given.nodes[col[e]]
             raise ValueError(
                 f"the edge from node {u} to node {v} has weight {weight[e]:g}; use "
                 f"{self.s.zero:g} for no edge"
@@ -227,7 +205,7 @@ class EdgeSource(_Readable):
 
     def fingerprint(self) -> str:
         mark = hashlib.sha256(f"{self.s} {self.n} {self.dtype}".encode())
-        for x in self._sorted:
+        for x in self.edges().arrays:
             mark.update(x.tobytes())
         return mark.hexdigest()
 
@@ -287,8 +265,8 @@ class ArraySource(_Readable):
     def symmetric(self) -> bool:
         return self.undirected or self.engine.symmetric(self.array)
 
-    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        return edges_of(self.s, self.engine.to_host(self.original))
+    def edges(self) -> EdgeList:
+        return EdgeList.of(self.n, *edges_of(self.s, self.engine.to_host(self.original)))
 
     def worsened(self, margins: NDArray[np.float64]) -> ArraySource:
         """The same with worsened weights, in the memory of the run before."""
@@ -318,8 +296,8 @@ class _WorsenedSource(_Readable):
     def symmetric(self) -> bool:
         return False
 
-    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        edges: tuple[NDArray[np.int64], NDArray[np.int64], Array] = self.source.edges()
+    def edges(self) -> EdgeList:
+        edges: EdgeList = self.source.edges()
         return edges
 
     def fingerprint(self) -> str:
@@ -331,16 +309,12 @@ class WorsenedEdges(_WorsenedSource):
 
     @functools.cached_property
     def facts(self) -> Facts:
-        x = self.margins
-        assert x is not None
-        row, col, weight = self.source.given
-        weight = worsened(self.s, weight, x[row], x[col])
-        return cpu.facts(self.s, weight)
+        return engines.named("cpu").facts(self.s, weights_of(self, self.given))
 
     @property
-    def given(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    def given(self) -> EdgeList:
         """As of :class:`EdgeSource`, not worsened."""
-        edges: tuple[NDArray[np.int64], NDArray[np.int64], Array] = self.source.given
+        edges: EdgeList = self.source.given
         return edges
 
 
@@ -375,7 +349,15 @@ def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> So
     return DenseSource(s, graph, undirected=directed is False)
 
 
-def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
+def weights_of(source: Source, edges: EdgeList) -> Array:
+    """The weights of some edges of a source, worsened where it has margins."""
+    margins = source.margins
+    if margins is None:
+        return edges.weight
+    return worsened(source.s, edges.weight, margins[edges.row], margins[edges.col])
+
+
+def best_edges(source: Source, distances: Callable[[slice], Array]) -> EdgeList:
     """The edges of a source that are best paths themselves (:func:`.trees.best_edges`).
 
     Parameters

@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import elimination, forest
+from .. import engine as engines
 from ..engine import Engine, Forest
+from ..graph_kernels import offsets
+from ..graphs.kernels import forest as kernels
+from ..graphs.kernels.elimination import adjacency
 from ..semirings import Semiring
 from . import memory
 from .progress import reporter
@@ -76,16 +79,16 @@ class SpanningForest:
     def rooted(self) -> Forest:
         """The trees, each with a root."""
         n, own = len(self.place), {"row": self.row, "col": self.col, "m": len(self.row)}
-        first = np.zeros(n + 1, np.int64)
-        np.cumsum(np.bincount(np.concatenate([self.row, self.col]), minlength=n), out=first[1:])
+        first = offsets(np.bincount(np.concatenate([self.row, self.col]), minlength=n))
         near, mark = np.empty(2 * len(self.row), np.int32), np.full(n, -1, np.int32)
-        elimination.adjacency(
-            {"n": n, "first": first, "place": first.copy(), "near": near, "mark": mark, **own}
+        engines.compiled(adjacency)(
+            n=n, first=first, place=first.copy(), near=near, mark=mark, **own
         )
         found = Forest(*(np.empty(n, np.int32) for _ in range(3)))
         above = np.full(n, -2, np.int32)
-        fields = {"n": n, "first": first, "near": near, "above": above}
-        forest.preorder(fields | found._asdict())
+        engines.compiled(kernels.preorder)(
+            n=n, first=first, near=near, above=above, **found._asdict()
+        )
         return found
 
     def write(self, engine: Engine, d: Array, p: Array | None, rows: Index | None = None) -> None:
@@ -104,8 +107,10 @@ def of_edges(s: Semiring, n: int, row: Host, col: Host, weight: Host) -> Spannin
     scratch = {name: own.copy() for name in ("parent", "head", "tail")}
     none = {name: np.full(n, -1, np.int32) for name in ("following", "after")}
     line, gap = np.empty((2, n), np.int32)
-    fields = {"n": n, "m": len(row), "row": row, "col": col, "order": line, "gap": gap}
-    forest.kruskal(fields | scratch | none | {"size": np.ones(n, np.int32)})
+    engines.compiled(kernels.kruskal)(
+        n=n, m=len(row), row=row, col=col, order=line, gap=gap, size=np.ones(n, np.int32),
+        **scratch, **none,
+    )  # fmt: skip
     place = np.empty(n, np.int32)
     place[line] = own
     gaps = np.full(max(0, n - 1), s.identities(weight.dtype)[0], weight.dtype)
@@ -125,10 +130,10 @@ def of_matrix(engine: Engine, s: Semiring, a: Array) -> SpanningForest:
     fresh, stale, again, joined = np.empty((4, n), np.int32)
     row, col = np.empty((2, n), np.int32)
     weight: Host = np.empty(n, a.dtype)
-    fields = {
-        "n": n, "state": state, "key": key, "near": near, "group": group, "parent": parent,
-        "fresh": fresh, "stale": stale, "joined": joined, "rows": again,
-    }  # fmt: skip
+    grow = engines.compiled(kernels.grow).bind(
+        n=n, state=state, key=key, near=near, group=group, parent=parent, fresh=fresh, stale=stale,
+        joined=joined, rows=again,
+    )  # fmt: skip
     while len(rows):
         at, value = xp.empty(len(rows), np.int32), xp.empty(len(rows), a.dtype)
         groups, chosen = engine.from_host(group), engine.from_host(rows)
@@ -136,7 +141,7 @@ def of_matrix(engine: Engine, s: Semiring, a: Array) -> SpanningForest:
         near[rows], best[rows] = engine.to_host(at), engine.to_host(value)
         key[rows] = _keys(s, best[rows])
         before = int(state[0])
-        forest.grow(fields)
+        grow()
         new = slice(before, int(state[0]))
         nodes = joined[new]
         row[new], col[new], weight[new] = nodes, near[nodes], best[nodes]

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 
 from .. import pool
-from ..engine import JOIN, Engine
+from ..engine import JOIN, CloseStep, Engine
 from ..expressions import evaluate
 from ..plan import Facts, Plan, make_plan
 from ..semirings import Semiring
-from .kleene import Closure
+from .elimination import steps_in_memory
 from .paths import NO_PREDECESSOR
-from .progress import Tick
+from .progress import Tick, part_of
 from .weights import Weights
 
-__all__ = ["Improves", "Steps", "computed", "path_plan", "stored"]
+__all__ = ["Improves", "Steps", "path_plan"]
 
 Array = Any  # of an engine's library
 _ROWS = 1024  # compared at a time: no second matrix
@@ -26,11 +27,11 @@ _ENTRIES = 1 << 17  # the same on the host, where threads compare parts that a c
 
 
 class Improves(Exception):
-    """A diagonal entry got better than one: a cycle improves itself."""
+    """A diagonal entry got better than one: a cycle through this node improves itself."""
 
-    def __init__(self, first: int, diagonal: Array) -> None:
-        super().__init__(first, diagonal)
-        self.first, self.diagonal = first, diagonal  # the latter on the host
+    def __init__(self, node: int, value: Any) -> None:
+        super().__init__(node, value)
+        self.node, self.value = node, value
 
 
 @dataclass(frozen=True)
@@ -119,43 +120,80 @@ class Steps:
         return p
 
     def close(
-        self, engine: Engine, d: Array, p: Array | None, first: int, tick: Tick | None = None
+        self, engine: Engine, d: Array, p: Array | None, first: int = 0, tick: Tick | None = None
     ) -> None:
         """D ← D* for a tile on the diagonal that begins at node `first`; both triangles of it.
+
+        `tick` is told how many pairs have been done.
 
         Raises
         ------
         Improves
             If a cycle improves itself. (Only then does the host wait for a device.)
         """
+
+        def improves(node: int, value: Any) -> NoReturn:
+            raise Improves(first + node, value)
+
+        n, look, half = len(d), 0, self.symmetric and p is None
+        if self.look:  # the whole at least
+            look = min(1 if self.dtype.kind in "iu" else engine.LOOK, n)
+        given = steps_in_memory(n, engine.BASE, engine.LEAF, look, symmetric=half)
+        at_once = engine.eliminate if n > engine.LEAF else None
         one = self.identities[1]
+        if at_once and at_once(self.s, d, p, given, self.known, one, improves, tick):
+            return
+        done = 0.0
+        for step in given.steps:
+            self._do(step, engine, d, p, first, part_of(tick, done, step.pairs))
+            done += step.pairs
+            if tick is not None and step.pairs:
+                tick(done)
 
-        def improved(lo: int, diagonal: Array) -> NoReturn:
-            raise Improves(first + lo, engine.to_host(diagonal))
+    def _do(
+        self, step: CloseStep, engine: Engine, d: Array, p: Array | None, first: int,
+        on_done: Callable[[float], None] | None,
+    ) -> None:  # fmt: skip
+        rows, inner, columns = (slice(*x) for x in (step.rows, step.inner, step.columns))
+        c, arg = d[rows, columns], None if p is None else p[rows, columns]
+        if step.kind == "look":
+            self.check(c.diagonal(), range(first + rows.start, first + rows.stop))
+        elif step.kind == "mirror":
+            engine.mirror(c)
+        elif step.kind == "close":
+            engine.closure_block(self.s, c, self.known, arg)
+        else:
+            a = d[inner, rows].T if step.turned == "a" else d[rows, inner]
+            b = d[columns, inner].T if step.turned == "b" else d[inner, columns]
+            self.update(
+                engine, a, b, c, arg, None if p is None else p[inner, columns],
+                overlap=step.overlap, triangle=step.triangle, on_done=on_done,
+            )  # fmt: skip
 
-        look = (1 if self.dtype.kind in "iu" else engine.LOOK) if self.look else 0
-        closure = Closure(engine, self.s, self.known, one, look, improved, tick)
-        closure.run(d, p, symmetric=self.symmetric)
+    def check(self, values: Array, nodes: Sequence[int] | Array) -> None:
+        """Raise Improves if the path from one of some nodes back to itself is better than one."""
+        if self.look and (wrong := values != self.identities[1]).any():
+            at = int(wrong.argmax())
+            raise Improves(int(nodes[at]), self.dtype.type(values[at].item()))
 
     def row(self, engine: Engine, diagonal: Array, d: Array, p: Array | None) -> None:
         """D ← D[k, k] ⊗ D for blocks of row k."""
-        engine.product(self.s, diagonal, d, d, JOIN, arg=p, gather=p, known=self.known, overlap="b")
+        self.update(engine, diagonal, d, d, p, p, overlap="b")
 
     def column(
         self, engine: Engine, d: Array, diagonal: Array, p: Array | None, p_diagonal: Array | None
     ) -> None:
         """D ← D ⊗ D[k, k] for blocks of column k."""
-        engine.product(
-            self.s, d, diagonal, d, JOIN, arg=p, gather=p_diagonal, known=self.known,
-            overlap="a",
-        )  # fmt: skip
+        self.update(engine, d, diagonal, d, p, p_diagonal, overlap="a")
 
     def update(
         self, engine: Engine, left: Array, right: Array, d: Array, p: Array | None = None,
-        p_right: Array | None = None,
+        p_right: Array | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        """D ← D ⊕ D[i, k] ⊗ D[k, j] for blocks that are not in row or column k."""
-        engine.product(self.s, left, right, d, JOIN, arg=p, gather=p_right, known=self.known)
+        """D ← D ⊕ D[i, k] ⊗ D[k, j] for blocks; `options` are those of :meth:`Engine.product`."""
+        engine.product(
+            self.s, left, right, d, JOIN, arg=p, gather=p_right, known=self.known, **options
+        )
 
 
 def path_plan(steps: Steps, n: int) -> Plan:
@@ -170,24 +208,3 @@ def _path_plan(
     a, b, c = known or (None, None, None)
     plan = replace(make_plan(s, dtype, a, b, n, c=c), check=False)
     return replace(plan, annihilate=True) if plan.codec == "sentinel" else plan
-
-
-def computed(plan: Plan, x: Any) -> Any:
-    """Stored values in the type computed in; the same array where the types are equal."""
-    kind = f"{plan.compute[0]}{int(plan.compute[1:]) // 8}"
-    given = np.asarray(x)
-    if plan.missing is None and given.dtype == kind:
-        return x if given.ndim else given.item()
-    with np.errstate(invalid="ignore"):  # what is missing may be no integer
-        found = given.astype(kind, copy=plan.missing is not None)
-    if plan.missing is not None:
-        found[given == plan.missing] = plan.infinite
-    return found if found.ndim else found.item()
-
-
-def stored(plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
-    """Computed values as they are stored."""
-    found = x.astype(dtype)
-    if plan.missing is not None:
-        found[x == plan.infinite] = plan.missing
-    return found

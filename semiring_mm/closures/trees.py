@@ -10,7 +10,6 @@ nodes on such a cycle, and behind it, need another predecessor.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,12 @@ from numpy.typing import NDArray
 
 from ..engine import Engine
 from ..expressions import evaluate
+from ..graph_kernels import ranges
 from ..semirings import Semiring
+from .edges import EdgeList
 from .paths import NO_PREDECESSOR, epsilon
 
-__all__ = ["Edges", "best_edges", "cyclic_rows", "repair_trees"]
+__all__ = ["best_edges", "cyclic_rows", "repair_trees"]
 
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
@@ -29,36 +30,9 @@ Index = NDArray[np.int64]
 _EDGES = 1 << 21  # that are looked at together, of as many rows as that takes
 
 
-@dataclass(frozen=True)
-class Edges:
-    """Edges ordered by the node to which they lead."""
-
-    start: Index  # (m,)
-    end: Index  # (m,) ascending
-    weight: Array  # (m,)
-    first: Index  # (n + 1,) of each end
-
-    @classmethod
-    def by_end(cls, n: int, start: Index, end: Index, weight: Array) -> Edges:
-        """Edges in any order between n nodes."""
-        order = np.lexsort((start, end))
-        end = end[order]
-        return cls(start[order], end, weight[order], np.searchsorted(end, np.arange(n + 1)))
-
-    def into(self, nodes: Index) -> Index:
-        """The positions of all edges that lead to some nodes, node after node."""
-        return _ranges(self.first[nodes], self.first[nodes + 1])
-
-
-def _ranges(first: Index, last: Index) -> Index:
-    """The concatenation of ``arange(first[i], last[i])``."""
-    counts = last - first
-    return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-
-
 def best_edges(
     s: Semiring, n: int, strips: Iterable[tuple[int, NDArray[Any], NDArray[Any]]]
-) -> Edges:
+) -> EdgeList:
     """The edges that are best paths themselves, but for rounding.
 
     All best paths are made of such edges; in a dense graph they are few.
@@ -79,7 +53,7 @@ def best_edges(
         start, end = np.nonzero(near)
         start, end = start[start + row != end], end[start + row != end]
         parts.append((start + row, end, weights[start, end].astype(d.dtype)))
-    return Edges.by_end(n, *(np.concatenate(x) for x in zip(*parts, strict=True)))
+    return EdgeList.joined(n, parts)
 
 
 def repair_trees(
@@ -87,7 +61,7 @@ def repair_trees(
     s: Semiring,
     d: Array,
     p: Array,
-    edges: Callable[[], Edges],
+    edges: Callable[[], EdgeList],
     sources: Index | None = None,
 ) -> None:
     """Change predecessors, in place, so that every row of `p` is a tree of shortest paths.
@@ -109,13 +83,13 @@ def repair_trees(
         The node at the root of each row; default 0 … n - 1.
     """
     roots = np.arange(p.shape[1]) if sources is None else sources
-    known: Edges | None = None
+    entering: EdgeList | None = None
     for rows, stray in cyclic_rows(engine, s, d, p, roots):
-        if known is None:
-            known = edges()
+        if entering is None:
+            entering = edges().entering
         at = engine.from_host(rows)
         trees = engine.to_host(p[at])
-        _attach(s, known, engine.to_host(d[at]), trees, stray, roots[rows])
+        _attach(s, entering, engine.to_host(d[at]), trees, stray, roots[rows])
         p[at] = engine.from_host(trees)
 
 
@@ -170,27 +144,26 @@ def _scale(d: Array) -> NDArray[np.float64]:
 
 def _attach(
     s: Semiring,
-    edges: Edges,
+    entering: EdgeList,
     d: Array,
     p: NDArray[np.int32],
     stray: NDArray[np.bool_],
     roots: Index,
 ) -> None:
     """Attach the stray nodes of some rows to the trees of these, as many rows at once as fit."""
-    degree = edges.first[1:] - edges.first[:-1]
-    counts = np.cumsum(stray @ degree)
+    counts = np.cumsum(stray @ np.diff(entering.starts))
     begin = 0
     while begin < len(p):
         limit = _EDGES + (counts[begin - 1] if begin else 0)
         end = max(begin + 1, int(np.searchsorted(counts, limit, "right")))
         part = slice(begin, end)
-        _attach_rows(s, edges, d[part], p[part], stray[part], roots[part])
+        _attach_rows(s, entering, d[part], p[part], stray[part], roots[part])
         begin = end
 
 
 def _attach_rows(
     s: Semiring,
-    edges: Edges,
+    entering: EdgeList,
     d: Array,
     p: NDArray[np.int32],
     stray: NDArray[np.bool_],
@@ -207,15 +180,16 @@ def _attach_rows(
     tree[np.arange(len(p)), roots] = True
 
     # the edges into stray nodes (head), from the tree (tail < 0) or from other stray ones
-    at = edges.into(node)
-    head = np.repeat(np.arange(len(row)), edges.first[node + 1] - edges.first[node])
-    tail = place[row[head], edges.start[at]]
-    usable = tree[row[head], edges.start[at]] | (tail >= 0)
-    at, head, tail = at[usable], head[usable], tail[usable]
-    line, start = row[head], edges.start[at]
+    first, degree = entering.starts[:-1], np.diff(entering.starts)
+    at, head = ranges(first[node], degree[node]), np.repeat(np.arange(len(row)), degree[node])
+    start = entering.col[at]
+    tail = place[row[head], start]
+    usable = tree[row[head], start] | (tail >= 0)
+    at, head, tail, start = at[usable], head[usable], tail[usable], start[usable]
+    line = row[head]
     exact = d.dtype if s.order_only or not epsilon(d.dtype) else np.float64
-    value = evaluate(s.mul_expr, d[line, start].astype(exact), edges.weight[at].astype(exact))
-    excess = _excess(s, value, d[line, edges.end[at]], _scale(d)[line, 0])
+    value = evaluate(s.mul_expr, d[line, start].astype(exact), entering.weight[at].astype(exact))
+    excess = _excess(s, value, d[line, node[head]], _scale(d)[line, 0])
 
     label = np.full(len(row), np.inf)  # of a stray node: the excess of the path to it
     margin = 16.0
@@ -234,7 +208,7 @@ def _attach_rows(
             moved = head[chosen]
             label[moved] = reach[best]
             p[row[moved], node[moved]] = start[chosen]
-            active = kept[_ranges(first[moved], first[moved + 1])]
+            active = kept[ranges(first[moved], first[moved + 1] - first[moved])]
         if margin == np.inf:
             at_fault = int(np.flatnonzero(np.isinf(label))[0])
             raise ValueError(

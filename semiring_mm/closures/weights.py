@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..plan import Facts, make_plan
 from ..semirings import Semiring
+from .edges import EdgeList
 from .paths import NegativeCycleError, epsilon, find_negative_cycle
 
 __all__ = [
@@ -23,7 +24,6 @@ __all__ = [
 
 Array = Any
 T = TypeVar("T")
-Edges = tuple[NDArray[np.int64], NDArray[np.int64], Array]
 
 
 class Rounding(Exception):
@@ -267,7 +267,7 @@ def as_numbers(s: Semiring, dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "b" and (s.name == "max_min" or not s.selective)
 
 
-def edges_of(s: Semiring, weights: Array) -> Edges:
+def edges_of(s: Semiring, weights: Array) -> tuple[Array, Array, Array]:
     """Row, column and weight of the edges in a matrix on the host."""
     row, col = np.nonzero(weights != s.identities(weights.dtype)[0])
     return row, col, weights[row, col]
@@ -298,7 +298,7 @@ def first_margins(
 
 
 def improved(
-    s: Semiring, n: int, first: int, diagonal: Array, edges: Callable[[], Edges] | None,
+    s: Semiring, n: int, node: int, value: Any, edges: Callable[[], EdgeList] | None,
     labels: Sequence[Any] | None,
 ) -> NoReturn:  # fmt: skip
     """Raise for a diagonal entry that is better than one: an error with the cycle, or Rounding.
@@ -311,19 +311,17 @@ def improved(
     s : Semiring
     n : int
         Nodes.
-    first : int
-        The node of the first entry of `diagonal`.
-    diagonal : array on the host
+    node : int
+        A node on such a cycle.
+    value : scalar of NumPy
+        The entry of the diagonal.
     edges : callable, optional
         The edges of the graph; None where they have been overwritten.
     labels : sequence, optional
         Names of the nodes.
     """
-    one = s.identities(diagonal.dtype)[1]
-    at = first + int(np.flatnonzero(diagonal != one)[0])
-    value = diagonal[at - first]
     if s.mul_kind == "+" and s.selective and edges is not None:
-        row, col, weight = edges()
+        row, col, weight = edges().arrays
         sign = 1 if s.add_kind == "min" else -1
         weight = weight.astype(np.int64) if weight.dtype.kind in "iu" else weight
         found = find_negative_cycle(row, col, sign * weight, n)
@@ -338,23 +336,23 @@ def improved(
         if epsilon(weight.dtype) and value == value:
             raise Rounding(first_margins(row, col, sign * weight, found))
     if s.mul_kind == "*" and s.selective and edges is not None:
-        raise ValueError(_beyond_one(s, at, value, edges(), labels))
+        raise ValueError(_beyond_one(s, node, value, edges(), labels))
     if value != value:
         raise ValueError(
-            f"{s.name}: paths through node {at} leave the range of {diagonal.dtype}; a closure "
+            f"{s.name}: paths through node {node} leave the range of {value.dtype}; a closure "
             f"needs weights of which no cycle is better than one = {s.one:g}"
         )
     raise ValueError(
-        f"{s.name}: a cycle through node {at} improves itself (its value "
+        f"{s.name}: a cycle through node {node} improves itself (its value "
         f"{value:g} is better than one = {s.one:g}), so no closure exists"
     )
 
 
 def _beyond_one(
-    s: Semiring, node: int, value: Any, edges: Edges, labels: Sequence[Any] | None
+    s: Semiring, node: int, value: Any, edges: EdgeList, labels: Sequence[Any] | None
 ) -> str:
     """The message that names, of weights that are factors, the one furthest beyond one."""
-    row, col, weight = edges
+    row, col, weight = edges.arrays
     above = s.add_kind == "max" and weight.max() > s.one
     i = int(weight.argmax() if above else weight.argmin())
     ends = [int(row[i]), int(col[i])]

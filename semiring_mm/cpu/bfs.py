@@ -12,16 +12,25 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import pool
+from ..graph_kernels import Arcs, Index
 from .blocks import Items, address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import F64, I1, I8, I32, I64, PTR, Function, Type, Value
 
-__all__ = ["LANES", "levels"]
+__all__ = ["LANES", "HopSearches", "levels"]
+
+Array = NDArray[Any]
 
 LANES = 512  #: searches at once
+_BYTE = 254  # the largest distance that a byte holds beside 255 for no path
+_TURNED = 256  # rows of labels that are turned in the cache
 _WORD = I64.vector(8)
 _BYTES = 64
 _SLICES = 8  # of the counters; after 255 nodes they are added up
@@ -44,6 +53,109 @@ def levels(fields: Mapping[str, Any], *, labels: int = 0) -> None:
     """
     values = block(_FIELDS, fields)
     _compiled(labels)(address(values))
+
+
+class HopSearches:
+    """Searches over lists of arcs: see :class:`semiring_mm.graph_kernels.HopSearches`."""
+
+    LANES = LANES
+
+    def __init__(self, n: int, out: Arcs, back: Arcs) -> None:
+        self.n, self.out, self.back = n, out, back
+
+    @staticmethod
+    def bytes(n: int, arcs: int, count: int, *, labels: bool) -> int:
+        """What the searches of all threads take."""
+        together = min(pool.get_num_threads(), -(-count // LANES))
+        return together * n * (3 * LANES // 8 + 16 + (LANES if labels else 0))
+
+    def statistics(self, sources: Index, radii: Index) -> dict[str, Array]:
+        """Numbers of nodes at each distance from some sources, added up."""
+        count = len(sources)
+        found: dict[str, Array] = {
+            name: np.zeros(count, np.int64) for name in ("reached", "total", "far")
+        }
+        found["inverse"] = np.zeros(count)
+        found["within"] = np.zeros((len(radii), count), np.int64)
+        tables: list[Array] = []
+
+        def some(begin: int) -> None:
+            part = slice(begin, min(begin + LANES, count))
+            mine = self._search(sources[part], radii)
+            tables.append(mine.pop("table"))
+            for name, values in mine.items():
+                found[name][..., part] = values[..., : part.stop - begin]
+
+        self._each(some, count)
+        found["table"] = sum(tables, np.zeros(self.n + 2, np.int64))
+        return found
+
+    def rows(
+        self, sources: Index, dtype: Any, unreached: float, out: Array | None = None,
+        done: Callable[[int], None] | None = None,
+    ) -> Array:  # fmt: skip
+        """Distances: as bytes first, which nearly all graphs get by with."""
+        d = np.empty((len(sources), self.n), dtype) if out is None else out
+        values = np.arange(_BYTE + 2).astype(d.dtype)
+        values[-1] = unreached
+
+        def some(begin: int) -> None:
+            part = sources[begin : begin + LANES]
+            labels = np.full((self.n, LANES), 255, np.uint8)
+            if self._search(part, labels=labels)["far"].max() > _BYTE:
+                labels = np.full(labels.shape, -1, np.int32)
+                self._search(part, labels=labels)
+            labels[part, np.arange(len(part))] = 0
+            rows = d[begin : begin + LANES]
+            for i in range(0, self.n, _TURNED):
+                piece = labels[i : i + _TURNED, : len(part)].T
+                if labels.itemsize == 1:
+                    rows[:, i : i + _TURNED] = values[piece]
+                else:
+                    rows[:, i : i + _TURNED] = np.where(piece < 0, values[-1], piece)
+
+        self._each(some, len(sources), done)
+        return d
+
+    def _each(
+        self, work: Callable[[int], None], count: int, done: Callable[[int], None] | None = None
+    ) -> None:
+        """Call a function with the first source of each pass, on all threads."""
+        pool.run(
+            [functools.partial(work, i) for i in range(0, count, LANES)],
+            None if done is None else (lambda k: done(min((k + 1) * LANES, count))),
+        )
+
+    def _search(
+        self, sources: Index, radii: Index | None = None, *, labels: Array | None = None
+    ) -> dict[str, Array]:
+        """Results of :func:`levels` for at most 512 sources.
+
+        `labels`, n rows of 512 bytes or int32, receives distances, as bytes those of up to 254.
+        """
+        n, count = self.n, len(sources)
+        mark = _BYTE if labels is None or labels.itemsize == 1 else n
+        radii = np.empty(0, np.int64) if radii is None else radii
+        bits = np.zeros(LANES, np.uint8)
+        bits[:count] = 1
+        words = np.zeros((3, n + 1, LANES // 64), np.uint64)
+        found: dict[str, Array] = {
+            "reached": np.zeros(LANES, np.int64), "total": np.zeros(LANES, np.int64),
+            "far": np.zeros(LANES, np.int64), "inverse": np.zeros(LANES),
+            "within": np.zeros((len(radii), LANES), np.int64), "table": np.zeros(n + 2, np.int64),
+        }  # fmt: skip
+        fields = found | {
+            "n": n, "arcs": len(self.out[1]), "count": count, "radii": len(radii), "mark": mark,
+            "source": np.ascontiguousarray(sources, np.int64), "radius": radii,
+            "first": self.out[0], "near": self.out[1], "back_first": self.back[0],
+            "back_near": self.back[1], "active": np.empty(n + 1, np.int32),
+            "touched": np.empty(n + 1, np.int32),
+            "counts": np.zeros(LANES, np.int32), "seen": words[0], "frontier": words[1],
+            "next": words[2], "slices": np.zeros((8, LANES // 64), np.uint64),
+            "full": np.packbits(bits, bitorder="little"), "label": labels,
+        }  # fmt: skip
+        levels(fields, labels=0 if labels is None else labels.itemsize)
+        return found
 
 
 @functools.cache

@@ -8,9 +8,10 @@ infinities, the ranges of integers) is looked at in each call. :func:`repeat` co
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ from .compiler import KEPT
 from .facts import class_code, facts_of_class
 from .views import check_array_layout
 
-__all__ = ["prepared", "repeat"]
+__all__ = ["learn", "prepared", "recorded", "repeat"]
 
 Array = NDArray[Any]
 
@@ -70,36 +71,30 @@ class _Call:
 _calls: dict[tuple[Any, ...], _Call] = {}
 
 
-def repeat(word: Hashable, a: Any, b: Any, out: Any = None) -> Array | None:
-    """A ⊗ B as in an earlier call of matrices that lay like these.
+def repeat(
+    head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None, dtype: str = ""
+) -> Array | None:
+    """A ⊗ B of matrices that lie like earlier ones; see :meth:`semiring_mm.engine.Calls.repeat`.
 
-    Parameters
-    ----------
-    word : hashable
-        The semiring as the caller of the verb wrote it.
-    a, b : objects
-        NumPy's own arrays are served, of one native dtype.
-    out : array, optional
-        Where the result goes; it is served if it needs neither an error nor a temporary array.
-
-    Returns
-    -------
-    ndarray or None
-        None where no such product was prepared, or where the general way is to be taken.
+    NumPy's own arrays are served, of one native dtype; `out` if it needs neither an error nor a
+    temporary array. The head says, with the dtype, what the semiring is.
     """
+    if len(operands) != 2:
+        return None
+    a, b = operands
     if not (type(a) is np.ndarray is type(b)):
         return None
-    dtype = a.dtype
+    given = a.dtype
     try:
         call = _calls.get(
-            (word, dtype, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads())
+            (head, given, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads())
         )
     except TypeError:  # no semiring can be unhashable
         return None
-    if call is None or b.dtype is not dtype:
+    if call is None or b.dtype is not given or (dtype and dtype != given):
         return None
     if out is None:
-        c = np.empty(call.shape, dtype)
+        c = np.empty(call.shape, given)
     elif _fits(out, call, a, b):
         c = out
     else:
@@ -137,22 +132,31 @@ def _fits(out: Any, call: _Call, a: Array, b: Array) -> bool:
 
 
 def prepared(
-    word: Hashable, semiring: Semiring, a: Array, b: Array, out: Any = None
+    head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None
 ) -> Array | None:
-    """:func:`repeat`, of a product that is prepared if it was not.
-
-    `a` and `b` have one dtype, which the semiring has a meaning in.
-    """
-    c = repeat(word, a, b, out)
-    if c is None and _prepare(word, semiring, a, b):
-        c = repeat(word, a, b, out)
+    """:func:`repeat`, of a product that is prepared if it was not."""
+    c = repeat(head, (a, b), out)
+    if c is None and _prepare(head, semiring, a, b):
+        c = repeat(head, (a, b), out)
     return c
 
 
-def _prepare(word: Hashable, semiring: Semiring, a: Array, b: Array) -> bool:
+def recorded() -> contextlib.AbstractContextManager[None]:
+    """Nothing: no launches are learned from."""
+    return contextlib.nullcontext()
+
+
+def learn(
+    notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any, given: Any,
+    arrays: Sequence[Array], result: Array,
+) -> None:  # fmt: skip
+    """Do nothing: :func:`prepared` knows all of a call before it is made."""
+
+
+def _prepare(head: Hashable, semiring: Semiring, a: Array, b: Array) -> bool:
     """Prepare the product of two matrices, if that can be done and was not yet."""
     (m, depth), n, dtype = a.shape, b.shape[1], a.dtype
-    key = word, dtype, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads()
+    key = head, dtype, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads()
     if b.shape[0] != depth or not m * n * depth or not dtype.isnative or key in _calls:
         return False
     blas = product.blas_serves(semiring, a, b)

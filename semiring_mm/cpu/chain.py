@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import heapq
 import itertools
@@ -19,7 +18,7 @@ from ..expressions import may_be_nan
 from ..memory import scratch, workspace
 from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
-from . import crew
+from . import team
 from .blocks import address, block
 from .chain_code import CARRY, PATH, POSTERIOR, carry_code, path_code, posterior_code, shifts
 from .compiler import KEPT, host_target
@@ -28,7 +27,9 @@ from .forward_backward import forward_backward
 from .product import product
 from .viterbi import Task, viterbi
 
-__all__ = ["best_path", "best_paths", "carry", "draw", "first", "posterior"]
+__all__ = [
+    "POINTERS", "Model", "best_path", "best_paths", "carry", "draw", "first", "posterior",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Lengths = NDArray[np.int64]
@@ -41,6 +42,8 @@ _SMALL = 1 << 16  # pairs that one thread has done before a second has begun
 _BEGINNING = 1 << 18  # pairs in the time that the interpreter takes to begin on a thread
 _PIECE = 1 << 22  # pairs that repay handing them to a thread, which has to wait for the interpreter
 _LONG = 1 << 32  # pairs in a call, between which Ctrl-C is seen; one chain may take more
+POINTERS: tuple[str, ...] = ()
+Model = None  # there are no launches
 _BUFFER = 1 << 20  # bytes of rows that are kept for the way back, and stay in the cache
 
 
@@ -285,7 +288,7 @@ def _quickly(
     task = viterbi(
         plan, far, a, e, x, end, path, score, lengths, odd, order, workers, symbols
     )  # fmt: skip
-    _in_crew(task, lengths[order], pairs, workers)
+    _in_team(task, lengths[order], pairs, workers)
     return np.flatnonzero(odd)
 
 
@@ -308,18 +311,18 @@ def _by_length(lengths: Lengths) -> Lengths:
     return order[np.argsort(-lengths[order], kind="stable")] if len(order) > 1 else order
 
 
-def _in_crew(task: Task, lengths: Lengths, pairs: int, workers: int) -> None:
+def _in_team(task: Task, lengths: Lengths, pairs: int, workers: int) -> None:
     """Do a task by so many threads; `pairs` are a step's."""
     pieces = _pieces(lengths, 1, pairs, task.together)
-    with crew.helpers(min(workers, len(pieces)) - 1) as helpers:
-        memories = [workspace(task.room), *(x.workspace(task.room) for x in helpers)]
+    with team.lease(min(workers, len(pieces)) - 1) as leased:
+        memories = [workspace(task.room, worker) for worker in (None, *leased)]
         for first in range(0, len(pieces), len(memories)):
             calls = [
                 task.bind(i, j, memory)
                 for (i, j, *_), memory in zip(pieces[first:], memories, strict=False)
             ]
-            rows = [(ctypes.addressof(call.args[0]),) for call in calls]
-            crew.run(calls[0].func, rows, helpers, every=True)
+            rows = [(call.place,) for call in calls]
+            team.call_each(calls[0].code, rows, leased)
 
 
 def _carefully(
@@ -440,7 +443,7 @@ def _posterior_quickly(
     task = forward_backward(
         a, e, x, end, sums, out, pairs, lengths, odd, order, workers, symbols
     )  # fmt: skip
-    _in_crew(task, lengths[order], work, workers)
+    _in_team(task, lengths[order], work, workers)
     np.copyto(total, sums, where=lengths > 0, casting="same_kind")
     return np.flatnonzero((odd != 0) & (lengths > 0))
 

@@ -1,6 +1,6 @@
 """The steps of closures beside products: small blocks in the first-level cache, and moves.
 
-Each is a function that the threads of a program call together; see :mod:`semiring_mm.cpu.stages`.
+Each is a function that the threads of a program call together; see :mod:`semiring_mm.cpu.team`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from ..engine import Known
 from ..memory import workspace
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
 from ..semirings import Semiring
-from . import crew
 from .algebra import Algebra
 from .blocks import address
 from .compiler import KEPT, Library, Target, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value
 from .product_code import PARAMS, SQUARE, params_of
-from .stages import COUNTERS, Stages, follow
+from .team import COUNTERS, Team, lease, run_program
 from .views import HEAD, ArrayView, check_array_layout
 
 __all__ = [
@@ -116,8 +115,8 @@ def doubtful(semiring: Semiring, d: Array, p: NDArray[np.int32]) -> NDArray[np.i
     shared = buffer[64:]
     params = params_of(plan, 0, 0, 0, team=address(shared), **fields)
     step = np.array([[library.address("doubtful"), 0, *np.frombuffer(params, np.int64)]])
-    with crew.helpers(team - 1) as found:
-        follow(step, (d, d, wrong, p, p, p), 64, shared, found, buffer)
+    with lease(team - 1) as workers:
+        run_program(step, (d, d, wrong, p, p, p), 64, shared, workers, buffer)
     return np.flatnonzero(wrong)
 
 
@@ -186,10 +185,10 @@ class _Call:
         team = f.load(self.field["team"], PTR, 8)
         alone = team.cmp("==", f.pointer(0))
         counters = f.select(alone, self.workspace.at(own), team)
+        self.team = Team(f, self.workspace, counters)
         with f.if_(alone):
-            Stages.reset(f, counters)
-            Stages.begin(f, self.workspace, counters)
-        self.stages = Stages(f, self.workspace, counters)
+            self.team.reset()
+            self.team.join()
 
 
 def _entry(view: ArrayView, i: Value, j: Value) -> Value:
@@ -252,7 +251,7 @@ def _closure_function(plan: Plan, target: Target, *, marked: bool) -> Function:
         if marked:
             move(call.k, marks, I32, I32, back=back)
 
-    with call.stages.stage(f.const(1, I64)):
+    with call.team.loop(f.const(1, I64)):
         move_all(back=False)
         with f.loop(0, n) as k:
             row, mark = local.at(k * (width * t.size)), marks.at(k * (width * 4))
@@ -271,7 +270,6 @@ def _closure_function(plan: Plan, target: Target, *, marked: bool) -> Function:
                     both = (f.load_apart(y.at(at * 4), index, 4) for y in (mark, own))
                     f.store(f.select(wins, *both), own.at(at * 4), 4)
         move_all(back=True)
-    call.stages.keep()
     return f
 
 
@@ -280,7 +278,7 @@ def _look_function(plan: Plan) -> Function:
     f = Function("look", [PTR] * 7)
     call, algebra = _Call(f), Algebra(f, plan)
     one = algebra.decode(f.load(call.field["least"], algebra.storage))
-    with call.stages.stage(f.const(1, I64)):
+    with call.team.loop(f.const(1, I64)):
         i = f.var(call.begin)
         with f.while_() as looked:
             f.break_if(i.get().cmp(">=", call.end), looked)
@@ -289,10 +287,9 @@ def _look_function(plan: Plan) -> Function:
             with f.if_(differs):
                 value = f.alloca(I64)
                 f.store(f.load(place, algebra.storage), value)
-                call.stages.stop(i.get(), f.load(value, I64, 8))
+                call.team.stop(i.get(), f.load(value, I64, 8))
             f.break_if(differs, looked)
             i.set(i.get() + 1)
-    call.stages.keep()
     return f
 
 
@@ -307,7 +304,7 @@ def _mirror_function(plan: Plan) -> Function:
     item = Type("u", 8 * s.size)
     squares = f.ceil_div(call.end - call.begin, SQUARE)
     across = f.ceil_div(squares, _STRETCH)
-    with call.stages.stage(squares * across) as piece:
+    with call.team.loop(squares * across) as piece:
         top = call.begin + piece // across * SQUARE
         left = call.begin + piece % across * (SQUARE * _STRETCH)
         after = top + SQUARE
@@ -319,7 +316,6 @@ def _mirror_function(plan: Plan) -> Function:
             f.loop(near, f.low(near + 8, end)) as j,
         ):
             f.store(f.load(_entry(call.a, i, j), item), _entry(call.a, j, i))
-    call.stages.keep()
     return f
 
 
@@ -328,10 +324,9 @@ def _keep_function() -> Function:
     f = Function("keep", [PTR] * 7)
     call = _Call(f)
     left, right = (f.load(call.field[x], I64, 8) for x in ("j0", "j1"))
-    with call.stages.stage(call.end - call.begin) as i, f.loop(left, right) as j:
+    with call.team.loop(call.end - call.begin) as i, f.loop(left, right) as j:
         x = f.load(_entry(call.k, call.begin + i, j), I32)
         f.store(x, _entry(call.p, i, j - left))
-    call.stages.keep()
     return f
 
 
@@ -340,7 +335,7 @@ def _doubtful_function(plan: Plan) -> Function:
     f = Function("doubtful", [PTR] * 7)
     call, algebra = _Call(f), Algebra(f, plan)
     columns, byte = f.load(call.field["j1"], I64, 8), Type("u", 8)
-    with call.stages.stage(call.end - call.begin) as i:
+    with call.team.loop(call.end - call.begin) as i:
         wrong = f.var(f.const(0, I64))
         with f.loop(0, columns) as j:
             before = f.load(_entry(call.k, i, j), I32).to(I64)
@@ -352,5 +347,4 @@ def _doubtful_function(plan: Plan) -> Function:
             nearer = algebra.add(near, far).cmp("==", near) & near.cmp("!=", far)
             wrong.set(wrong.get() | (there & (nearer ^ 1)).to(Type("u", 64)).to(I64))
         f.store(wrong.get().to(byte), call.c.data.at(i * call.c.stride(-1)), 1)
-    call.stages.keep()
     return f

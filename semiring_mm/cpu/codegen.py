@@ -9,11 +9,13 @@ from __future__ import annotations
 import ast
 import ctypes
 import functools
+import hashlib
 import operator
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +25,10 @@ from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
 from .blocks import address
-from .compiler import KEPT, compile_functions, host_target
-from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, transposed
+from .compiler import KEPT, compile_kept, host_target
+from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
 
-__all__ = ["Compiled", "compiled", "function_of"]
+__all__ = ["Call", "Compiled", "compiled", "function_of"]
 
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
@@ -59,6 +61,27 @@ def compiled(
     return Compiled(kernel, plan, zero, one)
 
 
+class Call:
+    """A kernel and its parameters, to be called as often as one likes; it keeps the arrays.
+
+    Attributes
+    ----------
+    code : callable
+        Takes the address of a block of words.
+    place : int
+        The address of the parameters.
+    """
+
+    __slots__ = ("_kept", "code", "place")
+
+    def __init__(self, code: Any, words: Sequence[int], fields: dict[str, Any]) -> None:
+        block = (ctypes.c_int64 * len(words))(*words)
+        self.code, self.place, self._kept = code, ctypes.addressof(block), (block, fields)
+
+    def __call__(self) -> None:
+        self.code(self.place)
+
+
 class Compiled:
     """A kernel to be called with its parameters by name.
 
@@ -76,11 +99,8 @@ class Compiled:
     def __call__(self, **fields: Any) -> None:
         self.bind(**fields)()
 
-    def bind(self, **fields: Any) -> Callable[[], None]:
-        """Check and pack the parameters: the call, to be made as often as one likes.
-
-        It keeps the arrays.
-        """
+    def bind(self, **fields: Any) -> Call:
+        """Check and pack the parameters."""
         if self._names != fields.keys():
             raise TypeError(
                 f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
@@ -96,9 +116,8 @@ class Compiled:
             if axes:
                 key.append(value is None)
             words += (0,) * axes if value is None and axes else pack(value)
-        block: Any = (ctypes.c_int64 * len(words))(*words)
-        block.arrays = fields
-        return functools.partial(self._variant(tuple(key), fields), block)
+        self.kernel.check(fields)
+        return Call(self._variant(tuple(key), fields), words, fields)
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         found = self._variants.get(key)
@@ -106,10 +125,23 @@ class Compiled:
             arrays = (p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
             known: dict[str, Any] = dict.fromkeys(arrays)
             known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
-            f = function_of(self.kernel, *self._algebra, known)
-            found = compile_functions([f], host_target()).function(f.name, ctypes.c_void_p)
+            what = repr((self._algebra, known))
+            library = compile_kept(
+                [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
+                lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
+                host_target(),
+            )  # fmt: skip
+            found = library.function(self.kernel.name, ctypes.c_void_p)
             self._variants[key] = found
         return found
+
+
+@functools.cache
+def _writer_digest() -> str:
+    """Of the modules that a kernel's IR is written by."""
+    here = Path(__file__)
+    files = [here.with_stem(name) for name in ("codegen", "ir", "algebra", "vmath")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
@@ -174,10 +206,6 @@ class _View:
     strides: tuple[Any, ...]  # of all axes but the last one
     wide: bool = True  # integers are 64 bits wide once they are loaded
     apart: tuple[Var, ...] = ()  # entries to skip, of each lane, where lanes have rows of their own
-
-    @property
-    def axes(self) -> int:
-        return len(self.strides) + 1
 
 
 @dataclass(frozen=True)
@@ -873,7 +901,7 @@ class _Writer:
 
     def _entries(self, row: Any, n: Any, *, node: ast.AST) -> list[Value]:
         """The first n entries of a row, or of the row of each lane: there by transposing."""
-        if not isinstance(row, _View) or row.axes > 1 or not isinstance(n, int):
+        if not isinstance(row, _View) or row.strides or not isinstance(n, int):
             raise self._error(node, "entries(row, n) with n known when the kernel is compiled")
         f, t, base = self.f, row.type, row.base.get()
         if not row.apart:
@@ -893,7 +921,7 @@ class _Writer:
 
     def _pick(self, row: Any, index: Any, *, node: ast.AST) -> Value:
         """Entries of a row, which a vector holds, by an index in each lane."""
-        if not isinstance(row, _View) or row.axes > 1 or index.type.lanes == 1:
+        if not isinstance(row, _View) or row.strides or index.type.lanes == 1:
             raise self._error(node, "pick(row, index) with an index in each lane")
         t, lanes = row.type, index.type.lanes
         if host_target().vector_bytes == t.size * lanes == 64:  # it permutes a vector's lanes

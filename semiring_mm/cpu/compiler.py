@@ -17,7 +17,15 @@ from ..pool import hold_at_fork
 from ..version import __version__
 from .ir import Function, module_text
 
-__all__ = ["KEPT", "Library", "Target", "assembly", "compile_functions", "host_target"]
+__all__ = [
+    "KEPT",
+    "Library",
+    "Target",
+    "assembly",
+    "compile_functions",
+    "compile_kept",
+    "host_target",
+]
 
 #: Compiled forms of each kind (products, matrix-vector products, ...) that are kept, those used
 #: last; one takes about 100 kB, and three memory maps, of which Linux gives a process 65,530.
@@ -213,22 +221,30 @@ class Library:
 
 def compile_functions(functions: Sequence[Function], target: Target) -> Library:
     """Compile functions into a library that exports all but the private ones."""
+    text, names = module_text(functions), [f.name for f in functions if not f.private]
+    return compile_kept(names, (text,), lambda: text, target)
+
+
+def compile_kept(
+    names: Sequence[str], parts: Sequence[str], write: Callable[[], str], target: Target
+) -> Library:
+    """Compile the module that `write` gives, unless code made of the same `parts` is kept."""
     with _lock:
         while _unused:
             _unused.pop().close()
-        return _compiled(functions, target)
+        return _compiled(names, parts, write, target)
 
 
-def _compiled(functions: Sequence[Function], target: Target) -> Library:
+def _compiled(
+    names: Sequence[str], parts: Sequence[str], write: Callable[[], str], target: Target
+) -> Library:
     """The same under the lock, which LLVM's objects need to the last reference."""
     global _serial
     llvm = _llvm()
-    text = module_text(functions) + ("" if target.half else _HALF)
-    image = cached("objects", (text, *_environment(target)), lambda: _object(text, target))
+    image = cached("objects", (*parts, *_environment(target)), lambda: _object(write(), target))
     builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-    for f in functions:
-        if not f.private:
-            builder = builder.export_symbol(f.name)
+    for name in names:
+        builder = builder.export_symbol(name)
     _serial += 1
     return Library(builder.link(_jit(), f"semiring_mm_{_serial}"))
 
@@ -244,6 +260,7 @@ def _environment(target: Target) -> tuple[str, ...]:
 
 def _object(text: str, target: Target) -> bytes:
     machine = _machine(target)
+    text += "" if target.half else _HALF
     image: bytes = machine.emit_object(_optimised(text, machine))
     return image
 

@@ -5,11 +5,11 @@ They run code that is generated for the semiring and this processor, and compile
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..engine import Engine, lazily
 from ..memory import free_memory
 from .closure import BASE, closure_batch, closure_block, doubtful
 from .combine import apply, unit_rows
@@ -20,47 +20,50 @@ from .product import pack_bits, product, product_bits
 from .vector import gemv
 
 if TYPE_CHECKING:
+    from . import calls, engine, select
     from . import chain as chains
-    from . import select
-    from .kleene import eliminate
+    from . import hierarchy as factor
+    from . import statistics as sums
+    from .bfs import HopSearches
+    from .closure_program import eliminate
+    from .codegen import compiled
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
     from .wavefront import align
 
-__all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
-    "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
-    "closure_batch", "closure_block", "copy", "count", "csr_product", "describe", "dia_product",
-    "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
-    "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
-    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "why_not",
-    "xp",
-]  # fmt: skip
+    _: Engine = engine
 
 Sieve = None
 xp = np
 scratch = np.empty
+HOST = True
 WHERE = ""
 TILE = 256
 LEAF = BASE
 LOOK = 1
 BATCH = 0
 SPARSE = True
-trees = None
-log_shares = None
+trees = log_shares = FactorSweeps = Customizer = None
 
-#: The verbs that no product takes part in, and their modules: loaded on first use.
-_HOMES = {
-    "Screen": "screen", "align": "wavefront", "best_outside": "spanning", "between": "spanning",
-    "chains": "chain", "csr_product": "sparse", "dia_product": "sparse", "eliminate": "kleene",
-    "select": "select", "towards": "spanning",
-}  # fmt: skip
+#: What no product takes part in.
+__getattr__ = lazily(__package__, {
+    "bfs": "HopSearches", "calls": "calls", "chain": "chains", "closure_program": "eliminate",
+    "codegen": "compiled", "hierarchy": "factor",
+    "screen": "Screen",
+    "select": "select", "spanning": "best_outside between towards",
+    "sparse": "csr_product dia_product", "statistics": "sums", "wavefront": "align",
+})  # fmt: skip
 
 
 def why_not() -> str:
     """Nothing is missing."""
     return ""
+
+
+def current() -> int:
+    """The host has no number."""
+    return -1
 
 
 def count() -> int:
@@ -69,7 +72,7 @@ def count() -> int:
 
 
 def describe() -> dict[str, Any]:
-    """The processor, as the code is generated for it."""
+    """The processor, as code is generated for it."""
     from .compiler import host_target
     from .tuning import calibration
 
@@ -81,12 +84,3 @@ def describe() -> dict[str, Any]:
         "fused_additions": bool(gains["fma"]),
         "integer_keys": bool(gains["keys"]),
     }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f".{_HOMES[name]}", __package__)
-    found = module if name in ("chains", "select") else getattr(module, name)
-    globals()[name] = found  # from now on without this function
-    return found

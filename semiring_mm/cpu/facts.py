@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .. import pool
 from ..plan import Facts, Plan, infinite_zero
 from ..semirings import Semiring, semirings
-from . import crew
+from . import team
 from .algebra import Algebra
 from .compiler import KEPT, Library, Target, compile_functions, host_target
 from .ir import F64, I64, PTR, Function, Type, Value
@@ -64,12 +64,12 @@ def facts_of(semiring: Semiring, *arrays: Array) -> list[Facts]:
             code(x, out)
             found[i] = found[i].join(_facts_in(x, out))
         return found
-    with crew.helpers(workers - 1) as helpers:
-        workers = len(helpers) + 1
-        if helpers:
+    with team.lease(workers - 1) as leased:
+        workers = len(leased) + 1
+        if leased:
             parts = [(i, y) for i, x in parts for y in _cut(x, workers * x.nbytes // total)]
         rows = [(x, np.empty(3, np.float64)) for _, x in parts]
-        crew.run(code, rows[:workers], helpers, every=True)
+        team.call_each(code, rows[:workers], leased)
         for row in rows[workers:]:
             code(*row)
     for (i, _), row in zip(parts, rows, strict=True):

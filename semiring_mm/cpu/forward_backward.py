@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from ..memory import cut, room_of
 from . import vmath
 from .blocks import address, block, load_block, load_item
+from .codegen import Call
 from .compiler import KEPT, compile_functions, host_target
 from .ir import F64, I1, I64, PTR, Function, Type, Value
 from .viterbi import Task
@@ -197,9 +198,7 @@ def forward_backward(
         values = fixed.copy()
         values[:2] = first, last
         values[-len(rooms) :] = [address(room) for room in rooms]
-        words = (ctypes.c_int64 * len(values))(*values.tolist())
-        words.kept = rooms, fields  # type: ignore[attr-defined]
-        return functools.partial(code, words)
+        return Call(code, values.tolist(), fields | {"rooms": rooms})
 
     return Task(bind, room_of(*held), together)
 

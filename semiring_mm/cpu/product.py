@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..engine import JOIN, PLAIN, Known, Scalar, Scaling
+from ..engine import JOIN, PLAIN, Known, Lines, Scalar, Scaling
 from ..expressions import Expr, joins, joins_logarithms
 from ..memory import workspace
 from ..plan import (
@@ -33,7 +33,7 @@ from ..plan import (
     words_of_bits,
 )
 from ..semirings import Semiring, semirings
-from . import crew, logsum
+from . import logsum
 from .closure import keeping
 from .combine import apply
 from .compiler import KEPT
@@ -54,7 +54,7 @@ from .product_code import (
     product_code,
     watches,
 )
-from .stages import COUNTERS, follow, stopped
+from .team import COUNTERS, lease, run_program, stopped
 from .tuning import tuned
 
 __all__ = [
@@ -419,7 +419,6 @@ def _cut(
 _REPORTS = 100  # steps that tell how much is done, about
 _LONGEST = 1 << 32  # pairs of a thread until a user can interrupt the work
 _SLOW = frozenset({"/", "//", "%", "exp", "expm1", "log", "log1p", "logaddexp", "sqrt"})
-Lines = tuple[int, int]
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -546,11 +545,11 @@ class Program:
             _longest(code.plan) * team * code.unit, total / _REPORTS if on_done else math.inf
         )
         first = 0
-        with crew.helpers(team - 1) as found:
+        with lease(team - 1) as workers:
             while first < len(words):
                 done = self.pairs[first - 1] if first else 0.0
                 last = max(first + 1, int(np.searchsorted(self.pairs, done + most, "right")))
-                buffers = follow(words[first:last], arrays, self.own, shared, found, buffer)
+                buffers = run_program(words[first:last], arrays, self.own, shared, workers, buffer)
                 if any(x[0] for x in buffers):
                     _does_not_fit(semiring, arrays[2], *buffers)
                 if stopped(shared):

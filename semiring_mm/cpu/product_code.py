@@ -37,7 +37,7 @@ from . import vmath
 from .algebra import Algebra, compute_type
 from .compiler import KEPT, Target, host_target
 from .ir import F32, I32, I64, PTR, Function, Type, Value, Var, transposed
-from .stages import COUNTERS, Stages
+from .team import COUNTERS, Team
 from .views import HEAD, ArrayView, array_function
 
 __all__ = [
@@ -748,9 +748,10 @@ class _Driver:
         self.seen = [f.alloca(self.t, 3) for _ in range(2)] if watches(plan) else []
         for place in self.seen:
             _Range.begin(f, self.t, place)
+        self.team = Team(f, ws, self.claimed)
         with f.if_(alone):
-            Stages.reset(f, self.claimed)
-            Stages.begin(f, ws, self.claimed)
+            self.team.reset()
+            self.team.join()
             for i in range(len(self.seen)):
                 _Range.begin(f, self.t, self.claimed.at(SEEN + 3 * i * self.t.size))
         rows = f.ceil_div(p["m_slab"], shape.mr) * shape.mr
@@ -807,7 +808,6 @@ class _Driver:
 
     def _by_slabs(self) -> None:
         f, p, shape, unit = self.f, self.p, self.shape, self.unit
-        self.stages = Stages(f, self.flags, self.claimed)
         with f.loop(0, p["batch"]) as batch:
             data_a, data_b, data_c = self._matrices(batch)
             with f.loop(0, self.depth, p["k_slab"]) as ks:
@@ -832,7 +832,6 @@ class _Driver:
                         self._pack(starts, kk, (mm, panels_a), (nn, panels_b), new)
                         self._multiply(starts[2], ks, kk, (ib, mm, panels_a), (jb, nn, panels_b),
                                        batch)  # fmt: skip
-        self.stages.keep()
 
     def _pack(
         self, starts: tuple[Value, ...], kk: Value, rows: tuple[Value, Value],
@@ -869,7 +868,7 @@ class _Driver:
                     self.search.pack(which, to.at(x * kc * (width * size)), panel + x, kb, kc)
 
         with (
-            self.stages.stage(pieces_a + pieces_b) as piece,
+            self.team.loop(pieces_a + pieces_b) as piece,
             f.if_else(piece.cmp("<", pieces_a)) as otherwise,
         ):
             pack(0, piece)
@@ -895,7 +894,7 @@ class _Driver:
         most_a, most_b = self.panels
         across = (panels_b + (most_b - 1)) // most_b
         pieces = (panels_a + (most_a - 1)) // most_a * across
-        with self.stages.stage(pieces) as piece:
+        with self.team.loop(pieces) as piece:
             pa, pb = piece // across * most_a, piece % across * most_b
             i, j = pa * shape.mr, pb * (shape.nr * unit)
             below = (jb + j + most_b * (shape.nr * unit)).cmp("<=", (ib + i) // SQUARE * SQUARE)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..closures.elimination import Grid
 from ..closures.progress import Progress, reporter
-from ..closures.schedule import Grid
 from ..closures.solve import Problem
 from ..closures.weights import check_idempotent, check_predecessors
 from ..semirings import Semiring, as_semiring, semirings

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..naming import named
 from ..storage import atomic_write, seal, unseal

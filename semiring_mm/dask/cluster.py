@@ -12,10 +12,8 @@ import distributed
 import numpy as np
 
 from .. import pool
-from ..arrays import gpu_engine
-from ..closures.schedule import Grid
-from ..cpu import engine as cpu
-from ..engine import Engine
+from ..closures.elimination import Grid
+from ..engine import Engine, named
 from ..naming import integer
 
 __all__ = ["LEAST", "Cluster", "Worker", "check_client", "positive", "worker_name"]
@@ -96,7 +94,7 @@ class Cluster:
 
 
 def _device_memory() -> int:
-    gpu_engine()  # raises where a device or CuPy is missing
+    named("cuda")  # raises where a device or CuPy is missing
     import cupy
 
     with cupy.cuda.Device(0):
@@ -116,13 +114,13 @@ class Worker:
         tile = f"tile {at[-2:]}{f' of step {at[0]}' if len(at) > 2 else ''}"
         try:
             if self.device == "cuda":
-                engine = gpu_engine()
+                engine = named("cuda")
                 with engine.on(0):
                     yield engine
                     engine.wait()  # so that what goes wrong goes wrong here
             else:  # each of the tasks on this host has its part of the cores
                 with pool.limited(max(1, pool.default_threads() // self.sharers)):
-                    yield cpu
+                    yield named("cpu")
         except MemoryError as error:
             where = "its GPU" if self.device == "cuda" else "the host"
             raise MemoryError(

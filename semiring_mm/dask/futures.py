@@ -10,8 +10,8 @@ import dask.array as da
 import distributed
 import numpy as np
 
+from ..closures.elimination import Grid, eliminate
 from ..closures.progress import reporter
-from ..closures.schedule import Grid, eliminate
 from ..closures.solve import Problem
 from . import tasks
 from .checkpoint import State
@@ -229,7 +229,7 @@ class Futures:
         blocks = dict(zip(source.blocks, source.compute(source.blocks.values()), strict=True))
         with_graph = {(i, i): (*strips[i, i], [blocks[i, j] for j in side]) for i in side}
         kept = self.submit(tasks.edges_of_rows, with_graph, s=s, n=self.grid.n)
-        edges = self.client.submit(tasks.by_end, list(kept.values()), self.grid.n, pure=False)
+        edges = self.client.submit(tasks.joined, list(kept.values()), self.grid.n, pure=False)
         del blocks, with_graph
         rows = self.submit(tasks.repair, {at: strips[at] for at in found}, s=s, edges=edges)
         args = {

@@ -12,7 +12,7 @@ import dask.array as da
 import numpy as np
 
 from .. import blas
-from ..cpu import engine as cpu
+from .. import engine as engines
 from ..expressions import evaluate
 from ..products import multiply
 from ..semirings import Semiring
@@ -48,7 +48,8 @@ def product(s: Semiring, a: Any, b: Any) -> Any:
             f"k = {right.shape[0]}: the last axis of a must match the "
             f"{'only' if b.ndim == 1 else 'first'} axis of b"
         )
-    dtype = multiply(cpu, s, np.empty((0, 0), a.dtype), np.empty((0, 0), b.dtype)).dtype
+    host, (x, y) = engines.named("cpu"), (np.empty((0, 0), v.dtype) for v in (a, b))
+    dtype = multiply(host, s, x, y).dtype
     if dtype.kind in "iu":
         left = left.rechunk({1: -1})
     right = right.rechunk({0: left.chunks[1]})

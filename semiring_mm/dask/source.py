@@ -15,11 +15,11 @@ import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..closures.edges import EdgeList, edge_dtype, join_edges
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..closures.sources import DenseSource, EdgeSource
 from ..closures.weights import Weights, edges_of, worsened
-from ..cpu import engine as cpu
 from ..expressions import evaluate
 from ..graphs.inputs import adjacency, as_graph, warn_of_entries
 from ..plan import Facts
@@ -87,7 +87,7 @@ class Given:
             assert self.source is not None
             read, part = self.source.read, grid.part
             return {(i, j): later(_entries, s, dtype, read(part(i), part(j)), None) for i, j in at}
-        row, col, weight = self.source.edges()
+        row, col, weight = self.source.edges().arrays
         tile = row // grid.tile * grid.count + col // grid.tile
         order = np.argsort(tile, kind="stable")
         cuts = np.searchsorted(tile[order], np.arange(grid.count**2 + 1))
@@ -189,16 +189,14 @@ class DaskSource:
         """Whether the matrix equals its transpose."""
         return self.original is None and (self.undirected or self._scan.symmetric)
 
-    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """Row, column and weight of every edge, not worsened."""
+    def edges(self) -> EdgeList:
+        """Every edge in each of its directions, not worsened."""
         tile = self.grid.tile
         blocks = self.blocks if self.original is None else self.original
         found = self.gather(
             later(_edges, self.s, x, i * tile, j * tile) for (i, j), x in blocks.items()
         )
-        row, col, weight = (np.concatenate(x) for x in zip(*found, strict=True))
-        order = np.lexsort((col, row))
-        return row[order], col[order], weight[order]
+        return EdgeList.joined(self.n, found).sorted
 
     def worsened(self, margins: NDArray[np.float64]) -> DaskSource:
         """The same graph with weights worsened by the margins of its nodes."""
@@ -249,7 +247,7 @@ def _look(
 ) -> tuple[Facts, Facts, bool, str]:
     """Ranges of blocks (i, j) and (j, i), whether they mirror each other, and their digest."""
     blocks = [above] if below is None else [above, below]
-    facts = [cpu.facts(s, x) for x in blocks]
+    facts = [engines.named("cpu").facts(s, x) for x in blocks]
     digest = hashlib.sha256()
     for x in blocks if mark else []:
         digest.update(x.tobytes())

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..closures.edges import EdgeList
 from ..closures.paths import NO_PREDECESSOR
 from ..closures.solve import restore
 from ..closures.steps import Steps
-from ..closures.trees import Edges, best_edges, cyclic_rows, repair_trees
+from ..closures.trees import best_edges, cyclic_rows, repair_trees
 from ..closures.weights import Weights
 from ..engine import Engine
 from ..semirings import Semiring
@@ -19,7 +20,7 @@ from ..storage import atomic_write, read_arrays
 from .cluster import Worker, worker_name
 
 __all__ = [
-    "begin", "by_end", "close", "column", "distances", "edges_of_rows", "has_cycle", "load",
+    "begin", "close", "column", "distances", "edges_of_rows", "has_cycle", "joined", "load",
     "predecessors", "repair", "repaired", "row", "save", "update",
 ]  # fmt: skip
 
@@ -145,21 +146,19 @@ def has_cycle(at: At, tiles: Sequence[Tile], rows: slice, *, s: Semiring, worker
 def edges_of_rows(
     at: At, tiles: Sequence[Tile], rows: slice, blocks: Sequence[Array], *, s: Semiring, n: int,
     worker: Worker,
-) -> Edges:  # fmt: skip
+) -> EdgeList:  # fmt: skip
     """The edges of some rows that are best paths."""
     with worker.engine(*at) as engine:
         d = engine.to_host(engine.xp.concatenate([x for x, _ in tiles], axis=1))
     return best_edges(s, n, [(rows.start, np.concatenate(blocks, axis=1), d)])
 
 
-def by_end(parts: Sequence[Edges], n: int) -> Edges:
-    return Edges.by_end(
-        n, *(np.concatenate([getattr(x, of) for x in parts]) for of in ("start", "end", "weight"))
-    )
+def joined(parts: Sequence[EdgeList], n: int) -> EdgeList:
+    return EdgeList.joined(n, [x.arrays for x in parts])
 
 
 def repair(
-    at: At, tiles: Sequence[Tile], rows: slice, *, s: Semiring, edges: Edges, worker: Worker
+    at: At, tiles: Sequence[Tile], rows: slice, *, s: Semiring, edges: EdgeList, worker: Worker
 ) -> Array:
     with worker.engine(*at) as engine:
         d, p = _strip(engine, tiles)

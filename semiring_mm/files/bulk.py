@@ -14,7 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from .graph import Graph, NumberLabels
+from ..closures.edges import NumberLabels
+from .graph import Graph
 
 __all__ = ["plain_edges", "plain_line"]
 

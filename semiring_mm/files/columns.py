@@ -17,23 +17,21 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..graphs.packages import UNITS, WEIGHT
 from ..memory import free_memory
 from ..naming import install, named
 from .file import File, GraphFileError, quote, real
 
 __all__ = [
-    "CITY", "FROM", "LATITUDE", "LONGITUDE", "NODE", "SAMPLE", "TO", "WEIGHT", "Columns", "Numbers",
+    "CITY", "FROM", "LATITUDE", "LONGITUDE", "NODE", "SAMPLE", "TO", "Columns", "Numbers",
     "Origin", "check_header", "column_unit", "decimal", "directions", "find_column", "is_missing",
     "is_real", "named_column", "numbered_column", "other_numbers", "rows", "weight_column",
 ]  # fmt: skip
 
-_UNITS = "km m mi miles s min h".split()
 FROM = """from source src u tail origin start from_node fromnode fromnodeid init_node bus0 from_id
     source_id src_id""".split()
 TO = """to target dst v head destination dest end to_node tonode tonodeid term_node bus1 to_id
     target_id dst_id""".split()
-#: What adds up along a path. A capacity or a probability does not, and is chosen by its name.
-WEIGHT = "weight distance dist length cost w time duration".split() + _UNITS
 NODE = "id iata node code label name".split()
 CITY = "city name label".split()
 LONGITUDE = "longitude lon lng long".split()
@@ -300,10 +298,10 @@ def _name_and_unit(column: str) -> tuple[str, str]:
     column = column.strip().casefold()
     if match := re.fullmatch(r"([^(\[]+?)\s*[(\[](.*)[)\]]", column):
         column, unit = match[1], match[2].strip()
-    elif match := re.fullmatch(rf"(.+)[_ ]({'|'.join(_UNITS)})", column):
+    elif match := re.fullmatch(rf"(.+)[_ ]({'|'.join(UNITS)})", column):
         column, unit = match[1], match[2]
     else:
-        unit = column if column in _UNITS and len(column) > 1 else ""
+        unit = column if column in UNITS and len(column) > 1 else ""
     return re.sub(r"\s+", "_", column), unit
 
 

@@ -30,6 +30,7 @@ def _at_once(file: File) -> Reading | None:
                 edges, arcs = _problem(file, number, text)
                 tag = b"a" if arcs else b""
                 known = _known(arcs)
+                assert edges.m is not None
                 graph = plain_edges(stream, edges.n, edges.m, weighted=arcs, tag=tag, **known)
                 return None if graph is None else Reading(graph, arcs)
             if text[:1] != "c" and text.strip():

@@ -16,9 +16,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.edges import NumberLabels
 from ..memory import free_memory
 from ..naming import install
-from .graph import Graph, NumberLabels
+from .graph import Graph
 
 __all__ = [
     "PACKINGS", "File", "GraphFileError", "NumberedEdges", "Reading", "cut_short", "plain",
@@ -268,12 +269,13 @@ def real(word: str) -> float:
 
 
 class NumberedEdges:
-    """Edges between nodes 1 … n, checked as they are read, of which a line promises m.
+    """Edges between nodes 1 … n, checked as they are read, of which a line may promise m.
 
     Parameters
     ----------
     file : File
-    n, m : int
+    n : int
+    m : int, optional
         Number of nodes and edges that the file promises.
     promised : int
         The line that does.
@@ -281,7 +283,7 @@ class NumberedEdges:
         What the format calls its edges.
     """
 
-    def __init__(self, file: File, n: int, m: int, promised: int, what: str) -> None:
+    def __init__(self, file: File, n: int, m: int | None, promised: int, what: str) -> None:
         self.file, self.n, self.m, self.promised, self.what = file, n, m, promised, what
         self._row, self._col, self._weight = array("q"), array("q"), array("d")
 
@@ -315,7 +317,7 @@ class NumberedEdges:
 
     def graph(self, last: int, *, directed: bool, **known: Any) -> Graph:
         """The graph, after the last line of the file."""
-        if len(self._row) < self.m:
+        if self.m is not None and len(self._row) < self.m:
             raise cut_short(self.file, last, len(self._row), self.m, self.what, self.promised)
         row, col = (np.array(x, dtype=np.int64) for x in (self._row, self._col))
         weight: NDArray[np.float64] = np.array(self._weight, dtype=np.float64)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList
 
-__all__ = ["Graph", "NumberLabels", "great_circle", "in_both_directions"]
+__all__ = ["Graph", "great_circle", "in_both_directions"]
 
 EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius
 
@@ -62,66 +60,6 @@ class Graph(EdgeList):
     warnings: tuple[str, ...] = ()
     weight_source: str = ""
     direction_source: str = ""
-
-
-class NumberLabels(Sequence[str]):
-    """The labels of n numbered nodes, as strings that take no memory until they are read.
-
-    Parameters
-    ----------
-    first : int
-        The first node's number.
-    n : int
-        Number of nodes.
-
-    Examples
-    --------
-    >>> labels = NumberLabels(1, 3)
-    >>> list(labels), labels.index("3"), "4" in labels
-    (['1', '2', '3'], 2, False)
-    """
-
-    def __init__(self, first: int, n: int) -> None:
-        self._numbers = range(first, first + n)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [str(number) for number in self._numbers[index]]
-        return str(self._numbers[index])
-
-    def index(self, label: object, start: int = 0, stop: int | None = None) -> int:
-        """The position of a label, without a search."""
-        digits = isinstance(label, str) and label.isascii() and label.isdigit()
-        if digits and len(str(label)) < 20 and str(int(str(label))) == label:
-            position = int(label) - self._numbers.start
-            if start <= position < (len(self) if stop is None else stop):
-                return position
-        raise ValueError(f"{label!r} is not the label of a node")
-
-    def __contains__(self, label: object) -> bool:
-        try:
-            return self.index(label) >= 0
-        except ValueError:
-            return False
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, NumberLabels):
-            return self._numbers == other._numbers
-        if not isinstance(other, Sequence) or isinstance(other, str):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment] # as a list's
-
-    def __repr__(self) -> str:
-        return f"NumberLabels({self._numbers.start}, {len(self)})"
 
 
 def in_both_directions(graph: Graph, which: NDArray[np.bool_] | None = None) -> Graph:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..closures.edges import NumberLabels
 from .bulk import plain_edges, plain_line
 from .file import File, NumberedEdges, Reading, cut_short, quote, real
-from .graph import Graph, NumberLabels
+from .graph import Graph
 
 __all__ = ["read"]
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.edges import NumberLabels
 from .file import File, Reading, cut_short, plain, quote
-from .graph import Graph, NumberLabels
+from .graph import Graph
 
 __all__ = ["read"]
 

@@ -12,8 +12,9 @@ from xml.etree.ElementTree import ParseError, iterparse
 import numpy as np
 from numpy.typing import NDArray
 
+from ..graphs.packages import WEIGHT
 from ..naming import install
-from .columns import LATITUDE, LONGITUDE, SAMPLE, WEIGHT, column_unit, find_column, other_numbers
+from .columns import LATITUDE, LONGITUDE, SAMPLE, column_unit, find_column, other_numbers
 from .file import File, Reading, real
 from .graph import Graph
 
@@ -115,7 +116,7 @@ def _edges(data: bytes) -> int:
 
 
 def _known_version(data: bytes) -> bytes:
-    """GEXF under a name that NetworkX knows: Gephi has written its version in several ways."""
+    """Replace the XML namespace of other versions of GEXF by the one that NetworkX accepts."""
     return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", _GEXF, data)
 
 

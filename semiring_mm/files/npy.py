@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.edges import NumberLabels
 from .file import File, Reading
-from .graph import Graph, NumberLabels
+from .graph import Graph
 
 __all__ = ["map_matrix", "matrix_reading", "read", "read_matrix", "zero_warnings"]
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.edges import NumberLabels
 from ..memory import free_memory
 from ..storage import read_array, read_header
 from .file import MAX_NODES, File, GraphFileError, Reading
-from .graph import Graph, NumberLabels
+from .graph import Graph
 from .npy import matrix_reading
 
 __all__ = ["read"]

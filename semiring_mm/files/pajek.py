@@ -15,8 +15,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from .file import File, Reading, plain, quote, real
-from .graph import Graph, NumberLabels
+from .file import File, NumberedEdges, Reading, plain, quote, real
+from .graph import Graph
 
 __all__ = ["read"]
 
@@ -63,7 +63,7 @@ class _Network:
         self.file, self.n, self.promised = file, n, promised
         self.first = first  # how many nodes are of the first kind, where there are two
         self.vertices: dict[int, tuple[str, float, float]] = {}
-        self.row, self.col, self.weight = array("q"), array("q"), array("d")
+        self.edges = NumberedEdges(file, n, None, promised, "lines")
         self.two_way = array("b")  # of each line, whether it is an edge and no arc
         self.bare = 0  # lines without a value
         self.matrix: int | None = None  # its rows so far
@@ -142,11 +142,7 @@ class _Network:
 
     def add(self, number: int, start: int, end: int, value: float, two_way: bool) -> None:
         """Append a line of the network."""
-        if not math.isfinite(value):
-            raise self.file.error(number, f"weight {value}; expected a finite number")
-        self.row.append(start)
-        self.col.append(end)
-        self.weight.append(value)
+        self.edges.add(number, start + 1, end + 1, value)
         self.two_way.append(two_way)
 
     def reading(self, last: int, weight: str | None) -> Reading:
@@ -161,16 +157,10 @@ class _Network:
         if weight is not None and weighted and self.bare:
             notes = (f"{self.bare} of {m} edges have no value and weigh 1, as in Pajek",)
         kinds = "arcs and edges" if mixed else "edges" if two_way.any() else "arcs"
-        graph = Graph(
-            NumberLabels(1, self.n),
-            np.array(self.row, dtype=np.int64),
-            np.array(self.col, dtype=np.int64),
-            np.array(self.weight, dtype=np.float64),
-            directed=kinds != "edges",
-            notes=notes,
-            weight_source="value of each line",
+        graph = self.edges.graph(
+            last, directed=kinds != "edges", notes=notes, weight_source="value of each line",
             direction_source=f"a Pajek file of {kinds}",
-        )
+        )  # fmt: skip
         return Reading(self.described(graph), weighted, two_way=two_way if mixed else None)
 
     def described(self, graph: Graph) -> Graph:

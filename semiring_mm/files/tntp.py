@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..closures.edges import NumberLabels
 from .columns import column_unit, numbered_column
 from .file import File, GraphFileError, NumberedEdges, Reading, plain, quote
-from .graph import Graph, NumberLabels
+from .graph import Graph
 
 __all__ = ["read"]
 

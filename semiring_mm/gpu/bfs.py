@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from .memory import from_host, to_host
 from .source import pack
 from .views import address
 
-__all__ = ["PARAMS", "DeviceHops", "Shape", "hop_source"]
+__all__ = ["PARAMS", "HopSearches", "Shape", "hop_source"]
 
 Array = Any
 Index = NDArray[np.int64]
@@ -83,7 +84,7 @@ kernel(const __grid_constant__ sr::HopParams p) {{
 """
 
 
-class DeviceHops:
+class HopSearches:
     """A graph whose edges all count 1, on the current device.
 
     Parameters
@@ -94,6 +95,8 @@ class DeviceHops:
         device. None leads from a node to itself.
     shape : Shape, optional
     """
+
+    LANES = 1024 * max(each for each, _ in _BLOCKS)
 
     def __init__(self, n: int, out: Lists, back: Lists, *, shape: Shape | None = None) -> None:
         self.here, self.n, self.shape = device.current(), n, shape or Shape.of(n)
@@ -123,7 +126,7 @@ class DeviceHops:
         }  # fmt: skip
 
     @staticmethod
-    def bytes(n: int, arcs: int) -> int:
+    def bytes(n: int, arcs: int, count: int = 1, *, labels: bool = False) -> int:
         """About how much memory of the device searches take."""
         return n * (2 * 128 * Shape.of(n).each + 24) + 8 * arcs
 
@@ -160,27 +163,22 @@ class DeviceHops:
             "within": to_host(within), "table": to_host(table)[: self.n + 2].astype(np.int64),
         }  # fmt: skip
 
-    def rows(self, sources: Index, dtype: Any, unreached: float, out: Array | None = None) -> Array:
-        """Distances from some sources, a row each, on the device.
-
-        Parameters
-        ----------
-        sources : array of int64
-        dtype : int32, int64, float32 or float64
-        unreached : number
-            The distance where there is no path.
-        out : device array, optional
-            Of that dtype; rows are contiguous.
-        """
-        kind = np.dtype(dtype)
+    def rows(
+        self, sources: Index, dtype: Any, unreached: float, out: Array | None = None,
+        done: Callable[[int], None] | None = None,
+    ) -> Array:  # fmt: skip
+        """Distances: see :meth:`semiring_mm.graph_kernels.HopSearches.rows`."""
+        kind, xp = np.dtype(dtype), self.here.xp
         entry = _ENTRIES[kind.name]
         if out is None:
-            out = self.here.xp.empty((len(sources), self.n), kind)
+            out = xp.empty((len(sources), self.n), kind)
+        aside = isinstance(out, np.ndarray) and xp is not np  # copied to the host, a batch a time
         there = from_host(sources.astype(np.int32))
         bits = np.asarray(unreached, kind).tobytes().ljust(8, b"\0")
-        pitch = out.strides[0] // out.itemsize
         for begin in range(0, len(sources) if self.n else 0, self.shape.columns):
             columns = min(self.shape.columns, len(sources) - begin)
+            some = slice(begin, begin + columns)
+            part = xp.empty((columns, self.n), kind) if aside else out[some]
             fields = {"sources": address(there) + 4 * begin, "columns": columns}
             seen = self._search(fields, digits=True)
             warps = -(-self.n // 32) * -(-columns // 32)
@@ -189,11 +187,15 @@ class DeviceHops:
                 -(-warps * 32 // self.shape.threads), 0,
                 fields | {
                     "seen": address(seen), "digits": address(self._digits),
-                    "places": len(self._digits), "pitch": pitch,
-                    "rows": address(out) + begin * out.strides[0],
+                    "places": len(self._digits), "pitch": part.strides[0] // part.itemsize,
+                    "rows": address(part),
                     "unreached": int.from_bytes(bits, "little", signed=True),
                 },
             )  # fmt: skip
+            if aside:
+                out[some] = to_host(part)
+            if done is not None:
+                done(some.stop)
         return out
 
     def _search(self, fields: dict[str, int], *, digits: bool) -> Array:

@@ -19,10 +19,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from ..semirings import Semiring
 from . import device
-from .device import Launched, Scratch, address
+from .device import Launched, Scratch, address, recorded
+from .sparse import kept
 
-__all__ = ["forget", "learn", "repeat"]
+__all__ = ["forget", "learn", "prepared", "recorded", "repeat"]
 
 Array = Any
 
@@ -192,19 +194,7 @@ def forget() -> None:
 def repeat(
     head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None, dtype: str = ""
 ) -> Any:
-    """The result of a call that was made before, or None where the general way is to be taken.
-
-    Parameters
-    ----------
-    head : tuple
-        The verb and all its arguments that are no arrays.
-    operands : tuple
-        Arrays. With three of them, the last is joined to the product, and may be `out` itself; not
-        where `head` begins with "sparse".
-    out : array, optional
-    dtype : str, optional
-        That of all operands, where the verb accepts no other.
-    """
+    """The result of a call that was made before; see :meth:`semiring_mm.engine.Calls.repeat`."""
     library = _libraries.get(type(operands[0]))
     if library is None:
         return None
@@ -245,6 +235,11 @@ def repeat(
     return (result, *others) if others else result
 
 
+def prepared(head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None) -> Any:
+    """:func:`repeat`: only what was launched is prepared."""
+    return repeat(head, (a, b), out)
+
+
 def _joins(head: tuple[Any, ...], operands: Sequence[Any]) -> bool:
     return len(operands) == 3 and head[0] != "sparse"
 
@@ -257,6 +252,8 @@ def _key(
         return *library.two(head, *operands), 0
     look, index = library.look, -1
     key: list[Any] = [head]
+    if head[0] == "sparse":
+        key.append(kept(operands[:-1], operands[-1]))
     bases = []
     for x in operands:
         place, index, kind = look(x)
@@ -289,19 +286,7 @@ def learn(
     notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any, given: Any,
     arrays: Sequence[Array], result: Array,
 ) -> None:  # fmt: skip
-    """Keep a call that was recorded, if it can be repeated.
-
-    Parameters
-    ----------
-    notes : sequence
-        What was recorded of it.
-    head, operands, out
-        As of :func:`repeat`.
-    given : array, or several
-        What the call returned.
-    arrays, result : arrays
-        Operands and the result, or several, as the engine had them.
-    """
+    """Keep a call that was recorded; see :meth:`semiring_mm.engine.Calls.learn`."""
     results, returned = (x if isinstance(x, tuple) else (x,) for x in (result, given))
     result = results[0]
     library = _library_of(operands[0])

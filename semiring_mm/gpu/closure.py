@@ -18,7 +18,8 @@ from .trees import bits_of, closed_plan
 from .views import address, layouts, prepared, strides, wide_along
 
 __all__ = [
-    "BASE", "LEAF", "closure_batch", "closure_block", "closure_source", "elimination_source",
+    "BASE", "BATCH", "LEAF", "closure_batch", "closure_block", "closure_source",
+    "elimination_source",
     "shape",
 ]  # fmt: skip
 
@@ -29,7 +30,7 @@ Known = tuple[Facts, Facts, Facts]
 BASE = 128
 #: Rows of the largest matrix that is closed in one launch: above, products of large blocks are
 #: faster.
-LEAF = 2048
+LEAF = BATCH = 2048
 
 
 class Shape(NamedTuple):

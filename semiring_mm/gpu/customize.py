@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import functools
 import struct
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..closures.solve import Problem
-from ..closures.steps import Steps, computed, path_plan, stored
-from ..hierarchy.structure import Structure
-from ..hierarchy.sweeps import Arcs, Metric, check_edges
-from ..plan import Plan, bytewise
-from . import device, engine
+from ..graph_kernels import Index, SymbolicFactor
+from ..plan import Plan, bytewise, computed, stored
+from ..semirings import Semiring
+from . import device
 from .memory import from_host, to_host
 from .source import algebra, compute_dtype, pack
 from .views import address
 
-__all__ = ["PARAMS", "Customizer", "customize_source", "host_metric"]
+__all__ = ["PARAMS", "Customizer", "customize_source"]
 
 Array = Any
 
@@ -49,23 +46,26 @@ kernel(const __grid_constant__ sr::CustomizeParams p) {{
 
 
 class Customizer:
-    """A structure on the current device, for the weights of one list of arcs after the other.
+    """A symbolic factor on the current device, for the weights of one list of arcs after the other.
 
     Parameters
     ----------
-    structure : Structure
-    arcs : Arcs
+    structure : SymbolicFactor
+    slot : (arcs,) int64
+    undirected : bool
     few : int
         Triangles of a level up to which it shares a launch with others.
     """
 
-    def __init__(self, structure: Structure, arcs: Arcs, *, few: int = _FEW) -> None:
+    def __init__(
+        self, structure: SymbolicFactor, slot: Index, *, undirected: bool, few: int = _FEW
+    ) -> None:
         if len(structure.head) > _MOST:
             raise ValueError(
                 f"on the device a hierarchy has up to {_MOST} edges, this one {len(structure.head)}"
             )
-        self.structure, self.arcs, self.here = structure, arcs, device.current()
-        self.head, self.slot = from_host(structure.head), from_host(arcs.slot)
+        self.structure, self.undirected, self.here = structure, undirected, device.current()
+        self.head, self.slot = from_host(structure.head), from_host(slot)
         self._lay_out(few)
 
     def _lay_out(self, few: int) -> None:
@@ -103,25 +103,15 @@ class Customizer:
                 self.launches.append((*shape, _LEVELS.pack(begin, stop, shift)))
             begin = stop
 
-    def __call__(self, problem: Problem) -> Metric:
-        """As :func:`semiring_mm.hierarchy.sweeps.customize_arcs`; its arrays are on the device.
-
-        Raises
-        ------
-        Improves
-            If a cycle improves itself.
-        """
-        weight = from_host(np.ascontiguousarray(self.arcs.weights(problem)))
-        return self.weigh(problem.steps, weight)
-
-    def weigh(self, steps: Steps, weight: Array) -> Metric:
-        """The metric of weights in ``steps.dtype`` on the device, of the arcs that are no loops."""
-        x, xp, arcs = self.structure, self.here.xp, self.arcs
-        own = path_plan(steps, x.n)
-        plan = bytewise(own) if own.codec == "bits" else own
+    def __call__(
+        self, semiring: Semiring, dtype: np.dtype[Any], plan: Plan, weight: Array, *, look: bool
+    ) -> tuple[Array, Array, Array, bool]:
+        """The weights of a factor: see :class:`semiring_mm.graph_kernels.Customizer`."""
+        x, xp = self.structure, self.here.xp
+        plan = bytewise(plan) if plan.codec == "bits" else plan
         compute = np.dtype(compute_dtype(plan))
-        zero, one = (_identity(plan, value, compute) for value in steps.identities)
-        symmetric = arcs.undirected and steps.s.commutes
+        zero, one = (_identity(plan, value, compute) for value in semiring.identities(dtype))
+        symmetric = self.undirected and semiring.commutes
         out = xp.full(len(x.head), zero, compute)
         back = out if symmetric else out.copy()
         matrix = xp.full((x.core, x.core), zero, compute)
@@ -131,7 +121,7 @@ class Customizer:
             "head": address(self.head), "pairs": address(self.pairs), "cuts": address(self.cuts),
             "slot": address(self.slot), "weight": address(weight), "improves": address(improves),
             "zero": _bits(zero), "one": _bits(one), "fringe": x.fringe, "core": x.core,
-            "both": int(arcs.undirected),
+            "both": int(self.undirected),
         }  # fmt: skip
 
         def params(**more: int) -> bytes:
@@ -144,31 +134,16 @@ class Customizer:
                 kernel.launch(-(-count // _THREADS), _THREADS, 0, params(count=count, **more))
 
         each("sr::Place<Algebra>", len(weight))
-        if arcs.undirected and not symmetric:
+        if self.undirected and not symmetric:
             each("sr::Place<Algebra>", len(weight), out=fields["back"], back=fields["out"])
         body = f"sr::Triangles<Algebra, {'true' if symmetric else 'false'}>"
         kernel = self.here.kernel(customize_source(plan, body, _ALONE))
         same = params()[: -_LEVELS.size]  # hundreds of launches differ in little
         for blocks, threads, levels in self.launches:
             kernel.launch(blocks, threads, 0, same + levels)
-        if steps.look:
+        if look:
             each("sr::Around<Algebra>", len(x.head))
-        metric = Metric(x, steps, own, out, back, stored(plan, matrix, steps.dtype))
-        if steps.look and int(improves[0]):
-            check_edges(host_metric(metric))  # raises
-        if x.core:
-            diagonal = xp.arange(x.core)
-            metric.core[diagonal, diagonal] = steps.identities[1]
-            steps.close(engine, metric.core, None, 0)
-        return metric
-
-
-def host_metric(metric: Metric) -> Metric:
-    """The same in the memory of the host."""
-    dtype = f"{metric.plan.compute[0]}{int(metric.plan.compute[1:]) // 8}"
-    out = to_host(metric.out).astype(dtype, copy=False)
-    back = out if metric.back is metric.out else to_host(metric.back).astype(dtype, copy=False)
-    return replace(metric, out=out, back=back, core=to_host(metric.core))
+        return out, back, stored(plan, matrix, dtype), look and bool(int(improves[0]))
 
 
 def _identity(plan: Plan, value: Any, dtype: np.dtype[Any]) -> Any:

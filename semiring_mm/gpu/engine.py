@@ -5,48 +5,81 @@ They launch kernels that are compiled for the semiring, on the current device an
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import chain as chains
-from . import device, select, trees
-from .closure import BASE, LEAF, closure_batch, closure_block
-from .combine import apply, unit_rows
-from .device import fill, scratch
-from .facts import facts, facts_beside
-from .gf2 import PANEL, ROWS, reduce_bits
-from .memory import capturing, copy, free_memory, from_host, mirror, on, symmetric, to_host, wait
-from .packing import pack_bits
-from .product import product, product_bits
-from .select import Screen, Sieve
-from .shares import log_shares
-from .spanning import best_outside, between, towards
-from .sparse import csr_product, dia_product
-from .trees import doubtful
-from .vector import gemv
-from .wavefront import align
+from ..engine import Engine, lazily
+from . import device
 
-__all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
-    "Sieve", "align", "apply", "best_outside", "between", "capturing", "chains",
-    "closure_batch", "closure_block", "copy", "count", "csr_product", "describe", "dia_product",
-    "doubtful", "eliminate", "facts", "facts_beside", "fill", "free_memory", "from_host",
-    "gemv", "log_shares", "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits",
-    "scratch", "select", "symmetric", "to_host", "towards", "trees", "unit_rows", "wait", "why_not",
-    "xp",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from . import calls, engine, select, trees
+    from . import chain as chains
+    from .bfs import HopSearches
+    from .closure import BASE, BATCH, LEAF, closure_batch, closure_block
+    from .combine import apply, unit_rows
+    from .customize import Customizer
+    from .device import fill, scratch
+    from .facts import facts, facts_beside
+    from .gf2 import PANEL, ROWS, reduce_bits
+    from .memory import (
+        capturing,
+        copy,
+        free_memory,
+        from_host,
+        mirror,
+        on,
+        symmetric,
+        to_host,
+        wait,
+    )
+    from .packing import pack_bits
+    from .product import product, product_bits
+    from .select import Screen, Sieve
+    from .shares import log_shares
+    from .spanning import best_outside, between, towards
+    from .sparse import csr_product, dia_product
+    from .sweeps import FactorSweeps
+    from .trees import doubtful
+    from .vector import gemv
+    from .wavefront import align
 
-xp: Any  # of the current device: see __getattr__
+    xp: Any
+
+    _: Engine = engine
+
+HOST = False
 WHERE = " on the device"
 TILE = 2048
 LOOK = 1024  # each look waits for the device
-BATCH = LEAF
 SPARSE = False
 eliminate = None
+#: Graph kernels on the host.
+compiled = factor = sums = None
+
+_member = lazily(__package__, {
+    "bfs": "HopSearches", "customize": "Customizer", "sweeps": "FactorSweeps",
+    "calls": "calls", "chain": "chains", "closure": "BASE BATCH LEAF closure_batch closure_block",
+    "combine": "apply unit_rows", "device": "fill scratch", "facts": "facts facts_beside",
+    "gf2": "PANEL ROWS reduce_bits",
+    "memory": "capturing copy free_memory from_host mirror on symmetric to_host wait",
+    "packing": "pack_bits", "product": "product product_bits", "select": "Screen Sieve select",
+    "shares": "log_shares", "spanning": "best_outside between towards",
+    "sparse": "csr_product dia_product", "trees": "doubtful trees", "vector": "gemv",
+    "wavefront": "align",
+})  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    return device.current().xp if name == "xp" else _member(name)
 
 
 def why_not() -> str:
     """Empty where there is a device; else what is missing and how to get it."""
     return device.why_not()
+
+
+def current() -> int:
+    """The number of the current device."""
+    return device.current().index
 
 
 def count() -> int:
@@ -76,9 +109,3 @@ def describe() -> dict[str, Any]:
         for number in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
     )
     return {"devices": devices, "driver": driver, "runtime": version, "cupy": cupy.__version__}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "xp":
-        return device.current().xp
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,7 +26,7 @@ from .tensor import ROWS, SCREENS, Shape, TensorKernel, in_place, tensor_source
 from .views import address, wide_along
 
 __all__ = [
-    "BEHIND", "MOST", "Screen", "Sieve", "empty", "finish", "put", "room_of", "run",
+    "BEHIND", "FEW", "MOST", "Screen", "Sieve", "empty", "finish", "put", "room_of", "run",
     "select_source",
 ]  # fmt: skip
 
@@ -34,6 +34,7 @@ Array = Any
 
 MOST = 1024  #: the longest list
 BEHIND = 0  #: bytes behind a tile that are read
+FEW = 0
 _ROOM = 64  # entries that a warp collects: sr::Select's
 _NOTHING = (1 << 63) - 1
 _TILE = 128 << 20  # bytes of a tile: a launch is long, and some of it is in L2 when it is read

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu.spanning import in_line, range_table, spanning_plan
 from ..engine import Forest
+from ..graph_kernels import offsets
 from ..plan import Plan
 from ..semirings import Semiring
+from ..spanning import in_line, range_table, spanning_plan
 from . import device
 from .memory import from_host
 from .source import algebra, flags, pack, word_size
@@ -78,8 +79,7 @@ def towards(forest: Forest, rows: Index, out: Array) -> None:
     np.maximum.accumulate(np.where(up < 0, own, 0), out=top)
     below = np.flatnonzero(up >= 0)
     children = below[np.argsort(up[below], kind="stable")].astype(np.int32)
-    first = np.zeros(n + 1, np.int32)
-    np.cumsum(np.bincount(up[below], minlength=n), out=first[1:])
+    first = offsets(np.bincount(up[below], minlength=n)).astype(np.int32)
     lists = (place, order, up, last, top, first, children, *in_line(place, rows))
     there = [from_host(np.ascontiguousarray(x)) for x in lists]
     columns = -(-n // _THREADS)

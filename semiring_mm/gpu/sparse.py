@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -156,9 +157,14 @@ def _longest_row(indptr: Array) -> int | None:
     return found[1]
 
 
-def kept(arrays: tuple[Array, ...]) -> int | None:
-    """What is kept of a matrix by its arrays, on which the launches of a product depend."""
+def kept(arrays: Sequence[Array], b: Array) -> int | None:
+    """Entries of a matrix's longest row, on which launches depend, by its arrays and the operand.
+
+    None for a matrix by diagonals. TypeError where they are to be counted first, for a vector.
+    """
     found = _longest.get(id(arrays[-1]))
+    if found is None and len(arrays) == 3 and (b.ndim < 2 or b.shape[-1] < 2):
+        raise TypeError("the rows of this matrix were not counted yet")
     return None if found is None else found[1]
 
 

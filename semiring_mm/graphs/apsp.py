@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Call, check_all_pairs, check_memory, masked, where
-from ..bits import BitMatrix, closure_bits
+from ..bits import BitMatrix
+from ..closures.bits import closure_bits
 from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
@@ -18,8 +19,9 @@ from ..closures.sources import ArraySource
 from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..naming import integer
+from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
-from ..tiled.options import TileOptions
+from ..tiles import TileOptions
 from .choice import Request, choose, machine_for
 from .dense import Dense
 from .inputs import (
@@ -363,9 +365,6 @@ def _solve(
                 f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
                 f"memory_limit and resume"
             )
-        from ..tiled.solve import close
-        from .out_of_core import solve_rows
-
         warn_of_entries(s, graph)
         host: Any = _on_host(graph) if edges is None else edges
         options = replace(options, device=choice.device)
@@ -373,13 +372,13 @@ def _solve(
             rows = positions(
                 sources, edges.n if edges is not None else host.shape[0], _labels(nodes)
             )
-            found = solve_rows(
+            found = provided("sparse_rows")(
                 s, host, request, options, rows, directed=directed,
                 predecessors=asked.predecessors, progress=progress,
             )  # fmt: skip
             if found is not None:
                 return _named(s, found, nodes, rows)
-        found = close(
+        found = provided("close_tiles")(
             s, host, options, directed=directed, predecessors=asked.predecessors,
             progress=progress,
         )  # fmt: skip

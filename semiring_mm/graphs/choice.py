@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import engine as engines
 from .. import pool
-from ..arrays import device_index, gpu_engine, gpu_has
+from ..arrays import device_index, gpu_has
+from ..engine import named
 from ..hierarchy import costs
 
 if TYPE_CHECKING:
@@ -260,16 +262,18 @@ def hop_device(time: float, n: int, arcs: int) -> int | None:
     """The current CUDA device, -1, for searches that take the CPU so long; None: the CPU."""
     if time < GPU_HOPS:
         return None
-    from ..gpu.bfs import DeviceHops
-
-    return -1 if gpu_has(DeviceHops.bytes(n, arcs)) else None
+    if engines.why_not("cuda"):
+        return None
+    searches = engines.named("cuda").HopSearches
+    needed = None if searches is None else searches.bytes(n, arcs, 1, labels=False)
+    return -1 if needed is not None and gpu_has(needed) else None
 
 
 def machine_for(asked: Request) -> Machine:
     """What of this machine matters for a request."""
     gpu = None
     if asked.may_use_gpu and gpu_has(0):
-        index, engine = device_index(asked.device), gpu_engine()
+        index, engine = device_index(asked.device), named("cuda")
         with engine.on(-1 if index is None else index):
             gpu = engine.free_memory() or 1 << 62
     return Machine(gpu, pool.get_num_threads())

@@ -12,22 +12,21 @@ a dense core (:mod:`..hierarchy`).
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory, device_index
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
-from ..closures.sources import EdgeSource, WorsenedEdges
-from ..closures.trees import Edges, repair_trees
-from ..closures.weights import worsened
-from ..cpu import engine
+from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
+from ..closures.trees import repair_trees
 from ..hierarchy import costs
+from ..hierarchy.devices import fetch, place
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
@@ -75,7 +74,7 @@ def solve(
     if limit == math.inf:
         check_memory(result + _NODE * n, f"the elimination of {n} nodes")  # before any work
     assert isinstance(source, EdgeSource | WorsenedEdges)
-    structure = eliminate(n, *source.given[:2], sources=count, limit=limit, itemsize=size)
+    structure = eliminate(n, *source.given.arrays[:2], sources=count, limit=limit, itemsize=size)
     if structure is None:
         return None
     needed = result + structure.bytes(size, trees=trees)
@@ -96,7 +95,7 @@ def solve(
     else:
         _fetched(metric, problem, chosen, d, p, there)
     if p is not None and has_ties(problem):
-        repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, *source.edges()), chosen)
+        repair_trees(engines.named("cpu"), source.s, d, p, source.edges, chosen)
     if tick is not None:
         tick(total)
     return d, p
@@ -107,16 +106,12 @@ def _fetched(
     index: int,
 ) -> None:  # fmt: skip
     """Rows by the sweeps of a CUDA device."""
-    from ..gpu.collector import fetch, place
-
     source, edges = problem.source, None
     if p is not None:
-        row, col, weight = source.edges()
-        if source.margins is not None:
-            weight = worsened(source.s, weight, source.margins[row], source.margins[col])
-        edges = row, col, problem.weights.widen(weight)
-    on, there = place(metric, [index]).metrics[0]
-    fetch(on, there, sources, d, p=p, edges=edges)
+        given = source.edges()
+        weight = problem.weights.widen(weights_of(source, given))
+        edges = given.row, given.col, weight
+    fetch(place(metric, [index]), sources, d, p=p, edges=edges)
 
 
 def has_ties(problem: Problem) -> bool:
@@ -138,14 +133,11 @@ def solve_edges(
 ) -> Solved | None:  # fmt: skip
     """Paths of a list of edges by the sparse methods of a choice; None where they are refused."""
     if edge_dtype(s, edges.weight).kind == "b":  # whether there is a path: one of any width
-        ones = replace(edges, weight=np.ones(len(edges.row), np.float32))
+        ones = edges.weighted(np.ones(len(edges.col), np.float32))
         found = solve_edges(semirings["max_min"], ones, choice, rows, predecessors, progress)
         return None if found is None else (found[0] > 0, found[1])
     dtype = np.float32 if edges.weight.dtype == np.float32 else np.float64
-    if not (kept := edges.weight != s.zero).all():
-        row, col, weight = (x[kept] for x in (edges.row, edges.col, edges.weight))
-        edges = EdgeList(edges.nodes, row, col, weight, edges.directed)
-    source = EdgeSource(s, edges, dtype)
+    source = EdgeSource(s, edges.kept(edges.weight != s.zero), dtype)
     problem = Problem.of(source, None, predecessors, edges.nodes, progress)
     return solve_sparse(problem, choice, rows)
 
@@ -158,7 +150,7 @@ def solve_sparse(
     None where the dense method of the choice takes the least.
     """
     assert isinstance(problem.source, EdgeSource)
-    plain, n, m = searchable(problem), problem.source.n, len(problem.source.col)
+    plain, n, m = searchable(problem), problem.source.n, len(problem.source.given.col)
     if not plain and problem.weights.may_overflow:  # which the dense method tells
         return None
     chosen = np.arange(n) if rows is None else rows
@@ -194,11 +186,14 @@ def _hops(problem: Problem, count: int, limit: float) -> Hops | None:
     source, facts = problem.source, problem.weights.facts
     if problem.predecessors or source.s.name != "min_plus" or not facts.lo == facts.hi == 1:
         return None
-    free = engine.free_memory()
-    if count < 2 or (free is not None and Hops.room(source.n, count) > free):
-        return None
     assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
-    row, col, _ = source.given
+    row, col, _ = source.given.arrays
+    engine = engines.named("cpu")
+    assert engine.HopSearches is not None
+    free = engine.free_memory()
+    needed = engine.HopSearches.bytes(source.n, len(row), count, labels=True)
+    if count < 2 or (free is not None and needed > free):
+        return None
     if Hops.least(source.n, len(row), count, labels=True) > limit:
         return None
     return Hops(source.n, row, col, directed=not source.symmetric())

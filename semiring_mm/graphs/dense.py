@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,11 @@ from .. import pool
 from ..arrays import check_memory
 from ..closures import memory, spanning
 from ..closures.edges import EdgeList
-from ..closures.progress import Progress, reporter
+from ..closures.progress import Progress, part_of, reporter
 from ..closures.solve import Problem
 from ..closures.sources import ArraySource, EdgeSource
-from ..closures.steps import Improves
-from ..closures.trees import Edges, cyclic_rows, repair_trees
-from ..closures.weights import edges_of, improved
-from ..engine import JOIN
+from ..closures.trees import cyclic_rows, repair_trees
+from ..closures.weights import edges_of
 from ..hierarchy import costs
 from ..products import multiply
 from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
@@ -193,8 +191,7 @@ class Dense:
         each, trees, originals = map(_stacked, (closed, p, source.original))
         for i in _improving(problem, each):
             if originals is None:  # there is no cycle to name
-                diagonal = engine.to_host(each[i].diagonal())
-                improved(s, source.n, 0, diagonal, None, None)
+                problem.solve(functools.partial(_check, each[i].diagonal()))
             part = ArraySource(engine, s, originals[i].copy())
             found, tree = replace(self, progress=None).each(part, choose(self.request, Machine()))
             each[i] = weights.widen(found)
@@ -267,7 +264,7 @@ def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | No
     small = {"i": np.int32, "f": np.float32, "V": np.float32}[d.dtype.kind]
     weight = d[row, col].astype(d.dtype if d.dtype.itemsize >= 4 else small)
     whole = rows is None and weight.dtype == d.dtype and d.strides[1] == d.itemsize
-    edges = EdgeSource(source.s, EdgeList(range(n), row, col, weight, True), weight.dtype)
+    edges = EdgeSource(source.s, EdgeList.of(n, row, col, weight), weight.dtype)
     given = replace(problem, source=edges)
     solved = solve_sparse(given, choice, rows, d if whole else None)
     if solved is None or whole:
@@ -285,8 +282,8 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     """By breadth-first searches where every edge counts 1; None where one does not."""
     source, facts, n = memory.source_of(problem), problem.weights.facts, problem.source.n
     engine, xp = source.engine, source.engine.xp
-    if not engine.SPARSE and xp is np:
-        return None  # neither of the engines that have searches
+    if engine.HopSearches is None:
+        return None
     if n < (SPARSE_FROM if engine.SPARSE else _DEVICE_FROM) or source.s.name != "min_plus":
         return None
     if problem.predecessors or not 0 <= facts.lo <= 1:
@@ -313,13 +310,11 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     lists = lists_of_rows(xp, there)
     back = lists if source.symmetric() else lists_of_rows(xp, there.T)
     del there
-    from ..gpu.bfs import DeviceHops
-
-    device = DeviceHops(n, lists, back)
-    probes = device.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
+    searches = engine.HopSearches(n, lists, back)
+    probes = searches.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
     if (int(probes["far"].max()) + 1) * len(back[1]) > _LEVELS * n * n:
         return None  # in many levels
-    return device.rows(chosen, d.dtype, zero, out)
+    return searches.rows(chosen, d.dtype, zero, out)
 
 
 def _ones(xp: Any, d: Array, zero: Any) -> Array | None:
@@ -346,12 +341,9 @@ def _squaring(problem: Problem) -> Solved:
     for step in range(rounds):
         following = d.copy()
         marks = None if p is None else p.copy()
-        before = step * float(n) ** 3
-        engine.product(
-            source.s, d, d, following, JOIN, known=steps.known, arg=marks, gather=p,
-            on_done=None if tick is None else functools.partial(_add, tick, before, float(n) ** 3),
-        )  # fmt: skip
-        _check(problem, 0, following.diagonal())
+        on_done = part_of(tick, step * float(n) ** 3, float(n) ** 3)
+        steps.update(engine, d, d, following, marks, p, on_done=on_done)
+        _check(following.diagonal(), problem)
         same = bool(engine.xp.array_equal(following, d))
         d, p = following, marks
         if same:
@@ -389,7 +381,7 @@ def _power(problem: Problem, limit: int) -> Array:
         if tick is not None:
             tick(float(done))
     assert result is not None
-    _check(problem, 0, result.diagonal())
+    _check(result.diagonal(), problem)
     d[...] = result
     return d
 
@@ -418,10 +410,8 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
     for step in range(worth):
         following = x.copy()
         arg = None if p is None else p.copy()
-        engine.product(source.s, x, d, following, JOIN, known=steps.known, arg=arg)
-        if steps.look and not (following[own] == one).all():
-            at = int(xp.flatnonzero(following[own] != one)[0])
-            _check(problem, int(rows[at]), following[own][at : at + 1])
+        steps.update(engine, x, d, following, arg)
+        steps.check(following[own], rows)
         same = bool(xp.array_equal(following, x))
         x, p = following, arg
         if tick is not None:
@@ -437,20 +427,13 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
     return x, p
 
 
-def _edges(problem: Problem, d: Array) -> Edges:
+def _edges(problem: Problem, d: Array) -> EdgeList:
     """The edges of the matrix of a graph that has one on its diagonal."""
     weights, n = memory.source_of(problem).engine.to_host(d), problem.source.n
-    row, col = edges_of(problem.source.s, weights)[:2]
-    row, col = row[row != col], col[row != col]
-    return Edges.by_end(n, row, col, weights[row, col])
+    edges = EdgeList.of(n, *edges_of(problem.source.s, weights))
+    return edges.kept(edges.row != edges.col)
 
 
-def _check(problem: Problem, first: int, diagonal: Array) -> None:
-    """Raise Improves if an entry of the diagonal, from node `first` on, is better than one."""
-    one = problem.source.s.identities(diagonal.dtype)[1]
-    if problem.steps.look and not (diagonal == one).all():
-        raise Improves(first, memory.source_of(problem).engine.to_host(diagonal))
-
-
-def _add(tick: Callable[[float], None], before: float, pairs: float, part: float) -> None:
-    tick(before + part * pairs)
+def _check(diagonal: Array, problem: Problem) -> None:
+    """Raise Improves if an entry of the diagonal is better than one."""
+    problem.steps.check(diagonal, range(problem.source.n))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
@@ -17,16 +18,18 @@ from ..closures.paths import NegativeCycleError, find_negative_cycle
 from ..closures.progress import reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..closures.steps import computed, path_plan, stored
-from ..cpu import dijkstra as code
+from ..closures.steps import path_plan
 from ..hierarchy import costs
 from ..memory import scratch
-from ..plan import Plan
+from ..plan import Plan, computed, stored
+from .kernels import dijkstra as kernels
 
 __all__ = ["search", "search_shifted", "searchable"]
 
 Array = NDArray[np.generic]
 Index = NDArray[np.int64]
+#: Nodes taken from the heap in a call, between which Ctrl-C is seen.
+_MOST = 1 << 20
 #: Nanoseconds of searches in a task of a thread: handing it out takes a fiftieth of that.
 _PART = 1e6
 
@@ -40,18 +43,19 @@ def _lists(problem: Problem, plan: Plan) -> tuple[Array, dict[str, Any]]:
     """The arcs of each node, and their weights."""
     source = problem.source
     assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
-    given = np.ascontiguousarray(computed(plan, problem.weights.widen(source.weight)))
-    if source.first is not None:
-        head = source.col.astype(np.int32)
-        return given, {"n": source.n, "first": source.first, "head": head, "weight": given}
-    row, col = (np.ascontiguousarray(x) for x in source.given[:2])
-    m = len(row) * (1 + source.undirected)
+    edges, both = source.given, not source.given.directed
+    given = np.ascontiguousarray(computed(plan, problem.weights.widen(edges.weight)))
+    if edges.first is not None:
+        head = edges.col.astype(np.int32)
+        return given, {"n": source.n, "first": edges.first, "head": head, "weight": given}
+    row, col = (np.ascontiguousarray(x, np.int64) for x in (edges.row, edges.col))
+    m = len(row) * (1 + both)
     first = np.zeros(source.n + 1, np.int64)
     head, weight = np.empty(m, np.int32), np.empty(m, given.dtype)
-    code.lists(plan, {
-        "n": source.n, "m": len(row), "both": int(source.undirected), "row": row, "col": col,
-        "first": first, "head": head, "weight": weight, "given": given,
-    })  # fmt: skip
+    engines.compiled(kernels.arcs, plan)(
+        n=source.n, m=len(row), both=int(both), row=row, col=col, first=first, head=head,
+        weight=weight, given=given,
+    )  # fmt: skip
     return weight, {"n": source.n, "first": first, "head": head, "weight": weight}
 
 
@@ -91,12 +95,16 @@ def search(
         label = found if direct else np.empty((rows, n), weight.dtype)
         nodes, keys = scratch(4 * room, weight.itemsize * (room + 3))
         key = keys.view(weight.dtype)[3:]  # children share a cache line
-        own = {
-            "node": nodes.view(np.int32), "key": key, "label": label, "rows": rows,
-            "source": np.array(chosen[begin:end], np.int64),
-            "pred": None if p is None else p[begin:end],
-        }  # fmt: skip
-        code.search(plan, zero, one, fields | own)
+        going = np.zeros(1, np.int64)
+        run = engines.compiled(kernels.search, plan, zero, one).bind(
+            **fields, node=nodes.view(np.int32), key=key, label=label, rows=rows,
+            source=np.array(chosen[begin:end], np.int64), pred=None if p is None else p[begin:end],
+            open=going, most=_MOST if rows == 1 else 1 << 62,  # several searches are short
+        )  # fmt: skip
+        run()
+        while going[0]:
+            pool.look()
+            run()
         if not direct:
             found[...] = stored(plan, label, d.dtype)
 
@@ -123,7 +131,7 @@ def search_shifted(
     NegativeCycleError
     """
     n, source = problem.source.n, problem.source
-    row, col, weight = source.edges()
+    row, col, weight = source.edges().arrays
     found = find_negative_cycle(row, col, weight, n)
     if isinstance(found, tuple):
         raise NegativeCycleError(*found, problem.labels)
@@ -131,7 +139,7 @@ def search_shifted(
     dtype = np.dtype(np.int64 if whole else np.float64)
     h = found.astype(dtype)
     shifted = np.maximum(weight.astype(dtype) + h[row] - h[col], 0)
-    edges = EdgeSource(source.s, EdgeList(range(n), row, col, shifted, True), dtype)
+    edges = EdgeSource(source.s, EdgeList.of(n, row, col, shifted), dtype)
     d, p = search(replace(problem, source=edges, directed=True), sources=sources)
     missing, start = d == source.s.identities(dtype)[0], h if sources is None else h[sources]
     for i in range(len(d)):  # no second matrix

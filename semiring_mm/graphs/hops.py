@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
-from ..cpu import bfs
+from ..closures.edges import both_ways
+from ..graph_kernels import HopSearches, offsets
 
 if TYPE_CHECKING:
-    from ..gpu.bfs import DeviceHops
     from ..hierarchy.statistics import Wanted
 
 __all__ = ["HopCollector", "Hops", "lists_of_rows"]
@@ -22,12 +24,13 @@ __all__ = ["HopCollector", "Hops", "lists_of_rows"]
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 
-_BYTE = 254  # the largest distance that a byte holds beside 255 for no path
+_BYTE = 254  # the largest distance that a label of one byte holds
 _FEW = 4  # sources that are supposed to meet a node one by one, in whatever levels
 #: Nanoseconds of one thread for a node: to begin, and each time that some searches meet it; for an
 #: edge, as often. What labels of one byte, and of four, add to the first two.
 _NODE, _MEET, _EDGE = 100.0, 80.0, 2.5
 _LABEL, _WIDE = (150.0, 50.0), (750.0, 300.0)
+_NONE = np.empty(0, np.int64)  # no radii
 _PIECE = 1 << 24  # entries of a matrix that are looked at together
 _DEVICE_BATCH = 1 << 15  # sources of a call on a device
 
@@ -52,7 +55,7 @@ class Hops:
         apart = row != col
         row, col = (x[apart].astype(np.int64, copy=False) for x in (row, col))
         if not directed:
-            row, col = np.concatenate([row, col]), np.concatenate([col, row])
+            row, col = both_ways(row, col)
         self.arcs = len(row)
         self.out = _lists(n, row, col)
         self.back = _lists(n, col, row) if directed else self.out
@@ -73,12 +76,6 @@ class Hops:
         other.n, other.symmetric, other.arcs = self.n, self.symmetric, self.arcs
         other.out, other.back = self.back, self.out
         return other
-
-    @staticmethod
-    def room(n: int, count: int, *, labels: bool = True) -> int:
-        """Bytes of searches from so many sources, whose distances are wanted or not, at once."""
-        together = min(pool.get_num_threads(), -(-count // bfs.LANES))
-        return together * n * (3 * bfs.LANES // 8 + 16 + (bfs.LANES if labels else 0))
 
     @staticmethod
     def least(n: int, arcs: int, count: int, *, labels: bool) -> float:
@@ -106,39 +103,15 @@ class Hops:
         if not self.arcs:
             return 1
         probe = np.array([np.argmax(np.diff(self.out[0]))])
-        return int(self.search(probe)["far"][0]) + 1
+        return int(self.statistics(probe)["far"][0]) + 1
 
-    def search(
-        self, sources: Index, *, radii: Index | None = None, labels: Array | None = None
-    ) -> dict[str, Array]:
-        """Results of :func:`..cpu.bfs.levels` for at most 512 sources.
+    def statistics(self, sources: Index) -> dict[str, Array]:
+        """Those of :meth:`..graph_kernels.HopSearches.statistics`, by the CPU."""
+        return self.on("cpu").statistics(sources, _NONE)
 
-        `labels`, n rows of 512 bytes or int32, receives distances, as bytes those of up to 254.
-        """
-        n, lanes = self.n, bfs.LANES
-        count = len(sources)
-        mark = _BYTE if labels is None or labels.itemsize == 1 else n
-        radii = np.empty(0, np.int64) if radii is None else radii
-        bits = np.zeros(lanes, np.uint8)
-        bits[:count] = 1
-        words = np.zeros((3, n + 1, lanes // 64), np.uint64)
-        found: dict[str, Array] = {
-            "reached": np.zeros(lanes, np.int64), "total": np.zeros(lanes, np.int64),
-            "far": np.zeros(lanes, np.int64), "inverse": np.zeros(lanes),
-            "within": np.zeros((len(radii), lanes), np.int64), "table": np.zeros(n + 2, np.int64),
-        }  # fmt: skip
-        fields = found | {
-            "n": n, "arcs": self.arcs, "count": count, "radii": len(radii), "mark": mark,
-            "source": np.ascontiguousarray(sources, np.int64), "radius": radii,
-            "first": self.out[0], "near": self.out[1], "back_first": self.back[0],
-            "back_near": self.back[1], "active": np.empty(n + 1, np.int32),
-            "touched": np.empty(n + 1, np.int32),
-            "counts": np.zeros(lanes, np.int32), "seen": words[0], "frontier": words[1],
-            "next": words[2], "slices": np.zeros((8, lanes // 64), np.uint64),
-            "full": np.packbits(bits, bitorder="little"), "label": labels,
-        }  # fmt: skip
-        bfs.levels(fields, labels=0 if labels is None else labels.itemsize)
-        return found
+    def on(self, name: str) -> HopSearches:
+        """Searches of it by an engine, in its memory."""
+        return _searches(name)(self.n, self.out, self.back)
 
     def distances(
         self, sources: Index, dtype: Any = np.int32, unreached: float = -1, *,
@@ -160,55 +133,38 @@ class Hops:
             A CUDA device, -1 for the current one; None: the CPU.
         """
         d = np.empty((len(sources), self.n), dtype) if out is None else out
-        if device is not None:
-            from ..gpu.bfs import DeviceHops
-            from ..gpu.memory import on, to_host
-
-            with on(device):
-                there = DeviceHops(self.n, self.out, self.back)
-                for begin in range(0, len(sources), there.shape.columns):
-                    some = slice(begin, min(begin + there.shape.columns, len(sources)))
-                    d[some] = to_host(there.rows(sources[some], d.dtype, unreached))
-                    if done is not None:
-                        done(some.stop)
-            return d
-        values = np.arange(_BYTE + 2).astype(d.dtype)
-        values[-1] = unreached
-
-        def part_of(begin: int) -> None:
-            part = sources[begin : begin + bfs.LANES]
-            labels = np.full((self.n, bfs.LANES), 255, np.uint8)
-            if self.search(part, labels=labels)["far"].max() > _BYTE:
-                labels = np.full(labels.shape, -1, np.int32)
-                self.search(part, labels=labels)
-            labels[part, np.arange(len(part))] = 0
-            rows = d[begin : begin + bfs.LANES]
-            for i in range(0, self.n, 256):  # a piece is turned in the cache
-                piece = labels[i : i + 256, : len(part)].T
-                if labels.itemsize == 1:
-                    rows[:, i : i + 256] = values[piece]
-                else:
-                    rows[:, i : i + 256] = np.where(piece < 0, values[-1], piece)
-
-        starts = range(0, len(sources), bfs.LANES)
-        pool.run(
-            [functools.partial(part_of, i) for i in starts],
-            None if done is None else (lambda k: done(min((k + 1) * bfs.LANES, len(sources)))),
-        )
+        with _place(device) as name:
+            self.on(name).rows(sources, d.dtype, unreached, d, done)
         return d
+
+
+def _searches(name: str) -> type[HopSearches]:
+    found = engines.named(name).HopSearches
+    assert found is not None
+    return found
+
+
+@contextlib.contextmanager
+def _place(device: int | None) -> Iterator[str]:
+    """The engine, and its device the current one."""
+    if device is None:
+        yield "cpu"
+        return
+    with engines.named("cuda").on(device):
+        yield "cuda"
 
 
 def _time(n: int, arcs: int, count: int, often: int, extra: tuple[float, float]) -> float:
     """Nanoseconds of searches of which some meet each node so often, apart from the others."""
-    often, calls = min(count, bfs.LANES, often), -(-count // bfs.LANES)
+    lanes = _searches("cpu").LANES
+    often, calls = min(count, lanes, often), -(-count // lanes)
     node = _NODE + extra[0] + (_MEET + extra[1]) * often
     return max(1.0, calls / pool.get_num_threads()) * (node * n + _EDGE * often * arcs)
 
 
 def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
     """The heads of the edges from each node."""
-    first = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n), out=first[1:])
+    first = offsets(np.bincount(row, minlength=n))
     both = row << 32 | col
     both.sort()
     return first, both.astype(np.int32)  # the lower half
@@ -241,14 +197,11 @@ class HopCollector:
 
     def __init__(self, graph: Hops, wanted: Wanted, devices: Sequence[int] | None = None) -> None:
         self.graph, self.bound = graph, max(graph.n - 1, 0)
-        self.there: list[tuple[int, DeviceHops]] = []
-        if devices:
-            from ..gpu.bfs import DeviceHops
-            from ..gpu.memory import on
-
-            for index in devices:
-                with on(index):
-                    self.there.append((index, DeviceHops(graph.n, graph.out, graph.back)))
+        self.devices = [*devices] if devices else [None]
+        self.there: list[HopSearches] = []
+        for device in self.devices:
+            with _place(device) as name:
+                self.there.append(graph.on(name))
         self.want(wanted)
 
     def want(self, wanted: Wanted) -> None:
@@ -258,15 +211,15 @@ class HopCollector:
     @property
     def batch(self) -> int:
         """Sources of a call of :meth:`run` that keep all threads at work."""
-        if self.there:
+        if self.devices[0] is not None:
             return _DEVICE_BATCH * len(self.there)
-        return bfs.LANES * pool.get_num_threads()
+        return self.there[0].LANES * pool.get_num_threads()
 
     def bytes(self) -> int:
         """Memory of the searches of all threads."""
-        if self.there:
+        if self.devices[0] is not None:
             return 0  # of the host
-        return self.graph.room(self.graph.n, self.batch, labels=False)
+        return self.there[0].bytes(self.graph.n, self.graph.arcs, self.batch, labels=False)
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""
@@ -276,45 +229,35 @@ class HopCollector:
     def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources."""
         kinds, wanted = self.wanted.kinds, self.wanted
-        radii = None
+        radii = _NONE
         if wanted.radii is not None:
             clipped = np.clip(wanted.radii.astype(np.float64), -1, self.graph.n)
             radii = np.floor(clipped).astype(np.int64)
-        radii = np.empty(0, np.int64) if radii is None else radii
         tables: list[Array] = []
 
-        def join(mine: dict[str, Array], here: Index) -> None:
-            count = len(here)
+        def share(device: int | None, there: HopSearches, part: slice) -> None:
+            with _place(device):
+                mine = there.statistics(sources[part], radii)
+            here = at[part]
             for name, own in (("largest", "far"), ("sum", "total"), ("inverse", "inverse")):
                 if name in kinds:
-                    found[name][here] = mine[own][:count]
+                    found[name][here] = mine[own]
             if "count" in kinds:
-                found["count"][here] = mine["reached"][:count] + 1
+                found["count"][here] = mine["reached"] + 1
             if "within" in kinds:
-                found["within"][here] = mine["within"][:, :count].T + (radii >= 0)
-            mine["table"][0] = count
+                found["within"][here] = mine["within"].T + (radii >= 0)
+            mine["table"][0] = len(here)
             tables.append(mine["table"])
 
-        def some(begin: int) -> None:
-            part = slice(begin, begin + bfs.LANES)
-            join(self.graph.search(sources[part], radii=radii), at[part])
-
-        if self.there:
+        cuts = np.linspace(0, len(sources), len(self.there) + 1).astype(int).tolist()
+        parts = [slice(*x) for x in itertools.pairwise(cuts)]
+        if len(parts) == 1:
+            share(self.devices[0], self.there[0], parts[0])
+        else:
             from concurrent.futures import ThreadPoolExecutor
 
-            from ..gpu.memory import on
-
-            def away(place: tuple[int, DeviceHops], part: slice) -> None:
-                index, there = place
-                with on(index):
-                    join(there.statistics(sources[part], radii), at[part])
-
-            cuts = np.linspace(0, len(sources), len(self.there) + 1).astype(int).tolist()
-            parts = [slice(*x) for x in itertools.pairwise(cuts)]
-            with ThreadPoolExecutor(len(self.there)) as executor:
-                list(executor.map(away, self.there, parts))
-        else:
-            pool.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
+            with ThreadPoolExecutor(len(parts)) as workers:
+                list(workers.map(share, self.devices, self.there, parts))
         if "bins" in kinds:
             for table in tables:
                 distances = np.flatnonzero(table)

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..arrays import check_memory, masked
-from ..closures.edges import EdgeList, edge_dtype, is_table, join_edges, symmetrize
+from ..closures.edges import EdgeList, NumberLabels, edge_dtype, is_table, join_edges, symmetrize
 from ..closures.labelled import LabelledArray, Labels
-from ..cpu import engine as cpu
 from ..naming import integer
+from ..registry import provided
 from ..semirings import Semiring, as_semiring
 from ..warn import warn
 from .packages import from_dict, from_igraph, from_networkx
@@ -113,7 +114,7 @@ def as_graph(
     edges = _edge_list(graph, weight, directed, source, target)
     if edges is not None:
         if directed is False:
-            edges = replace(edges, directed=False, first=None)
+            edges = edges.undirected()
         edges = _checked(edges)
         return edges, None if isinstance(edges.nodes, range) else edges.nodes
     if masked(graph):
@@ -159,8 +160,7 @@ def _edge_list(
     chosen = source is not None or target is not None
     table = is_table(graph) and (chosen or not _is_matrix(graph))
     if table or isinstance(graph, (str, PathLike)) or are_paths(graph):
-        from ..files import read_graph
-
+        read_graph = provided("read_graph")
         graph = read_graph(graph, weight=weight, source=source, target=target, directed=directed)
         for text in graph.warnings:
             warn(text)
@@ -187,9 +187,7 @@ def _edge_list(
             )
         _check_square(graph.shape)
         if getattr(graph, "format", None) == "csr":
-            first = np.ascontiguousarray(graph.indptr, np.int64)
-            m = first[-1]  # arrays may have room for more
-            edges = EdgeList.by_rows(first, graph.indices[:m], graph.data[:m])
+            edges = EdgeList.of_csr(graph)
         else:
             coo = graph.tocoo()
             edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
@@ -214,13 +212,11 @@ def are_paths(graph: Any) -> bool:
 
 
 def _unweighted(edges: EdgeList) -> EdgeList:
-    return replace(edges, weight=np.ones(len(edges.col)))
+    return edges.weighted(np.ones(len(edges.col)))
 
 
 def _numbered(edges: EdgeList) -> EdgeList:
     """The edges, without labels where they are the positions of the nodes in a matrix."""
-    from ..files.graph import NumberLabels
-
     if type(edges.nodes) is NumberLabels and edges.nodes == NumberLabels(0, edges.n):
         return replace(edges, nodes=range(edges.n))
     return edges
@@ -324,7 +320,7 @@ def _from_dense(
     result = _target(out, n, wanted)
     np.copyto(result, matrix, casting="unsafe" if dtype is not None else "same_kind")
     if undirected:
-        symmetrize(cpu, s, result)
+        symmetrize(engines.named("cpu"), s, result)
     return result, list(range(n))
 
 

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.labelled import Labels, pandas
 from ..closures.solve import Problem
-from ..cpu.nearest import NOWHERE, rise_and_fall
 from ..display import cell, chosen, html_table
 from ..hierarchy.statistics import reversed_metric
 from ..hierarchy.sweeps import Metric
 from ..semirings import semirings
 from .dijkstra import search
 from .inputs import positions
+from .kernels import nearest as kernels
 from .prepared import PreparedGraph, edges_of_graph
 from .statistics import reversed_problem, sweeps_or_search
 
@@ -167,19 +168,20 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     """Distances, inf for none, and numbers of places, of which there is one more for none."""
     x, far = metric.structure, metric.identities[0]
     label = np.full((x.n, k), far, metric.out.dtype)
-    who = np.full((x.n, k), NOWHERE, np.int32)
+    who = np.full((x.n, k), kernels.NOWHERE, np.int32)
     at = x.position[places]
     label[at, 0], who[at, 0] = 0, np.arange(len(places))
-    core = metric.core.astype(metric.out.dtype)
+    core = metric.core.astype(metric.out.dtype, order="C")
     core[metric.core == metric.steps.identities[0]] = far
-    rise_and_fall(metric.out.dtype.name, far, {
-        "fringe": x.fringe, "core": x.core, "k": k, "first": x.first, "head": x.head,
-        "place": who, "own_place": np.empty((x.core, k), np.int32), "label": label,
-        "own": np.empty((x.core, k), label.dtype), "matrix": np.ascontiguousarray(core),
-        "out": metric.out, "back": metric.back,
-    })  # fmt: skip
+    kernel = engines.compiled(kernels.nearest, metric.out.dtype.str[1:])
+    kernel(
+        fringe=x.fringe, core=x.core, k=k, far=far, first=x.first, head=x.head, place=who,
+        core_place=np.empty((x.core, k), np.int32), label=label,
+        core_label=np.empty((x.core, k), label.dtype), matrix=core, out=metric.out,
+        back=metric.back,
+    )  # fmt: skip
     who, label = who[x.position], label[x.position]
-    none = who == NOWHERE
+    none = who == kernels.NOWHERE
     d = label.astype(label.dtype if label.dtype.kind == "f" else np.float64)
     d[none] = np.inf
     return d, np.where(none, len(places), who).astype(np.int64)

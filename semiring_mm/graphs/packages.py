@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -14,72 +14,68 @@ from numpy.typing import NDArray
 from ..closures.edges import EdgeList
 from ..warn import warn
 
-__all__ = ["from_dict", "from_igraph", "from_networkx"]
+__all__ = ["UNITS", "WEIGHT", "from_dict", "from_igraph", "from_networkx"]
 
+UNITS = "km m mi miles s min h".split()
+#: Usual names of what adds up along a path. A capacity or a probability does not, and is chosen by
+#: its name.
+WEIGHT = "weight distance dist length cost w time duration".split() + UNITS
 _NUMBERS = (numbers.Real, np.bool_, Decimal)
-
-
-class _Edges:
-    """Edges as they are read, of which some may lack the weight."""
-
-    def __init__(self, nodes: Iterable[Any], weight: str | int | None) -> None:
-        self.weight, self._weighted = weight, False
-        self._index: dict[Any, int] = {node: k for k, node in enumerate(nodes)}
-        self._row, self._col, self._values = list[int](), list[int](), list[float]()
-        self._others: dict[Any, None] = {}  # numbers of edges without the weight, as they come
-
-    def add(self, u: Any, v: Any, known: Any) -> None:
-        """Append an edge, of which its attributes are known or only its weight."""
-        value = 1.0
-        if self.weight is not None:
-            if not isinstance(known, Mapping):
-                if self.weight != "weight":
-                    raise ValueError(
-                        f"weight={self.weight!r}: the edge {u!r} - {v!r} has no attributes, it is "
-                        f"{known!r:.60}; leave weight out"
-                    )
-                value, self._weighted = _real(known, u, v), True
-            elif self.weight in known:
-                value, self._weighted = _real(known[self.weight], u, v), True
-            else:
-                self._others |= {name: None for name, x in known.items() if _is_number(x)}
-        for ends, node in ((self._row, u), (self._col, v)):
-            ends.append(self._index.setdefault(node, len(self._index)))
-        self._values.append(value)
-
-    def whole(self, directed: bool) -> EdgeList:
-        _tell(self.weight, self._weighted or not self._row, self._others)
-        row, col = np.array(self._row, np.int64), np.array(self._col, np.int64)
-        weight = np.array(self._values, np.float64)
-        return EdgeList(list(self._index), row, col, weight, directed)
 
 
 def from_networkx(graph: Any, weight: str | int | None) -> EdgeList:
     """Parallel edges are all of the list."""
-    edges = _Edges(graph, weight)
-    for u, v, known in graph.edges(data=True):
-        edges.add(u, v, known)
-    return edges.whole(graph.is_directed())
+    return _listed(graph, graph.edges(data=True), weight, graph.is_directed())
 
 
 def from_dict(graph: Mapping[Any, Any], weight: str | int | None) -> EdgeList:
     """Neighbours and weights, or neighbours and attributes, or mere neighbours of each node."""
-    edges = _Edges(graph, weight)
+    return _listed(graph, _edges_of_dict(graph), weight, True)
+
+
+def _edges_of_dict(graph: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, Any]]:
     for u, near in graph.items():
         if isinstance(near, Mapping):
             for v, known in near.items():
-                parallel = _is_multi(known)
-                for one in known.values() if parallel else [known]:
-                    edges.add(u, v, one)
+                for one in known.values() if _is_multi(known) else [known]:
+                    yield u, v, one
         elif isinstance(near, Iterable) and not isinstance(near, (str, bytes)):
-            for v in near:
-                edges.add(u, v, {})
+            yield from ((u, v, {}) for v in near)
         else:
             raise TypeError(
                 f"in a dict, each node has a dict of its neighbours and their weights, "
                 f"{{'a': {{'b': 3}}}}, or a list of neighbours; {u!r} has {near!r:.60}"
             )
-    return edges.whole(True)
+
+
+def _listed(
+    nodes: Iterable[Any], edges: Iterable[tuple[Any, Any, Any]], weight: str | int | None,
+    directed: bool,
+) -> EdgeList:  # fmt: skip
+    """Edges, of each of which the attributes are known or only the weight."""
+    index: dict[Any, int] = {node: k for k, node in enumerate(nodes)}
+    row, col, values, weighted = list[int](), list[int](), list[float](), False
+    others: dict[Any, None] = {}  # numbers of edges without the weight, as they come
+    for u, v, known in edges:
+        value = 1.0
+        if weight is not None:
+            if not isinstance(known, Mapping):
+                if weight != "weight":
+                    raise ValueError(
+                        f"weight={weight!r}: the edge {u!r} - {v!r} has no attributes, it is "
+                        f"{known!r:.60}; leave weight out"
+                    )
+                value, weighted = _real(known, u, v), True
+            elif weight in known:
+                value, weighted = _real(known[weight], u, v), True
+            else:
+                others |= {name: None for name, x in known.items() if _is_number(x)}
+        row.append(index.setdefault(u, len(index)))
+        col.append(index.setdefault(v, len(index)))
+        values.append(value)
+    _tell(weight, weighted or not row, others)
+    ends = np.array(row, np.int64), np.array(col, np.int64)
+    return EdgeList(list(index), *ends, np.array(values, np.float64), directed)
 
 
 def _is_multi(known: Any) -> bool:
@@ -133,8 +129,6 @@ def _tell(weight: str | int | None, found: bool, others: Iterable[Any]) -> None:
     if not found and weight not in (None, "weight"):
         raise ValueError(f"weight={weight!r}: no edge has it; edges have {shown or 'no numbers'}")
     if names:
-        from ..files.columns import WEIGHT
-
         likely = next((x for x in WEIGHT if x in names), names[0])
         which = "not every edge has" if found else "no edge has"
         warn(

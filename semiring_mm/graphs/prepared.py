@@ -9,34 +9,32 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
-from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_engine, where
+from ..arrays import Call, check_all_pairs, check_memory, device_index, where
 from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..closures.trees import Edges, repair_trees
+from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers, edges_of
-from ..cpu import engine as cpu
-from ..cpu.blocks import block
-from ..cpu.queries import BLOCKS, queries
 from ..hierarchy import costs
+from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
+from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, one_line, read_arrays
 from ..warn import warn
 from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
-
-if TYPE_CHECKING:
-    from ..gpu.collector import Placed
+from .queries import PathQuery
 
 __all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
 
@@ -110,7 +108,7 @@ class PreparedGraph:
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._table: Any = None  # what it was prepared from, if that has columns of weights
-        self._customizers: dict[int, Any] = {}  # of CUDA devices
+        self._customizers: dict[int, DeviceCustomizer] = {}  # of CUDA devices
         self._state = self._customized(edges, None, progress=progress)
 
     @property
@@ -124,11 +122,7 @@ class PreparedGraph:
         return self._state.metric
 
     def __repr__(self) -> str:
-        kind = "directed" if self.directed else "undirected"
-        return (
-            f"<PreparedGraph: {len(self.nodes)} nodes, {len(self._arcs.row)} {kind} edges, "
-            f"{self.semiring.name}, {self.dtype}>"
-        )
+        return f"<PreparedGraph: {self.edges.summary}, {self.semiring.name}, {self.dtype}>"
 
     def __reduce__(self) -> Any:
         own = (self.semiring, self._state.edges, self._structure, self._columns)
@@ -192,7 +186,7 @@ class PreparedGraph:
         row, col = self._arcs.row, self._arcs.col
         index, place = device_index(device), where(weights, "weights")
         if place is not None:
-            engine = gpu_engine()
+            engine = engines.named("cuda")
             index = place if device is None else index
             with engine.on(place):
                 weights = engine.to_host(engine.xp.asarray(weights))
@@ -211,10 +205,9 @@ class PreparedGraph:
         """One for each edge."""
         table = is_table(weights)
         if table and weight is None:
-            from ..files.tables import Table
-
-            if len(Table(weights).names) == 1:
-                weights, table = Table(weights).column(0), False
+            columns = provided("Table")(weights)
+            if len(columns.names) == 1:
+                weights, table = columns.column(0), False
         plain = isinstance(weights, (list, tuple)) and not any(
             isinstance(x, (str, os.PathLike, list, tuple, np.ndarray)) for x in weights
         )
@@ -280,10 +273,8 @@ class PreparedGraph:
                     row, col = places[row], places[col]
                     break
         if same:
-            mine, theirs = (
-                _sorted_ends(n, *ends, self.directed)
-                for ends in ((self._arcs.row, self._arcs.col), (row, col))
-            )
+            mine = _sorted_ends(n, self._arcs.row, self._arcs.col, self.directed)
+            theirs = _sorted_ends(n, row, col, self.directed)
             same = np.array_equal(mine[0], theirs[0])
         if not same:
             kind = "directed" if other.directed else "undirected"
@@ -320,19 +311,17 @@ class PreparedGraph:
         if index is None:
             metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs, progress))
         else:
-            with gpu_engine().on(index):
+            with engines.named("cuda").on(index):
                 metric = problem.solve(self._customizer())
         return _State(edges, problem, metric, before)
 
     def _customizer(self) -> Callable[[Problem], Metric]:
         """What customizes on the current CUDA device."""
-        from ..gpu import customize, device
-
-        here = device.current().index
+        engine = engines.named("cuda")
+        here = engine.current()
         if here not in self._customizers:
-            self._customizers[here] = customize.Customizer(self._structure, self._arcs)
-        found: Callable[[Problem], Metric] = self._customizers[here]
-        return found
+            self._customizers[here] = DeviceCustomizer(engine, self._structure, self._arcs)
+        return self._customizers[here]
 
     def distances(
         self, sources: Any = None, targets: Any = None, *, device: str | None = None
@@ -394,15 +383,15 @@ class PreparedGraph:
                 )  # fmt: skip
             check_memory(
                 count * width * self.dtype.itemsize, f"the result of {count} x {width} entries",
-                cpu if call.moved else call.engine,
+                engines.named("cpu") if call.moved else call.engine,
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
-            if call.engine is not cpu:
-                found = self._on_device(call, state, start, columns)
-            else:
+            if call.engine.FactorSweeps is None:
                 found = self._on_cpu(state, start, columns)
-            if call.engine is not cpu and not call.moved:
-                return call.give(found)
+            else:
+                found = self._on_device(call, state, start, columns)
+                if not call.moved:
+                    return call.give(found)
         if self._labels is None:
             return found
         return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
@@ -414,17 +403,16 @@ class PreparedGraph:
 
     def _on_device(self, call: Call, state: _State, start: Index, end: Index | None) -> Any:
         """Rows by the current device, on the host if the call came from there."""
-        index, there = state.placed([-1]).metrics[0]
+        placed = state.placed([-1])
         shape = len(start), len(self.nodes) if end is None else len(end)
         restore = None if self.dtype.kind == "f" else state.problem.restore
         if call.moved:
-            from ..gpu.collector import fetch
-
             found = np.empty(shape, self.dtype)
-            fetch(index, there, start, found, targets=end, restore=restore)
+            fetch(placed, start, found, targets=end, restore=restore)
             return found
-        kind = self.dtype if restore is None else there.metric.steps.dtype
-        d = there.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
+        sweeps = placed.sweeps[0][1]
+        kind = self.dtype if restore is None else sweeps.factor.dtype
+        d = sweeps.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
         return d if restore is None else restore(d)
 
     def _on_cpu(self, state: _State, start: Index, end: Index | None) -> Array:
@@ -584,11 +572,10 @@ class _State:
             self._before = before._before | before._placed
         x = metric.structure
         self._position = x.position
-        self._functions = queries(metric.plan, *metric.identities)
         self._zero, self._one = (y.item() for y in self._identities())
         info = np.iinfo(problem.dtype) if problem.dtype.kind in "iu" else None
         self._reach = (info.min, info.max) if info and metric.plan.missing is not None else None
-        self._free: list[_Scratch] = []  # one for each thread that asks
+        self._free: list[PathQuery] = []  # one for each thread that asks
         self._trees: tuple[Metric, Problem] | None = None
 
     @functools.cached_property
@@ -596,10 +583,10 @@ class _State:
         """The metric on the host."""
         if isinstance(self.found.out, np.ndarray):
             return self.found
-        from ..gpu import customize, engine
-
-        with engine.on(int(self.found.out.device.id)):
-            return customize.host_metric(self.found)
+        engine = engines.named("cuda")
+        index = where(self.found.out, "weights")
+        with engine.on(-1 if index is None else index):
+            return host_metric(engine, self.found)
 
     def _identities(self) -> list[Any]:
         steps = self.found.steps
@@ -608,30 +595,29 @@ class _State:
 
     def placed(self, indices: Sequence[int]) -> Placed:
         """The metric on CUDA devices, in the layout of the one before."""
-        from ..gpu.collector import current_index, place
-
-        where = tuple(current_index() if i < 0 else i for i in indices)
-        found = self._placed.get(where)
+        engine = engines.named("cuda")
+        devices = tuple(engine.current() if i < 0 else i for i in indices)
+        found = self._placed.get(devices)
         if found is None:
             # On the device where it was computed the metric stays, but that whole numbers have
             # other types there.
             out, weight = self.found.out, self.edges.weight
-            stays = not isinstance(out, np.ndarray) and where == (int(out.device.id),)
+            stays = not isinstance(out, np.ndarray) and devices == (where(out, "weights"),)
             if stays and not (weight.dtype.kind == "f" and (weight == np.trunc(weight)).all()):
                 metric = self.found
             else:
                 metric = self.metric
-            found = place(metric, where, self._before.pop(where, None))
-            self._placed[where] = found
+            found = place(metric, devices, self._before.pop(devices, None))
+            self._placed[devices] = found
         return found
 
     def meet(self, i: int, j: int) -> Any:
         """The weight between two nodes."""
         if i == j:
             return self._one
-        scratch = self._free.pop() if self._free else _Scratch(self.metric)
-        value = scratch.meet(self._functions, self._position[i], self._position[j])
-        self._free.append(scratch)
+        query = self._query()
+        value = query.meet(self._position[i], self._position[j])
+        self._free.append(query)
         if value == self.metric.identities[0]:
             return self._zero
         if self.problem.truth:
@@ -640,14 +626,17 @@ class _State:
             self.problem.restore(np.array([value], self.metric.steps.dtype))  # raises
         return value
 
+    def _query(self) -> PathQuery:
+        return self._free.pop() if self._free else PathQuery(self.metric)
+
     def route(self, i: int, j: int) -> list[int] | None:
         """The nodes on a best path, or None."""
         if i == j:
             return [i]
         if not self.metric.structure.core:
-            scratch = self._free.pop() if self._free else _Scratch(self.metric)
-            value, found = scratch.route(self._functions, self._position[i], self._position[j])
-            self._free.append(scratch)
+            query = self._query()
+            value, found = query.route(self._position[i], self._position[j])
+            self._free.append(query)
             if value == self.metric.identities[0]:
                 return None
             if found is not None:
@@ -671,49 +660,10 @@ class _State:
         rows = np.array([i])
         metric.sweep(rows, d, p)
         if has_ties(problem):
-            row, col, weight = problem.source.edges()
-            repair_trees(
-                cpu, problem.source.s, d, p, lambda: Edges.by_end(n, row, col, weight), rows
-            )
+            cpu = engines.named("cpu")
+            repair_trees(cpu, problem.source.s, d, p, problem.source.edges, rows)
         path: list[int] = reconstruct_path(p, i, j)
         return path
-
-
-class _Scratch:
-    """Parameter blocks and memory of one query at a time."""
-
-    def __init__(self, metric: Metric) -> None:
-        x = metric.structure
-        levels = int(x.level.max(initial=0)) + 1
-        room, kind = 3 * levels + 8, metric.out.dtype
-        self.value = np.empty(1, kind)
-        self.found, self.count = np.empty(x.n, np.int32), np.empty(1, np.int64)
-        fields = metric.fields | {
-            "matrix": metric.core, "value": self.value, "found": self.found, "count": self.count,
-            "rise": np.empty(x.n, kind), "fall": np.empty(x.n, kind),
-            "rise_tail": np.empty(x.n, np.int32), "fall_tail": np.empty(x.n, np.int32),
-            "capacity": room, "stack": np.empty(2 * room, np.int64), "room": x.n,
-        }  # fmt: skip
-        self._fields = fields  # keeps the memory
-        self._blocks, self._ends = {}, {}
-        for name, layout in BLOCKS.items():
-            self._blocks[name] = block(layout, fields)
-            begin = layout.split().index("source")  # among the numbers, which come first
-            self._ends[name] = self._blocks[name][begin : begin + 2]
-        self._address = {name: x.ctypes.data for name, x in self._blocks.items()}
-
-    def meet(self, functions: dict[str, Any], i: int, j: int) -> Any:
-        ends = self._ends["meet"]
-        ends[0], ends[1] = i, j
-        functions["meet"](self._address["meet"])
-        return self.value[0].item()
-
-    def route(self, functions: dict[str, Any], i: int, j: int) -> tuple[Any, Array | None]:
-        ends = self._ends["route"]
-        ends[0], ends[1] = i, j
-        functions["route"](self._address["route"])
-        count = int(self.count[0])
-        return self.value[0].item(), None if count < 0 else self.found[:count].copy()
 
 
 def prepare(
@@ -851,9 +801,9 @@ def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:
     """The edges with weights of a dtype, without loss."""
     weight = edges.weight
     if dtype.kind == "b":
-        return replace(edges, weight=np.ones(len(weight), bool))
+        return edges.weighted(np.ones(len(weight), bool))
     if dtype.kind not in "iu" or weight.dtype == dtype:
-        return replace(edges, weight=weight.astype(dtype))
+        return edges.weighted(weight.astype(dtype))
     missing = weight == s.zero
     with np.errstate(invalid="ignore"):
         values = weight.astype(dtype)
@@ -865,7 +815,7 @@ def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:
             f"the edge from {u!r} to {v!r} has weight {weight[e]:g}, which {dtype} does not hold"
         )
     values[missing] = s.identities(dtype)[0]
-    return replace(edges, weight=values)
+    return edges.weighted(values)
 
 
 def _simple(walk: list[int]) -> list[int]:

@@ -12,7 +12,6 @@ from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..closures.steps import Improves
 from ..semirings import Semiring
 
 __all__ = ["solve_rounds"]
@@ -40,7 +39,7 @@ def solve_rounds(
 
 
 def _rounds(problem: Problem, rows: Index, limit: int) -> Array:
-    n, (row, col, weight) = problem.source.n, problem.source.edges()
+    n, (row, col, weight) = problem.source.n, problem.source.edges().arrays
     zero, one = problem.steps.identities
     order = np.argsort(col, kind="stable")
     tail, weight = row[order], weight[order]
@@ -59,9 +58,7 @@ def _rounds(problem: Problem, rows: Index, limit: int) -> Array:
             if not (best < before).any():
                 break
             x[:, heads] = np.minimum(before, best)
-            if problem.steps.look and (x[own] != one).any():
-                at = int(np.flatnonzero(x[own] != one)[0])
-                raise Improves(int(own[1][at]), x[own][at : at + 1])
+            problem.steps.check(x[own], own[1])
         if tick is not None:
             tick(float(min(begin + lines, len(rows))) * n)
     return d

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
-from ..cpu import search as code
+from ..closures.edges import EdgeList
+from ..graph_kernels import offsets
+from .kernels import search as kernels
 
-__all__ = ["Arcs", "dependencies", "search_order", "settle"]
+__all__ = ["dependencies", "search_order", "settle"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -23,40 +25,7 @@ Node = NDArray[np.int32]
 _ROWS = 64
 
 
-@dataclass(frozen=True)
-class Arcs:
-    """Edges in one direction each, by the node where they start, in the order of a search.
-
-    Attributes
-    ----------
-    first : (n + 1,) int64
-        Where those of each node begin.
-    head : (m,) int32
-        Where each leads.
-    weight : (m,) float64
-        Finite and not negative.
-    """
-
-    first: Index
-    head: Node
-    weight: Float
-
-    @property
-    def tail(self) -> Index:
-        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
-
-    def kept(self, wanted: NDArray[np.bool_], weight: Float | None = None) -> Arcs:
-        """Some of them."""
-        first = np.concatenate([[0], np.cumsum(wanted)])[self.first]
-        weight = self.weight if weight is None else weight
-        return Arcs(first, self.head[wanted], weight[wanted])
-
-    def shortest(self, d: NDArray[Any], margin: float) -> Arcs:
-        """The arcs that are shortest paths, up to a margin: a search needs no others."""
-        return self.kept(self.weight <= d[self.tail, self.head] + margin)
-
-
-def settle(arcs: Arcs, d: NDArray[Any], sources: Index) -> Float:
+def settle(arcs: EdgeList, d: NDArray[Any], sources: Index) -> Float:
     """Distances as a search adds them up, edge by edge from the source.
 
     Floating-point sums depend on their brackets. Of all paths the least such sum is taken, which is
@@ -64,7 +33,8 @@ def settle(arcs: Arcs, d: NDArray[Any], sources: Index) -> Float:
 
     Parameters
     ----------
-    arcs : Arcs
+    arcs : EdgeList
+        By rows; weights are finite and not negative.
     d : (k, n) array
         Distances up to rounding, inf where there is no path: nodes are visited in their order, so
         that one pass, and one more to see that nothing changes, are nearly always enough.
@@ -79,13 +49,13 @@ def settle(arcs: Arcs, d: NDArray[Any], sources: Index) -> Float:
 
     def some(rows: slice) -> None:
         near = np.argsort(d[rows])
-        code.settle(_fields(arcs, sources[rows]) | {"d": settled[rows], "near": near})
+        engines.compiled(kernels.settle)(**_fields(arcs, len(d[rows])), d=settled[rows], near=near)
 
     _in_parts(some, len(sources))
     return settled
 
 
-def search_order(arcs: Arcs, d: Float, sources: Index) -> tuple[Node, Node]:
+def search_order(arcs: EdgeList, d: Float, sources: Index) -> tuple[Node, Node]:
     """The nodes in the order of a search from each source, and its tree.
 
     Nodes come by their distance; equally near ones in the order in which the search found the edge
@@ -95,7 +65,7 @@ def search_order(arcs: Arcs, d: Float, sources: Index) -> tuple[Node, Node]:
 
     Parameters
     ----------
-    arcs : Arcs
+    arcs : EdgeList
     d : (k, n) float64
         Distances that are sums from the source on, exactly: of :func:`settle`, or of numbers whose
         sums have no rounding.
@@ -110,13 +80,16 @@ def search_order(arcs: Arcs, d: Float, sources: Index) -> tuple[Node, Node]:
     """
     order, pred = np.full(d.shape, -1, np.int32), np.full(d.shape, -1, np.int32)
     equal = bool(arcs.weight.size) and arcs.weight.min() == arcs.weight.max() > 0
+    starts = np.ascontiguousarray(sources, np.int64)
 
     def some(rows: slice) -> None:
         group, slot = np.zeros(d[rows].shape, np.int64), np.zeros(d[rows].shape, np.int64)
         if not equal:  # else one queue is in order of distance by itself
             _groups(d[rows], group, slot)
-        own = {"d": d[rows], "order": order[rows], "pred": pred[rows]}
-        code.order(_fields(arcs, sources[rows]) | own | {"group": group, "slot": slot})
+        own = {"d": d[rows], "order": order[rows], "pred": pred[rows], "source": starts[rows]}
+        engines.compiled(kernels.order)(
+            **_fields(arcs, len(d[rows])), **own, group=group, slot=slot
+        )
 
     _in_parts(some, len(sources))
     pred[np.arange(len(sources)), sources] = -1
@@ -124,7 +97,7 @@ def search_order(arcs: Arcs, d: Float, sources: Index) -> tuple[Node, Node]:
 
 
 def dependencies(
-    arcs: Arcs, d: Float, order: Node, predecessors: Node, sources: Index, edge: Index, m: int,
+    arcs: EdgeList, d: Float, order: Node, predecessors: Node, sources: Index, edge: Index, m: int,
     *, late: bool,
 ) -> tuple[Float, Float]:  # fmt: skip
     """The shares of the shortest paths from each source that pass through each node and edge.
@@ -134,7 +107,7 @@ def dependencies(
 
     Parameters
     ----------
-    arcs : Arcs
+    arcs : EdgeList
         Positive weights.
     d, order, predecessors, sources
         As :func:`search_order` takes and returns them.
@@ -149,20 +122,23 @@ def dependencies(
     nodes : (k, n) float64
     edges : (k, m) float64
     """
-    by_head = np.argsort(arcs.head, kind="stable")
-    back_first = np.searchsorted(arcs.head[by_head], np.arange(d.shape[1] + 1))
+    by_head = np.argsort(arcs.col, kind="stable")
     back = {
-        "back_first": back_first.astype(np.int64),
-        "tail": arcs.tail[by_head].astype(np.int32),
+        "back_first": offsets(np.bincount(arcs.col, minlength=arcs.n)),
+        "tail": arcs.row[by_head].astype(np.int32),
         "back_weight": arcs.weight[by_head],
         "edge": edge[by_head],
     }
     delta, share = np.zeros(d.shape), np.zeros((len(sources), m))
+    starts = np.ascontiguousarray(sources, np.int64)
 
     def some(rows: slice) -> None:
         own = {"d": d[rows], "order": order[rows], "pred": predecessors[rows]}
         own |= {"delta": delta[rows], "share": share[rows], "sigma": np.zeros(d[rows].shape)}
-        code.dependencies(_fields(arcs, sources[rows]) | back | own | {"m": m, "late": int(late)})
+        own |= {"source": starts[rows]}
+        engines.compiled(kernels.dependencies)(
+            **_fields(arcs, len(d[rows])), **back, **own, m=m, late=late
+        )
 
     _in_parts(some, len(sources))
     return delta, share
@@ -178,10 +154,10 @@ def _groups(d: Float, group: Index, slot: Index) -> None:
     np.put_along_axis(group, near, np.maximum.accumulate(np.where(new, slot, 0), 1), 1)
 
 
-def _fields(arcs: Arcs, sources: Index) -> dict[str, Any]:
-    n, rows = len(arcs.first) - 1, np.ascontiguousarray(sources, np.int64)
-    edges = {"first": arcs.first, "head": arcs.head, "weight": arcs.weight}
-    return {"n": n, "rows": len(rows), "source": rows} | edges
+def _fields(arcs: EdgeList, rows: int) -> dict[str, Any]:
+    head = np.ascontiguousarray(arcs.col, np.int32)
+    edges = {"first": arcs.first, "head": head, "weight": arcs.weight}
+    return {"n": arcs.n, "rows": rows} | edges
 
 
 def _in_parts(some: Callable[[slice], None], count: int) -> None:

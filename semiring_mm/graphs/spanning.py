@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.spanning import SpanningForest, applies, of_edges
-from ..cpu import engine
 from ..semirings import Semiring
 
 __all__ = ["as_undirected", "forest_of", "solve_forest"]
@@ -38,7 +37,7 @@ def as_undirected(edges: EdgeList, least: bool) -> EdgeList:
     back = np.lexsort((row, col))
     pairs = ((row, col[back]), (col, row[back]), (weight, weight[back]))
     same = all(np.array_equal(x, y) for x, y in pairs)
-    return replace(edges, directed=False, first=None) if same else edges
+    return edges.undirected() if same else edges
 
 
 def forest_of(problem: Problem) -> SpanningForest | None:
@@ -46,9 +45,9 @@ def forest_of(problem: Problem) -> SpanningForest | None:
     source = problem.source
     if not (isinstance(source, EdgeSource) and source.symmetric() and applies(problem)):
         return None
-    row, col, weight = source.given
-    kept = (weight != source.s.identities(weight.dtype)[0]) & (row != col)
-    return of_edges(source.s, source.n, row[kept], col[kept], weight[kept])
+    x = source.given
+    kept = x.kept((x.weight != source.s.identities(x.weight.dtype)[0]) & (x.row != x.col))
+    return of_edges(source.s, source.n, *kept.arrays)
 
 
 def solve_forest(
@@ -67,7 +66,7 @@ def solve_forest(
         return None
     d = np.empty(shape, dtype)
     p = np.empty(shape, np.int32) if predecessors else None
-    forest.write(engine, d, p, None if rows is None else rows.astype(np.int32))
+    forest.write(engines.named("cpu"), d, p, None if rows is None else rows.astype(np.int32))
     if tick is not None:
         tick(math.inf)
     return d, p

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +25,20 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..display import cell, chosen, html_table
 from ..hierarchy import costs
+from ..hierarchy.devices import DeviceCollector, Placed, place
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
 from ..semirings import semirings
 from ..storage import atomic_write, read_arrays, seal, unseal
-from ..tiled.options import TileOptions
+from ..tiles import TileOptions
 from .choice import hop_device, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
 from .prepared import PreparedGraph, edges_of_graph
 from .rows import RowCollector
-
-if TYPE_CHECKING:
-    from ..gpu.collector import DeviceCollector, Placed
 
 __all__ = ["Histogram", "Statistics", "collect", "fastest", "statistics", "sweeps_or_search"]
 
@@ -393,8 +391,6 @@ class _DeviceSweeps(_Sweeps):
         self.indices, self.placed = indices, placed
 
     def collector(self, wanted: Wanted, *, backward: bool = False) -> DeviceCollector:
-        from ..gpu.collector import DeviceCollector, place
-
         metric = reversed_metric(self.metric) if backward else self.metric
         if backward or self.placed is None:
             return DeviceCollector(place(metric, self.indices), metric, wanted)
@@ -464,8 +460,8 @@ def _with_infinity(d: Array, missing: Any) -> Array:
 
 def reversed_problem(problem: Problem) -> Problem:
     """That of the graph whose edges lead the other way."""
-    row, col, weight = problem.source.edges()
-    edges = EdgeList(range(problem.source.n), col, row, weight, True)
+    row, col, weight = problem.source.edges().arrays
+    edges = EdgeList.of(problem.source.n, col, row, weight)
     return Problem.of(EdgeSource(problem.source.s, edges, problem.source.dtype))
 
 
@@ -555,16 +551,13 @@ def problem_of(graph: EdgeList) -> Problem:
     dtype = np.dtype(np.int64 if weight.dtype.kind in "biu" else kind)
     if weight.dtype.kind == "u" and weight.size and int(weight.max()) >= 1 << 62:
         dtype = np.dtype(np.float64)
-    weight = weight.astype(dtype)
-    row, col = graph.row, graph.col
+    labels = graph.nodes
     if dtype.kind == "f":
         if (lowest := np.flatnonzero(weight == -np.inf)).size:
-            u, v = (graph.nodes[x[lowest[0]]] for x in (row, col))
+            u, v = (labels[x[lowest[0]]] for x in (graph.row, graph.col))
             raise ValueError(f"the weight of edge {u!r} - {v!r} is -inf; use inf for no edge")
-        kept = weight < np.inf
-        row, col, weight = row[kept], col[kept], weight[kept]
-    edges = EdgeList(graph.nodes, row, col, weight, graph.directed)
-    return Problem.of(EdgeSource(semirings["min_plus"], edges, dtype), labels=graph.nodes)
+        graph = graph.kept(weight < np.inf)
+    return Problem.of(EdgeSource(semirings["min_plus"], graph, dtype), labels=labels)
 
 
 class _Work:

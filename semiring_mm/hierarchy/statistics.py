@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
-from ..cpu import engine
-from ..cpu import statistics as code
 from ..engine import JOIN
+from ..graph_kernels import Index, SumKernels
 from ..memory import scratch
-from .structure import Index
 from .sweeps import Metric, is_symmetric, reversed_metric
 
 __all__ = ["Collector", "Extent", "Wanted", "is_symmetric", "reversed_metric", "zero_bin"]
 
 Array = NDArray[Any]
+
+
+def _kernels() -> SumKernels:
+    return engines.host_graphs().sums
 
 
 @dataclass(frozen=True)
@@ -136,15 +139,15 @@ class Collector:
         extent.check_sums(x.n)
         self.bound, self.tight = extent.bound, extent.tight
         self.negative, self.dtype, self.whole = extent.negative, extent.dtype, extent.whole
-        self.far = code.far_of(self.dtype.name)
+        self.far = _kernels().far_of(self.dtype.name)
         out, back = (self._labels(w, far) for w in (metric.out, metric.back))
         depth = np.empty(x.fringe, np.int32)
-        code.depths({"n": x.fringe, "parent": x.parent, "depth": depth})
+        _kernels().depths({"n": x.fringe, "parent": x.parent, "depth": depth})
         own = depth + np.int32(x.core)
         row = np.concatenate([own, np.arange(x.core, dtype=np.int32)])
         self.depth = int(depth.max(initial=-1)) + 1
-        self.width = code.chunk_width(self.dtype.itemsize)
-        segment = code.SEGMENT
+        self.width = _kernels().chunk_width(self.dtype.itemsize)
+        segment = _kernels().SEGMENT
         if self.whole:
             most = (1 << (8 * self.dtype.itemsize - 1)) - 1
             segment = max(1, min(most // max(int(self.bound), 1), 1 << 16))
@@ -163,7 +166,7 @@ class Collector:
         self._radii()
         mass = "" if wanted.mass is None else wanted.mass.dtype.name
         kinds = self.kinds | {"half"} if self.half else self.kinds
-        self.code = code.Code(self.dtype.name, kinds, self.negative, mass)
+        self.code = _kernels().Code(self.dtype.name, kinds, self.negative, mass)
 
     def _labels(self, w: Array, far: Any) -> Array:
         missing = w == far
@@ -269,7 +272,7 @@ class Collector:
         if x.core:
             each(climb, outside)
             risen, inside = core[np.newaxis, :outside].copy(), position[outside:] - x.fringe
-            engine.product(
+            engines.named("cpu").product(
                 steps.s, risen, metric.core[np.newaxis], core[np.newaxis, :outside], JOIN,
                 known=steps.known,
             )  # fmt: skip
@@ -291,7 +294,7 @@ class Collector:
         ancestors = min(x.fringe, self.width * self.depth)
         return [
             (x.core + self.depth) * row, (x.core + ancestors) * row, 4 * x.n, 4 * ancestors,
-            4 * self.rows * self.width // code.vectors(),
+            4 * self.rows * self.width // _kernels().vectors(),
         ]  # fmt: skip
 
 
@@ -309,7 +312,7 @@ class _Chunk:
         place = place.view(np.int32)
         place[x.fringe :] = np.arange(x.core)
         self.count = len(position)
-        self.table = table.view(np.int32).reshape(c.rows, c.width // code.vectors())
+        self.table = table.view(np.int32).reshape(c.rows, c.width // _kernels().vectors())
         source = np.concatenate([position, np.full(width + 1 - len(position), x.n)])
         self.fields = c.fields | {
             "source": source, "visits": np.array([0, x.core], np.int64), "place": place,
@@ -364,7 +367,7 @@ def _label_type(
     metric: Metric, bound: float, largest: float, negative: bool, finite: list[Array]
 ) -> np.dtype[Any]:
     """The narrowest type that holds all distances and weights, whole numbers where they are."""
-    dtype, far = metric.out.dtype, code.far_of("int32")
+    dtype, far = metric.out.dtype, _kernels().far_of("int32")
     small = not negative and max(bound, largest) < far
     if dtype.kind == "f":
         exact = max(bound, largest) < 2 ** np.finfo(dtype).nmant

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import pool
 from ..closures.progress import Progress, reporter
-from ..cpu import elimination as code
+from ..engine import compiled
+from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
+from ..graphs.kernels import elimination as kernels
 from ..naming import install
 from . import costs
 
 __all__ = ["Structure", "eliminate", "prepare_structure"]
-
-Index = NDArray[np.int64]
-Node = NDArray[np.int32]
 
 #: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
 _WORK = 5000
@@ -39,39 +37,17 @@ _PARTS = 64
 
 
 @dataclass(frozen=True)
-class Structure:
-    """Vertices by position in an elimination order, and the edges that the elimination fills in.
-
-    The first `fringe` positions are eliminated one by one; they are a postorder of the elimination
-    tree, so that the descendants of a position come right before it. The others are the core,
-    between whose nodes all edges are taken to be.
+class Structure(SymbolicFactor):
+    """A symbolic factor with the lower neighbours of its positions.
 
     Attributes
     ----------
-    fringe : int
-    position, node : (n,) int32
-        The position of each node, and the node at each position.
-    parent : (fringe,) int32
-        The first higher neighbour: in the fringe the parent in the elimination tree, else in the
-        core; n where there is none.
-    level : (fringe,) int32
-        Height in the elimination tree: all lower neighbours have lower levels.
-    first : (fringe + 1,) int64
-    head : (edges,) int32
-        The higher neighbours of each position of the fringe, ascending, from ``first`` on.
     low_first : (n + 1,) int64
     low_tail : (edges,) int32
     low_edge : (edges,) int64
         The lower neighbours of each position, ascending, and the edges to them.
     """
 
-    fringe: int
-    position: Node
-    node: Node
-    parent: Node
-    level: Node
-    first: Index
-    head: Node
     low_first: Index
     low_tail: Node
     low_edge: Index
@@ -131,7 +107,7 @@ class Structure:
         np.maximum.at(height, up, level[inner] + np.int32(1))
         check((level == height).all(), "level: not the heights of the elimination tree")
         size = np.ones(fringe, np.int64)
-        code.totals({"n": fringe, "work": size.copy(), "size": size, "parent": parent})
+        compiled(kernels.totals)(n=fringe, work=size.copy(), size=size, parent=parent)
         low = np.arange(fringe) - size + 1
         check((low[up] <= low[inner]).all(), "parent: not in postorder")
         # the other higher neighbours of a node are those of its parent, too
@@ -140,16 +116,6 @@ class Structure:
         rest &= parent[tail] < fringe
         _slots(first, head, parent[tail[rest]], head[rest])
         return cls.restored(fringe, node, parent, level, first, head)
-
-    @property
-    def n(self) -> int:
-        """Number of nodes."""
-        return len(self.node)
-
-    @property
-    def core(self) -> int:
-        """Number of nodes of the core."""
-        return self.n - self.fringe
 
     @functools.cached_property
     def pairs(self) -> float:
@@ -172,7 +138,7 @@ class Structure:
         """
         degree = np.diff(self.first)
         work, size = degree * degree + 8, np.ones(self.fringe, np.int64)
-        code.totals({"n": self.fringe, "work": work, "size": size, "parent": self.parent})
+        compiled(kernels.totals)(n=self.fringe, work=work, size=size, parent=self.parent)
         most = work[self.parent >= self.fringe].sum() // _PARTS
         above = np.append(work, most + 1)[np.minimum(self.parent, self.fringe)]
         roots = np.flatnonzero((work <= most) & (above > most))
@@ -192,10 +158,9 @@ class Structure:
         """These positions and all their ancestors, and the core; ascending."""
         mark = np.zeros(self.n, np.int8)
         mark[self.fringe :] = 1
-        code.climb({
-            "m": len(positions), "fringe": self.fringe, "start": positions, "parent": self.parent,
-            "mark": mark,
-        })  # fmt: skip
+        compiled(kernels.climb)(
+            m=len(positions), fringe=self.fringe, start=positions, parent=self.parent, mark=mark,
+        )  # fmt: skip
         return np.flatnonzero(mark.view(bool))  # a lot faster than of bytes
 
     def part(self, kept: Index) -> tuple[Structure, Index]:
@@ -207,9 +172,7 @@ class Structure:
         place = np.empty(self.n + 1, np.int32)  # others are not looked up
         place[kept], place[self.n] = np.arange(n, dtype=np.int32), n
         counts = self.first[inner + 1] - self.first[inner]
-        first = np.zeros(len(inner) + 1, np.int64)
-        np.cumsum(counts, out=first[1:])
-        edges = np.arange(first[-1]) + np.repeat(self.first[inner] - first[:-1], counts)
+        first, edges = offsets(counts), ranges(self.first[inner], counts)
         none = np.empty(0, np.int32)
         found = Structure(
             len(inner), place, kept.astype(np.int32), place[self.parent[inner]],
@@ -247,7 +210,7 @@ def _slots(first: Index, head: Node, row: Node, col: Node) -> Index:
         If there is no such edge.
     """
     slot = np.empty(len(row), np.int64)
-    code.locate({"m": len(row), "first": first, "slot": slot, "row": row, "col": col, "head": head})
+    compiled(kernels.locate)(m=len(row), first=first, slot=slot, row=row, col=col, head=head)
     if len(row):
         low = np.minimum(row, col)
         there = first[low] < first[low + 1]
@@ -365,16 +328,11 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     """The distinct neighbours of each node."""
     apart = row != col
     u, v = (np.ascontiguousarray(x[apart], np.int32) for x in (row, col))
-    counts = np.bincount(u, minlength=n) + np.bincount(v, minlength=n)
-    first = np.zeros(n + 1, np.int64)
-    np.cumsum(counts, out=first[1:])
+    first = offsets(np.bincount(u, minlength=n) + np.bincount(v, minlength=n))
     near = np.empty(2 * len(u), np.int32)
     mark = np.full(n, -1, np.int32)
-    code.adjacency(
-        {
-            "n": n, "m": len(u), "first": first, "place": first.copy(), "row": u, "col": v,
-            "near": near, "mark": mark,
-        }
+    compiled(kernels.adjacency)(
+        n=n, m=len(u), first=first, place=first.copy(), row=u, col=v, near=near, mark=mark,
     )  # fmt: skip
     return first, near[: first[-1]].copy()
 
@@ -402,7 +360,7 @@ def _minimum_degree(
         "n": n, "sources": sources, "least": least, "state": state,
         "order_cost": round(1000 * costs.ORDER * working), "triangle": round(1000 * costs.TRIANGLE),
         "sweep": round(1000 * costs.SWEEP), "pair": round(1000 * costs.PAIR),
-        "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket, "next": following,
+        "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket, "following": following,
         "before": before, "order": order, "degree": degree,
     }  # fmt: skip
     lists, begin = near, first[:-1]
@@ -414,9 +372,9 @@ def _minimum_degree(
         work -= some
         if tick is not None:
             tick(float(state[0]))
-        code.minimum_degree(fields | {
-            "capacity": len(lists), "pool": lists, "begin": begin, "room": room,
-        })  # fmt: skip
+        compiled(kernels.minimum_degree)(
+            **fields, capacity=len(lists), pool=lists, begin=begin, room=room,
+        )  # fmt: skip
     done = int(state[0])
     gone = np.zeros(n, bool)
     gone[order[:done]] = True
@@ -430,10 +388,9 @@ def _repacked(lists: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]
     places = np.zeros(len(size), np.int64)
     np.cumsum(room[:-1], out=places[1:])
     larger = np.empty(3 * int(room.sum(dtype=np.int64)), np.int32)
-    code.repack({
-        "n": len(size), "begin": begin, "place": places, "size": size, "pool": lists,
-        "larger": larger,
-    })  # fmt: skip
+    compiled(kernels.repack)(
+        n=len(size), begin=begin, place=places, size=size, pool=lists, larger=larger,
+    )  # fmt: skip
     return larger, places, room
 
 
@@ -443,16 +400,15 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
     rank[order] = np.arange(n, dtype=np.int32)
     graph: dict[str, Any] = {"n": n, "near": near}
     parent, ancestor = np.full((2, n), n, np.int32)
-    code.elimination_tree(
-        graph | {"first": first, "order": order, "rank": rank, "parent": parent,
-                 "ancestor": ancestor}
+    compiled(kernels.elimination_tree)(
+        **graph, first=first, order=order, rank=rank, parent=parent, ancestor=ancestor,
     )  # fmt: skip
     position = np.arange(n, dtype=np.int32)
     level = np.zeros(fringe, np.int32)
-    code.postorder({
-        "n": fringe, "size": np.zeros(fringe, np.int64), "parent": parent, "position": position,
-        "below": np.empty(fringe, np.int32), "level": level,
-    })  # fmt: skip
+    compiled(kernels.postorder)(
+        n=fringe, size=np.zeros(fringe, np.int64), parent=parent, position=position,
+        below=np.empty(fringe, np.int32), level=level,
+    )  # fmt: skip
     by_position = np.empty(fringe, np.int32)
     by_position[position[:fringe]] = level
     node = np.empty(n, np.int32)
@@ -467,11 +423,11 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
     parent = np.full(fringe, n, np.int32)
     while state[1]:
         state[1] = 0
-        code.symbolic(graph | {
-            "stop": fringe, "capacity": len(head), "state": state, "first": row_first,
-            "near_first": first, "order": node, "rank": position, "child": child,
-            "sibling": sibling, "mark": mark, "head": head, "parent": parent,
-        })  # fmt: skip
+        compiled(kernels.symbolic)(
+            **graph, stop=fringe, capacity=len(head), state=state, first=row_first,
+            near_first=first, order=node, rank=position, child=child, sibling=sibling, mark=mark,
+            head=head, parent=parent,
+        )  # fmt: skip
         if state[1]:
             head = np.concatenate([head, np.empty(len(head), np.int32)])
     head = head[: row_first[-1]]
@@ -483,11 +439,9 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
 
 def _transposed(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
     """Of the edges of some rows: by head where they begin, their tails, and the place of each."""
-    begin = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(head, minlength=n), out=begin[1:])
+    begin = offsets(np.bincount(head, minlength=n))
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
-    code.transpose({
-        "n": rows, "first": first, "place": begin[:-1].copy(), "edge": edge, "head": head,
-        "tail": tail,
-    })  # fmt: skip
+    compiled(kernels.transpose)(
+        n=rows, first=first, place=begin[:-1].copy(), edge=edge, head=head, tail=tail,
+    )  # fmt: skip
     return begin, tail, edge

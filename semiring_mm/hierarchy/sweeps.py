@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..closures.edges import join_edges
+from ..closures.paths import NO_PREDECESSOR
 from ..closures.progress import Progress, Tick, reporter
 from ..closures.solve import Problem
-from ..closures.sources import EdgeSource, WorsenedEdges
-from ..closures.steps import Improves, Steps, computed, path_plan, stored
-from ..closures.weights import worsened
-from ..cpu import engine
-from ..cpu.hierarchy import UNREACHED, Code, chunk_width, turned_bytes
+from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
+from ..closures.steps import Improves, Steps, path_plan
 from ..engine import JOIN
 from ..expressions import evaluate
+from ..graph_kernels import Code, Factor, Index
 from ..memory import scratch
-from ..plan import Plan
-from .structure import Index, Structure
+from ..plan import Plan, computed, stored
+from .structure import Structure
 
 __all__ = [
     "Arcs", "Metric", "check_edges", "customize", "customize_arcs", "is_symmetric",
@@ -43,7 +43,7 @@ _FAR = (1 << 30) - 1  # no path, where labels are 32-bit integers
 class Metric:
     """Weights of a structure: those of its edges after the elimination, and the core's closure.
 
-    They are on the host, or (:mod:`..gpu.customize`) on a device, and cannot be swept here.
+    They are on the host, or (:mod:`.devices`) on a device, and cannot be swept here.
 
     Attributes
     ----------
@@ -88,11 +88,21 @@ class Metric:
         zero, one = self.steps.identities
         return computed(self.plan, zero), computed(self.plan, one)
 
+    @property
+    def factor(self) -> Factor:
+        """What an engine sweeps: all but the predecessors."""
+        steps = self.steps
+        return Factor(
+            self.structure, steps.s, steps.dtype, steps.known, self.plan, self.out, self.back,
+            self.core,
+        )  # fmt: skip
+
     @functools.cached_property
     def code(self) -> Code:
         """The compiled functions."""
         same = self.back is self.out
-        return Code(self.written or self.plan, *self.identities, self.trees, symmetric=same)
+        kernels = engines.host_graphs().factor
+        return kernels.Code(self.written or self.plan, *self.identities, self.trees, symmetric=same)
 
     @functools.cached_property
     def fields(self) -> dict[str, Any]:
@@ -197,7 +207,7 @@ class Metric:
     @property
     def width(self) -> int:
         """Sources of a chunk."""
-        return chunk_width(self.out.dtype.itemsize)
+        return engines.host_graphs().factor.chunk_width(self.out.dtype.itemsize)
 
     def _batch(
         self, sources: Index, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None
@@ -207,7 +217,7 @@ class Metric:
         position = x.position[sources[rows]].astype(np.int64)
         outside = int(np.searchsorted(position, x.fringe))
         core = np.full((len(rows), x.core), steps.identities[0], steps.dtype)
-        pred = None if p is None else np.full(core.shape, UNREACHED, np.int32)
+        pred = None if p is None else np.full(core.shape, NO_PREDECESSOR, np.int32)
 
         def each(work: Callable[[_Chunk, slice], None], count: int) -> None:
             def task(begin: int) -> None:
@@ -229,7 +239,7 @@ class Metric:
         if x.core:
             each(rise, outside)
             risen, inside = core[np.newaxis, :outside].copy(), position[outside:] - x.fringe
-            engine.product(
+            engines.named("cpu").product(
                 steps.s, risen, self.core[np.newaxis], core[np.newaxis, :outside], JOIN,
                 known=steps.known, arg=None if pred is None else pred[np.newaxis, :outside],
                 gather=self.core_pred,
@@ -248,15 +258,15 @@ class _Chunk:
         self.metric = metric
         entries = x.n * width
         sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.fringe)
-        label, pred, visited, turned = scratch(*sizes, turned_bytes())
+        label, pred, visited, turned = scratch(*sizes, engines.host_graphs().factor.turned_bytes())
         self.label = label.view(dtype).reshape(x.n, width)
         self.label[x.fringe :] = metric.identities[0]
         self.pred = pred.view(np.int32).reshape(-1, width)
-        self.pred[x.fringe :] = UNREACHED
+        self.pred[x.fringe :] = NO_PREDECESSOR
         source = np.concatenate([position, np.repeat(position[-1:], width - len(position)), [x.n]])
         self.fields = metric.fields | {
-            "source": source, "visited": visited, "visits": np.zeros(1, np.int64),
-            "label": self.label, "pred": self.pred, "turned": turned,
+            "source": source, "visited": visited.view(np.int32), "visits": np.zeros(1, np.int64),
+            "label": self.label, "pred": self.pred if metric.trees else None, "turned": turned,
         }  # fmt: skip
 
     def rise(self) -> None:
@@ -301,10 +311,8 @@ def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
         If a cycle improves itself.
     """
     source, steps, weights = problem.source, problem.steps, problem.weights
-    row, col, weight = source.edges()
-    if source.margins is not None:
-        weight = worsened(source.s, weight, source.margins[row], source.margins[col])
-    weight = weights.widen(weight)
+    row, col, _ = source.edges().arrays
+    weight = weights.widen(weights_of(source, source.edges()))
     _check_loops(steps, row[row == col], weight[row == col])
     apart = row != col
     row, col, weight = row[apart], col[apart], weight[apart]
@@ -317,7 +325,7 @@ def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
         join_edges(source.s, entries, np.zeros_like(at), at, weight[arcs])
         if not trees:
             return entries[0], None
-        pred = np.full(size, UNREACHED, np.int32)
+        pred = np.full(size, NO_PREDECESSOR, np.int32)
         pred[at] = row[arcs]
         return entries[0], pred
 
@@ -372,10 +380,7 @@ class Arcs:
         """
         source = problem.source
         assert isinstance(source, EdgeSource | WorsenedEdges)
-        weight = source.given[2]
-        if source.margins is not None:
-            weight = worsened(source.s, weight, source.margins[self.row], source.margins[self.col])
-        weight = problem.weights.widen(weight)
+        weight = problem.weights.widen(weights_of(source, source.given))
         if isinstance(self.apart, slice):
             return weight
         loop = np.ones(len(weight), bool)
@@ -395,7 +400,7 @@ def customize_arcs(
     plan = path_plan(steps, structure.n)
     size, core = len(structure.head), structure.core
     infinite = computed(plan, steps.identities[0])
-    out = np.full(size, infinite, f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    out = np.full(size, infinite, plan.computed_in)
     symmetric = arcs.undirected and source.s.commutes
     back = out if symmetric else out.copy()
     matrix = np.full((core, core), steps.identities[0], steps.dtype)
@@ -447,9 +452,9 @@ def _contract(metric: Metric, tick: Tick | None = None) -> None:
         own = np.arange(x.core)
         metric.core[own, own] = steps.identities[1]
         if metric.core_pred is not None:
-            metric.core_pred[own, own] = UNREACHED
+            metric.core_pred[own, own] = NO_PREDECESSOR
         steps.close(
-            engine,
+            engines.named("cpu"),
             metric.core,
             metric.core_pred,
             0,
@@ -468,7 +473,7 @@ def _check_loops(steps: Steps, nodes: Index, weight: Array) -> None:
     one = steps.identities[1]
     better = evaluate(steps.s.add_expr, weight, weight.dtype.type(one)) != one
     if steps.look and better.any():
-        raise Improves(int(nodes[better][0]), weight[better][:1])
+        raise Improves(int(nodes[better][0]), weight[better][0])
 
 
 def check_edges(metric: Metric) -> None:
@@ -481,7 +486,7 @@ def check_edges(metric: Metric) -> None:
     if better.size:
         edge = int(np.flatnonzero(there)[better[0]])
         tail = int(np.searchsorted(x.first, edge, side="right")) - 1
-        raise Improves(int(x.node[tail]), around[better[:1]])
+        raise Improves(int(x.node[tail]), around[better[0]])
 
 
 def reversed_metric(metric: Metric) -> Metric:

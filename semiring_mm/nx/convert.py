@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList
+from ..graph_kernels import offsets
 from ..graphs.hops import Hops
-from ..graphs.search import Arcs
 
 __all__ = ["Graph", "Network", "network"]
 
@@ -66,7 +66,7 @@ class Network:
     Attributes
     ----------
     nodes : (n,) object array
-    arcs : Arcs
+    arcs : EdgeList
         In the order of the graph's adjacency; of parallel edges the least weight.
     directed : bool
     kind : type
@@ -76,7 +76,7 @@ class Network:
     """
 
     nodes: Array
-    arcs: Arcs
+    arcs: EdgeList
     directed: bool
     kind: type
     power: int | None
@@ -102,11 +102,8 @@ class Network:
 
     def edges(self, weight: Array) -> EdgeList:
         """The graph with a weight for each arc, undirected edges once."""
-        row, col = self.arcs.tail, self.arcs.head.astype(np.int64)
-        if not self.directed:
-            once = row <= col
-            row, col, weight = row[once], col[once], weight[once]
-        return EdgeList(range(len(self.nodes)), row, col, weight, self.directed)
+        x = EdgeList.by_rows(self.arcs.starts, self.arcs.col.astype(np.int64), weight)
+        return x if self.directed else x.kept(x.row <= x.col).undirected()
 
     @functools.cached_property
     def connected(self) -> bool:
@@ -114,7 +111,7 @@ class Network:
         x = self.edges(self.arcs.weight)
         graph = Hops(x.n, x.row, x.col, directed=self.directed)
         ways, start = (graph, graph.reverse()) if self.directed else (graph,), np.arange(x.n)[:1]
-        return all(way.search(start)["reached"][0] == x.n - 1 for way in ways if x.n)
+        return all(way.statistics(start)["reached"][0] == x.n - 1 for way in ways if x.n)
 
     def numbers(self, values: Array) -> list[Any]:
         """Convert values to the Python numbers that NetworkX would return."""
@@ -158,11 +155,11 @@ def _read(graph: Any, weight: Any, default: Any, mixed: bool) -> Network:
     nodes = np.fromiter(graph, object, n)
     index = {node: i for i, node in enumerate(graph)}
     counts = [len(nbrs) for nbrs in adjacency]
-    first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    first = offsets(np.array(counts, np.int64))
     heads = itertools.chain.from_iterable(adjacency)
     head = np.fromiter((index[v] for v in heads), np.int32, int(first[-1]))
     if weight is None and type(default) is int:
-        arcs = Arcs(first, head, np.ones(len(head)))
+        arcs = EdgeList.by_rows(first, head, np.ones(len(head)))
         return Network(nodes, arcs, graph.is_directed(), int, 0)
     data = itertools.chain.from_iterable(nbrs.values() for nbrs in adjacency)
     if graph.is_multigraph():
@@ -170,7 +167,8 @@ def _read(graph: Any, weight: Any, default: Any, mixed: bool) -> Network:
     else:
         values = [d.get(weight, default) for d in data]
     kind, power = _kind(values, n, mixed)
-    arcs = Arcs(first, head, np.array(values, np.float64) + 0.0)  # -0.0 added to a path is 0.0
+    weights = np.array(values, np.float64) + 0.0  # -0.0 added to a path is 0.0
+    arcs = EdgeList.by_rows(first, head, weights)
     return Network(nodes, arcs, graph.is_directed(), kind, power)
 
 

@@ -14,7 +14,7 @@ from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError
 from ..graphs.apsp import distances
 from ..graphs.choice import SPARSE_FROM
-from ..graphs.search import Arcs, search_order, settle
+from ..graphs.search import search_order, settle
 from ..graphs.statistics import collect, fastest
 from .convert import Network
 
@@ -62,14 +62,14 @@ class Rows:
 
     Attributes
     ----------
-    arcs : Arcs
+    arcs : EdgeList
         The arcs that may lie on shortest paths.
     sources : (k,) int64
     d : (k, n) array
         In float32 where that is exact, else float64; inf where there is no path.
     """
 
-    arcs: Arcs
+    arcs: EdgeList
     sources: Index
     d: Array
 
@@ -101,7 +101,7 @@ def _rows(net: Network, sources: Index, every_arc: bool) -> Iterator[Rows]:
         yield Rows(arcs, some, d if net.exact or along else settle(arcs, d, some))
 
 
-def _shortest(net: Network, d: Array, sources: Index) -> Arcs:
+def _shortest(net: Network, d: Array, sources: Index) -> EdgeList:
     """The arcs that are shortest paths, but for rounding, by the distances from all nodes."""
     arcs, place, margin = net.arcs, np.empty(len(sources), np.int64), 0.0
     place[sources] = np.arange(len(sources))
@@ -109,7 +109,7 @@ def _shortest(net: Network, d: Array, sources: Index) -> Arcs:
         # n additions in any order, each rounding by half an ulp of the largest distance
         largest = float(d.max(initial=0, where=np.isfinite(d)))
         margin = 8 * len(d) * float(np.finfo(np.float64).eps) * largest
-    return arcs.kept(arcs.weight <= d[place[arcs.tail], arcs.head] + margin)
+    return arcs.kept(arcs.weight <= d[place[arcs.row], arcs.col] + margin)
 
 
 def measures(
@@ -191,8 +191,8 @@ def searches(
     if negative and net.negative:
         potential = _potential(net)
         arcs = net.arcs
-        lifted = arcs.weight + potential[arcs.tail] - potential[arcs.head]
-        net = replace(net, arcs=Arcs(arcs.first, arcs.head, lifted))
+        lifted = arcs.weight + potential[arcs.row] - potential[arcs.col]
+        net = replace(net, arcs=arcs.weighted(lifted))
     found = trees(net, sources)
     return (x for each in found for x in _reached(net, each, potential, paths))
 
@@ -216,12 +216,12 @@ def _potential(net: Network) -> Array:
 def from_several(net: Network, sources: Index) -> tuple[Network, Index]:
     """Add a node from which edges of weight 0 lead to these: the network, and where it is."""
     n, arcs = len(net.nodes), net.arcs
-    first = np.append(arcs.first, arcs.first[-1] + len(sources))
-    head = np.append(arcs.head, sources.astype(np.int32))
+    first = np.append(arcs.starts, arcs.starts[-1] + len(sources))
+    head = np.append(arcs.col, sources.astype(np.int32))
     weight = np.append(arcs.weight, np.zeros(len(sources)))
     nodes = np.empty(n + 1, object)
     nodes[:-1] = net.nodes
-    more = replace(net, nodes=nodes, arcs=Arcs(first, head, weight), directed=True)
+    more = replace(net, nodes=nodes, arcs=EdgeList.by_rows(first, head, weight), directed=True)
     return more, np.array([n])
 
 

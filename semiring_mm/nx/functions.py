@@ -13,9 +13,11 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.edges import EdgeList
 from ..closures.paths import NO_PREDECESSOR, NegativeCycleError
+from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
-from ..graphs.search import Arcs, dependencies
+from ..graphs.search import dependencies
 from .convert import Graph, Network, network
 from .distances import (
     Reached,
@@ -350,7 +352,7 @@ def floyd_warshall_tree(G: Any, weight: Any = "weight") -> tuple[dict[Any, Any],
     net = network(G, weight, default=1.0)
     d, pred = _floyd_warshall_trees(net)
     # networkx starts from nodes with edges only: others get no entry where they are not reached.
-    return pred, _distance_dicts(net, d, np.diff(net.arcs.first) > 0)
+    return pred, _distance_dicts(net, d, np.diff(net.arcs.starts) > 0)
 
 
 def _floyd_warshall(net: Network) -> Array:
@@ -366,7 +368,7 @@ def _floyd_warshall_trees(net: Network) -> tuple[Array, dict[Any, dict[Any, Any]
         d, p = matrix(net, True)
     except NegativeCycleError as error:
         raise _left_to_networkx(error) from None
-    tail, head = net.arcs.tail, net.arcs.head
+    tail, head = net.arcs.row, net.arcs.col
     direct = net.arcs.weight <= d[tail, head]
     p[tail[direct], head[direct]] = tail[
         direct
@@ -393,12 +395,12 @@ def _left_to_networkx(error: NegativeCycleError) -> NotImplementedError:
 
 def _touched(net: Network) -> list[Array]:
     """Return the heads of each node's edges, in the order of the graph's edges."""
-    tail, head, n = net.arcs.tail, net.arcs.head, len(net.nodes)
+    tail, head, n = net.arcs.row, net.arcs.col, len(net.nodes)
     place = np.arange(len(head))
     if not net.directed:  # an edge is listed at the earlier of its ends
         place = np.where(head < tail, head, n + place)
     line = head[np.lexsort((place, tail))]
-    return np.split(line, net.arcs.first[1:-1]) if n else []
+    return np.split(line, net.arcs.starts[1:-1]) if n else []
 
 
 def _first(some: Array, n: int) -> Array:
@@ -410,7 +412,7 @@ def _first(some: Array, n: int) -> Array:
 
 def _distance_dicts(net: Network, d: Array, looked_from: Array) -> dict[Any, Any]:
     """Return rows as dicts in networkx's order: the node, its neighbours, the other nodes."""
-    tail, head = net.arcs.tail, net.arcs.head
+    tail, head = net.arcs.row, net.arcs.col
     free = set(tail[(tail == head) & (net.arcs.weight == 0)].tolist())
     found = {}
     for x, near in enumerate(_touched(net)):
@@ -627,13 +629,12 @@ def _efficiencies(G: Any) -> list[float]:
     return found
 
 
-def _join(arcs: Arcs, nodes: Array, place: Array, edge: Array) -> None:
+def _join(arcs: EdgeList, nodes: Array, place: Array, edge: Array) -> None:
     """Write 1 for the edges between some nodes; `place` is -1 for all nodes, and again then."""
     place[nodes] = np.arange(len(nodes))
-    begin, end = arcs.first[nodes], arcs.first[nodes + 1]
-    tail = np.repeat(np.arange(len(nodes)), end - begin)
-    skipped = np.repeat(begin - np.concatenate([[0], np.cumsum(end - begin)[:-1]]), end - begin)
-    head = place[arcs.head[np.arange(len(tail)) + skipped]]
+    first = arcs.starts[nodes]
+    degree = arcs.starts[nodes + 1] - first
+    tail, head = np.repeat(np.arange(len(nodes)), degree), place[arcs.col[ranges(first, degree)]]
     edge[tail[head >= 0], head[head >= 0]] = 1
     place[nodes] = -1
 
@@ -702,7 +703,7 @@ def betweenness_centrality(
 ) -> dict[Any, float]:  # fmt: skip
     net, n = network(G, weight), len(G)
     total = np.zeros(n)
-    edge = np.zeros(len(net.arcs.head), np.int64)
+    edge = np.zeros(len(net.arcs.col), np.int64)
     for found, delta, _ in _shares(net, weight is not None, edge, 1):
         delta[np.arange(len(delta)), found.sources] = 0
         if endpoints:
@@ -723,7 +724,7 @@ def edge_betweenness_centrality(
         raise NotImplementedError("the edges of a multigraph are left to networkx")
     index = {node: i for i, node in enumerate(graph)}
     edges = {(index[u], index[v]): e for e, (u, v) in enumerate(graph.edges)}
-    ends = zip(net.arcs.tail.tolist(), net.arcs.head.tolist(), strict=True)
+    ends = zip(net.arcs.row.tolist(), net.arcs.col.tolist(), strict=True)
     edge = np.array([edges[x] if x in edges else edges[x[::-1]] for x in ends], np.int64)
     total = np.zeros(len(edges))
     for _, _, share in _shares(net, weight is not None, edge, len(edges)):

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from ..closures.elimination import Grid, eliminate, multiply
 from ..closures.progress import Tick
-from ..closures.schedule import Grid, eliminate, multiply
 from ..closures.steps import Steps
 from ..naming import named
 from .devices import Device, Mark

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .. import engine as engines
 from .. import pool
-from ..cpu import engine as cpu
+from ..memory import free_memory
 from ..naming import named
 from .devices import CpuDevice, CudaDevice, Device
 
@@ -72,7 +73,7 @@ def make_plan(
     n: int, size: int, devices: Sequence[int] | None, limit: int | None, tile: int | None
 ) -> Plan:
     """Plan for n rows with `size` bytes for each entry, within `limit` bytes on the host."""
-    allowed = limit if limit is not None else (cpu.free_memory() or 1 << 62) // 2
+    allowed = limit if limit is not None else (free_memory() or 1 << 62) // 2
     room_, most, workers, staged = allowed, _MOST_HOST, max(1, pool.get_num_threads() // 4), 0
     if devices is not None:
         workers, most = 4, _MOST_DEVICE
@@ -95,7 +96,6 @@ def make_plan(
 
 
 def _device_memory(index: int) -> int:
-    from ..gpu import engine
-
+    engine = engines.named("cuda")
     with engine.on(index):
         return engine.free_memory() or 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..naming import named
 from ..storage import atomic_write, seal, unseal
 from .results import part_of, work_of

@@ -13,12 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import device_index, gpu_engine
-from ..cpu import engine as cpu
+from .. import engine as engines
 from ..engine import Engine
-from ..naming import integer, named
 
-__all__ = ["CpuDevice", "CudaDevice", "Device", "Span", "cuda_devices", "device_list"]
+__all__ = ["CpuDevice", "CudaDevice", "Device", "Span", "cuda_devices"]
 
 Array = Any  # of a device's engine
 HostArray = NDArray[Any]
@@ -73,10 +71,9 @@ class Device(Protocol):
 class CpuDevice:
     """The CPU engine and host memory: all work is done at once, in order."""
 
-    engine: Engine = cpu
-
     def __init__(self, name: str = "cpu") -> None:
         self.name = name
+        self.engine: Engine = engines.named("cpu")
 
     def __enter__(self) -> CpuDevice:
         return self
@@ -132,7 +129,7 @@ class CudaDevice:
 
         self._xp, self._cuda = cupy, cupy.cuda
         self.index, self.name = index, f"cuda:{index}"
-        self.engine: Engine = gpu_engine()
+        self.engine: Engine = engines.named("cuda")
         self._stages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         with cupy.cuda.Device(index):
             self._compute, self._link, self._up, self._down = (
@@ -229,37 +226,6 @@ class CudaDevice:
     def synchronize(self) -> None:
         with self._cuda.Device(self.index):
             self._compute.synchronize()
-
-
-def device_list(devices: Any, name: str = "devices") -> list[int]:
-    """The numbers of CUDA devices that a user named: "all", or some, as 0 or "cuda:0".
-
-    Raises
-    ------
-    ValueError, RuntimeError
-        For a value that names no devices; where there are none.
-    """
-    everything = isinstance(devices, str) and devices == "all"
-    try:
-        given = [] if everything else [devices] if isinstance(devices, str) else [*devices]
-        found = [device_index(x) if isinstance(x, str) else integer(x, "") for x in given]
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"devices is 'all' or a sequence of devices such as 0 or 'cuda:0', got {devices!r}"
-        ) from None
-    from ..gpu import device
-
-    if why := device.why_not():
-        raise RuntimeError(f"{named(name)}: {why}")
-    import cupy
-
-    count = int(cupy.cuda.runtime.getDeviceCount())
-    if everything:
-        return list(range(count))
-    chosen = [x for x in found if x is not None and 0 <= x < count]
-    if not chosen or len(set(chosen)) < len(found):
-        raise ValueError(f"{named(name)}: some of 0 to {count - 1}, each once, got {given!r}")
-    return chosen
 
 
 def cuda_devices(indices: Sequence[int]) -> list[CudaDevice]:

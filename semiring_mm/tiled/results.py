@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..naming import named
 from ..storage import sync_folder
 from .stores import NpyStore, Shape, ZarrStore, open_zarr

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
+from ..closures.elimination import Grid
 from ..closures.progress import Tick
-from ..closures.schedule import Grid
 from ..closures.solve import Problem
 from .checkpoint import Checkpoint, find_state, keep_record
 from .run import Run

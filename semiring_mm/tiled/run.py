@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from ..arrays import check_memory
-from ..closures.schedule import Grid
+from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..closures.sources import best_edges
 from ..closures.trees import repair_trees
-from ..cpu import engine as cpu
 from .checkpoint import Checkpoint
 from .results import check_room, create, discard, open_part, part_of, publish, work_of
 from .stores import HostStore, Store
@@ -184,7 +184,7 @@ class Run:
             before = np.empty(near.shape, np.int32)
             p.read(rows, columns, before)
             own = np.arange(rows.start, rows.stop)
-            repair_trees(cpu, self.source.s, near, before, edges, own)
+            repair_trees(engines.named("cpu"), self.source.s, near, before, edges, own)
             p.write(rows, columns, before)
 
     def _narrow(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
@@ -17,15 +18,14 @@ from ..closures.solve import Problem
 from ..closures.sources import Operand, best_edges, source_of
 from ..closures.steps import Steps
 from ..closures.trees import repair_trees
-from ..cpu import engine as cpu
 from ..semirings import Semiring
+from ..tiles import TileOptions
 from .blocks import Blocks, shape_of
 from .devices import Device, cuda_devices
-from .options import TileOptions
 from .stored import multiply_streamed, solve_streamed
 from .timeline import Timeline
 
-__all__ = ["close", "over", "product", "tile_of"]
+__all__ = ["close_tiles", "multiply_tiles", "over", "tile_of"]
 
 Array = Any
 Out = tuple[Path, Path | None] | None
@@ -75,7 +75,7 @@ def over(
             if p is not None:
                 p[rows] = blocks.read_predecessors(rows, whole)
                 own = np.arange(rows.start, rows.stop)
-                repair_trees(cpu, source.s, strip, p[rows], edges, own)
+                repair_trees(engines.named("cpu"), source.s, strip, p[rows], edges, own)
             d[rows] = problem.restore(strip)
 
         with ThreadPoolExecutor(2 * len(devices)) as pool:
@@ -143,7 +143,7 @@ def _tile(devices: Sequence[Device], n: int) -> int:
 # --- what users call ----------------------------------------------------------------------------
 
 
-def close(
+def close_tiles(
     s: Semiring, graph: Any, options: TileOptions, *, directed: bool | None, predecessors: bool,
     progress: Progress,
 ) -> Any:  # fmt: skip
@@ -169,7 +169,7 @@ def close(
     return found if predecessors else found[0]
 
 
-def product(
+def multiply_tiles(
     s: Semiring, a: Any, b: Any, dtype: np.dtype[Any], options: TileOptions, progress: Progress
 ) -> Any:
     """A ⊗ B over tiles; see :func:`semiring_mm.matmul`.

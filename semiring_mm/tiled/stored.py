@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.elimination import Grid
 from ..closures.progress import Tick
-from ..closures.schedule import Grid, eliminate
 from ..closures.solve import Problem
 from ..closures.sources import Operand
 from ..closures.steps import Improves
@@ -152,7 +152,7 @@ def _run_steps(
             workers=plan.workers, first=run.step, saved=saver, tick=tick, timeline=timeline,
         )  # fmt: skip
         with contextlib.closing(executor):
-            eliminate(run.grid.count, executor, run.step)
+            executor.run()
 
 
 def multiply_streamed(

@@ -2,8 +2,8 @@
 
 In memory are row k of a step, which all tiles need, and a few tiles that are read, computed or
 written: ``(n + 7 tile) · tile`` entries on few cores (:func:`.budget.room`), for any n. Reading,
-computing and writing overlap, each in threads of its own, and tiles are read ahead, so that no step
-needs a look-ahead: :meth:`Streamed.finish` runs the updates that a step was given, by rows.
+computing and writing overlap, each in threads of its own, and tiles are read ahead, so that the
+steps of an elimination need no look-ahead.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from ..closures.elimination import Grid
 from ..closures.progress import Tick
-from ..closures.schedule import Grid
 from ..closures.steps import Steps
 from ..engine import Scaling
 from ..semirings import Semiring
@@ -26,7 +26,7 @@ __all__ = ["Product", "Streamed"]
 
 
 class Streamed:
-    """Executor of :func:`semiring_mm.closures.schedule.eliminate` over a store.
+    """An elimination over a store; the operations are those of :mod:`..closures.elimination`.
 
     Parameters
     ----------
@@ -52,9 +52,8 @@ class Streamed:
         slots: int, workers: int, first: int = 0, saved: Callable[[int], None] | None = None,
         tick: Tick | None = None, timeline: Timeline | None = None,
     ) -> None:  # fmt: skip
-        self.grid, self.steps, self.saved = grid, steps, saved
+        self.grid, self.steps, self.first, self.saved = grid, steps, first, saved
         self.stores = (d, p)
-        self._tiles: list[tuple[int, int]] = []
         self._devices = devices
         done = float(first) * grid.tile * float(grid.n) ** 2 / (2 if steps.symmetric else 1)
         self._pipelines = Pipelines(
@@ -68,18 +67,18 @@ class Streamed:
         p = device.empty(size, np.dtype(np.int32)) if self.steps.predecessors else None
         return Pair(device.empty(size, self.steps.dtype), p)
 
-    def pivot(self, k: int) -> None:
-        """Nothing yet: :meth:`finish` runs the step."""
+    def run(self) -> None:
+        """All steps from the first on."""
+        for k in range(self.first, self.grid.count):
+            self._step(k)
+            if self.saved is not None:
+                self.saved(k + 1)
 
-    def update(self, k: int, rows: Sequence[int], columns: Sequence[int]) -> None:
-        half = self.steps.symmetric
-        self._tiles += [(i, j) for i in rows for j in columns if i <= j or not half]
-
-    def finish(self, k: int) -> None:
-        """Run step k: the pivot, its row and column, the tiles that were given out."""
+    def _step(self, k: int) -> None:
+        """The pivot, its row and column, all other tiles."""
         steps, count = self.steps, len(self._devices)
         others = [i for i in range(self.grid.count) if i != k]
-        tiles, self._tiles = sorted(self._tiles), []
+        tiles = [(i, j) for i in others for j in others if i <= j or not steps.symmetric]
         engine = self._devices[0].engine
 
         def close(tile: Pair, _: Pair | None) -> None:
@@ -93,8 +92,6 @@ class Streamed:
         self._pipelines.run(
             k, [self._trailing(k, rank, others, parts[rank]) for rank in range(count)]
         )
-        if self.saved is not None:
-            self.saved(k + 1)
 
     def _job(
         self, k: int, i: int, j: int, into: Pair | None,

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from .. import sequences as host
-from ..gpu import device
-from ..gpu.chain import POINTERS, Model
+from ..engine import ChainModel, Chains, named
 from .operators import TENSORS, is_plain
 
 __all__ = ["Sequences", "gradients", "sequences"]
@@ -27,7 +26,7 @@ Tensor = Any
 _DTYPES: dict[Any, Any] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 _WHOLE = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 _KEPT = 1024  # models
-_models: dict[Any, Model | None] = {}
+_models: dict[Any, ChainModel | None] = {}
 
 
 class _Cuda(threading.local):
@@ -54,8 +53,8 @@ class _Cuda(threading.local):
             self._flag = torch.zeros(1, dtype=torch.int32, pin_memory=True)
         return self._flag
 
-    def wait(self, stream: int) -> None:
-        device.current().xp.cuda.runtime.streamSynchronize(stream)
+    def wait(self, index: int) -> None:
+        torch.cuda.current_stream(index).synchronize()
 
 
 cuda = _Cuda()
@@ -64,7 +63,7 @@ cuda = _Cuda()
 class Sequences(NamedTuple):
     """A batch of sequences of a model, ready to be launched."""
 
-    model: Model
+    model: ChainModel
     e: Tensor  # (batch, steps, states), the last axis contiguous, as in all others
     a: Tensor  # (states, states), of any strides
     start: Tensor | None  # (states) or (batch, states)
@@ -134,11 +133,12 @@ class Sequences(NamedTuple):
         elif waits:
             flag = tensors["errors"] = cuda.flag()
             flag.zero_()
-        places = [0 if (x := tensors.get(name)) is None else x.data_ptr() for name in POINTERS]
+        given = map(tensors.get, _chains().POINTERS)
+        places = [0 if x is None else x.data_ptr() for x in given]
         self.model.launch(stream, places, wanted, self.tags is not None)
         if not waits:
             return True
-        cuda.wait(stream)
+        cuda.wait(self.e.get_device())
         return not flag.item()
 
 
@@ -182,7 +182,7 @@ def sequences(
 
 
 def gradients(
-    model: Model, g: Tensor, states: Tensor, pairs: Tensor | None
+    model: ChainModel, g: Tensor, states: Tensor, pairs: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of emissions and, if there are derivatives by pairs, of transitions.
 
@@ -216,9 +216,15 @@ def _dense(x: Tensor | None) -> Tensor | None:
     return x if x is None or x.stride(-1) == 1 else x.detach().contiguous()
 
 
+def _chains() -> Chains:
+    chains = named("cuda").chains
+    assert chains is not None
+    return chains
+
+
 def _model(
     e: Tensor, a: Tensor, start: Tensor | None, end: Tensor | None, tags: Tensor | None
-) -> Model | None:
+) -> ChainModel | None:
     key: Any = (
         e.get_device(), e.dtype, e.shape, e.stride(), a.stride(),
         start is not None and start.stride(), end is not None and end.stride(),
@@ -234,9 +240,11 @@ def _model(
         strides[name] = x.stride(0) if x is not None and x.dim() > 1 else 0
     if len(_models) >= _KEPT:
         _models.clear()
+    make = _chains().Model
+    assert make is not None  # on an engine that launches
     try:
         batch, steps, n = e.shape
-        model: Model | None = Model(_DTYPES[e.dtype], batch, steps, n, strides)
+        model: ChainModel | None = make(_DTYPES[e.dtype], batch, steps, n, strides)
     except NotImplementedError:
         model = None
     _models[key] = model

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import blas, gradients
-from ..gpu.calls import repeat
+from ..arrays import repeat
 from ..graphs import apsp as graphs
 from ..semirings import Semiring
 from .operators import LIBRARY, aligned, is_plain, operate, register, row_of, semiring_of, unmapped

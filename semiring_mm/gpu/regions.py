@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .structure import Index, Node, Structure
+from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
 
 __all__ = ["Cut", "Limits", "Regions", "cut", "regions"]
 
@@ -23,12 +23,11 @@ _EDGE, _FAR = 12.0, 400.0
 
 
 class Cut(NamedTuple):
-    """A structure with more nodes in its dense core.
+    """A factor with more nodes in its dense core.
 
     Attributes
     ----------
-    structure : Structure
-        It has no lower neighbours.
+    structure : SymbolicFactor
     edges : int64
         Its edges, among those of the structure as it was.
     inner : (k,) int64
@@ -39,7 +38,7 @@ class Cut(NamedTuple):
         The core as it was is its last so many nodes.
     """
 
-    structure: Structure
+    structure: SymbolicFactor
     edges: Index
     inner: Index
     tail: Node
@@ -47,7 +46,7 @@ class Cut(NamedTuple):
     old: int
 
 
-def cut(x: Structure, rows: int, most: int) -> Cut:
+def cut(x: SymbolicFactor, rows: int, most: int) -> Cut:
     """Move the upper ends of the elimination tree, where degrees are large, to the dense core.
 
     Dense products are so much faster on a device than sweeps, one node after the other, that this
@@ -87,16 +86,15 @@ def cut(x: Structure, rows: int, most: int) -> Cut:
     edges = np.flatnonzero(~inside)
     node = np.empty_like(x.node)
     node[place[:-1]] = x.node
-    none = np.empty(0, np.int32)
-    found = Structure(
+    structure = SymbolicFactor(
         fringe, place[x.position], node, place[x.parent[kept]], x.level[kept], first,
-        place[x.head[edges]], first, none, none.astype(np.int64),
+        place[x.head[edges]],
     )  # fmt: skip
     ends_of = place[tail[inner]] - fringe, place[x.head[inner]] - fringe
-    return Cut(found, edges, inner, *ends_of, x.core)
+    return Cut(structure, edges, inner, *ends_of, x.core)
 
 
-def _levels(x: Structure) -> Iterator[Index]:
+def _levels(x: SymbolicFactor) -> Iterator[Index]:
     """Positions of the fringe by levels of the elimination tree, the lowest ones first."""
     order = np.argsort(x.level, kind="stable")
     cuts = np.searchsorted(x.level[order], np.arange(x.level.max(initial=-1) + 2))
@@ -176,7 +174,7 @@ class Regions:
         return np.repeat(np.arange(len(self.leaf), dtype=np.int32), np.diff(self.first))
 
 
-def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
+def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     """Whole subtrees as large as `leaf` allows, and pieces as `upper` allows of what is above."""
     degree = np.diff(x.first)
     parent = np.where(x.parent < x.fringe, x.parent, -1).astype(np.int32)
@@ -186,8 +184,7 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
     position = np.concatenate([order, np.arange(x.fringe, x.n)]).astype(np.int32)
     place = np.empty(x.n, np.int32)
     place[position] = np.arange(x.n, dtype=np.int32)
-    first = np.zeros(count + 1, np.int32)
-    np.cumsum(np.bincount(of, minlength=count), out=first[1:])
+    first = offsets(np.bincount(of, minlength=count)).astype(np.int32)
 
     above = np.where(parent[roots] >= 0, of[parent[roots]], -1).astype(np.int32)
     depth = np.zeros(count, np.int32)
@@ -201,13 +198,12 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
     is_leaf = (rows <= min(leaf.rows, upper.rows)) & (total <= leaf.edges)
     is_leaf[above[above >= 0]] = False
     outers = np.where(held, degree[roots], 0)
-    outer_first = np.zeros(count + 1, np.int32)
-    np.cumsum(outers, out=outer_first[1:])
-    above_head = x.head[_ranges(x.first[roots], outers)]
+    outer_first = offsets(outers).astype(np.int32)
+    above_head = x.head[ranges(x.first[roots], outers)]
     key = np.repeat(roots.astype(np.int64), outers) * x.n + above_head  # ascending
 
     sizes = degree[order]
-    source = _ranges(x.first[order], sizes)
+    source = ranges(x.first[order], sizes)
     tail = np.repeat(np.arange(x.fringe), sizes)  # places
     head, piece = x.head[source], of[order][tail]
     row = place[head]
@@ -223,7 +219,7 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
     edge_first = np.zeros(count + 1, np.int64)
     np.cumsum(total, out=edge_first[1:])
     begin = np.cumsum(room[order]) - room[order]
-    where = _ranges(begin, sizes)
+    where = ranges(begin, sizes)
     edge, numbered = np.full(edge_first[-1], -1, np.int64), np.zeros(edge_first[-1], np.int32)
     edge[where], numbered[where] = source, row
     end = begin + sizes - edge_first[of[order]]
@@ -234,7 +230,7 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
 
 
 def _pieces(
-    x: Structure, parent: Node, degree: Index, leaf: Limits, upper: Limits
+    x: SymbolicFactor, parent: Node, degree: Index, leaf: Limits, upper: Limits
 ) -> tuple[Node, Node]:
     """The region of each position, and the highest node of each region."""
     n = x.fringe
@@ -254,7 +250,7 @@ def _pieces(
     later[:-1] = np.minimum.accumulate(begins[:0:-1])[::-1]
     top = np.flatnonzero(fits & (later > np.arange(n)))
     of = np.full(n, -1, np.int64)
-    for_leaf = _ranges(low[top], size[top])
+    for_leaf = ranges(low[top], size[top])
     of[for_leaf] = np.repeat(top, size[top])
 
     rest = np.flatnonzero(of < 0)[::-1]
@@ -273,13 +269,3 @@ def _pieces(
         piece[v], nodes_in[v], edges_in[v] = v, 1, edges
     roots, found = np.unique(np.array(piece, np.int64), return_inverse=True)
     return found.astype(np.int32), roots.astype(np.int32)
-
-
-def _ranges(first: Index, counts: Index) -> Index:
-    """The numbers of some ranges, one after the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    found: Index = np.arange(total) + np.repeat(
-        np.asarray(first, np.int64) - (ends - counts), counts
-    )
-    return found

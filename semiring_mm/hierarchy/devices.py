@@ -1,32 +1,98 @@
-"""Statistics of distances by sweeps on one CUDA device or several, as the CPU collects them."""
+"""Customization, sweeps and statistics on the devices of an engine, as the CPU has them."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..closures.steps import Steps, computed, path_plan, stored
-from ..hierarchy.statistics import Extent, Wanted
-from ..hierarchy.structure import Index
-from ..hierarchy.sweeps import Metric
-from ..plan import Facts
-from . import device
-from .hierarchy import DeviceMetric
-from .memory import free_memory, on, to_host
+from .. import engine as engines
+from ..closures.solve import Problem
+from ..closures.steps import Steps, path_plan
+from ..engine import Engine
+from ..graph_kernels import FactorSweeps, Index
+from ..plan import Facts, computed, stored
+from .statistics import Extent, Wanted
+from .structure import Structure
+from .sweeps import Arcs, Metric, check_edges
 
-__all__ = ["DeviceCollector", "Placed", "current_index", "fetch", "place", "whole_metric"]
+__all__ = [
+    "DeviceCollector", "DeviceCustomizer", "Placed", "fetch", "host_metric", "place", "weighed",
+    "whole_metric",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
 _BATCH = 1 << 16  # sources of a device between two checkpoints
 _SHARE = 0.3  # of free memory, for rows
 _SHORT = 1 << 28  # distances that products in int32 hold
+
+
+class DeviceCustomizer:
+    """A structure on an engine's current device, for the weights of one list of arcs after another.
+
+    Parameters
+    ----------
+    engine : module
+    structure : Structure
+    arcs : Arcs
+    options
+        Of the engine's customizer.
+    """
+
+    def __init__(self, engine: Engine, structure: Structure, arcs: Arcs, **options: Any) -> None:
+        assert engine.Customizer is not None
+        self.engine, self.structure, self.arcs = engine, structure, arcs
+        self._kernel = engine.Customizer(
+            structure, arcs.slot, undirected=arcs.undirected, **options
+        )
+
+    def __call__(self, problem: Problem) -> Metric:
+        """As :func:`.sweeps.customize_arcs`; the arrays are on the device.
+
+        Raises
+        ------
+        Improves
+            If a cycle improves itself.
+        """
+        steps, engine = problem.steps, self.engine
+        plan = path_plan(steps, self.structure.n)
+        weight = engine.from_host(np.ascontiguousarray(self.arcs.weights(problem)))
+        out, back, core, improves = self._kernel(
+            steps.s, steps.dtype, plan, weight, look=steps.look
+        )
+        metric = Metric(self.structure, steps, plan, out, back, core)
+        if improves:
+            check_edges(host_metric(engine, metric))  # raises
+        if self.structure.core:
+            diagonal = engine.xp.arange(self.structure.core)
+            core[diagonal, diagonal] = steps.identities[1]
+            steps.close(engine, core, None, 0)
+        return metric
+
+
+def host_metric(engine: Engine, metric: Metric) -> Metric:
+    """A metric in an engine's memory, in that of the host."""
+    dtype = metric.plan.computed_in
+    out = engine.to_host(metric.out).astype(dtype, copy=False)
+    back = out
+    if metric.back is not metric.out:
+        back = engine.to_host(metric.back).astype(dtype, copy=False)
+    return replace(metric, out=out, back=back, core=engine.to_host(metric.core))
+
+
+def weighed(
+    engine: Engine, sweeps: FactorSweeps, metric: Metric, bound: float | None = None
+) -> FactorSweeps:
+    """Give sweeps the weights of a metric, and close the core that they make of them."""
+    core = sweeps.weigh(metric.factor, bound)
+    if core is not None:  # no cycle improves, which customization has looked for
+        replace(metric.steps, look=False).close(engine, core, None, 0)
+    return sweeps
 
 
 class Placed:
@@ -36,16 +102,19 @@ class Placed:
     ----------
     extent : Extent, optional
         Of distances; None over other semirings than min_plus, and where weights are on a device.
-    metrics : list of (int, DeviceMetric)
+    engine : module
+    sweeps : list of (int, FactorSweeps)
         The number of each device, -1 for the current one.
     """
 
-    def __init__(self, extent: Extent | None, metrics: list[tuple[int, DeviceMetric]]) -> None:
-        self.extent, self.metrics = extent, metrics
+    def __init__(
+        self, extent: Extent | None, engine: Engine, sweeps: list[tuple[int, FactorSweeps]]
+    ) -> None:
+        self.extent, self.engine, self.sweeps = extent, engine, sweeps
 
 
 def place(metric: Metric, indices: Sequence[int], before: Placed | None = None) -> Placed:
-    """Bring a metric to devices.
+    """Bring a metric to CUDA devices.
 
     Parameters
     ----------
@@ -55,26 +124,25 @@ def place(metric: Metric, indices: Sequence[int], before: Placed | None = None) 
     before : Placed, optional
         Another metric of the same structure on the same devices, whose layout is kept.
     """
-    extent, bound = None, None
+    extent, bound, engine = None, None, engines.named("cuda")
+    assert engine.FactorSweeps is not None
     if metric.steps.s.name == "min_plus" and isinstance(metric.out, np.ndarray):
         extent = Extent.of(metric)
         metric = whole_metric(metric, extent)
         bound = None if extent.negative else extent.bound
-    found: list[tuple[int, DeviceMetric]] = []
+    placed: list[tuple[int, FactorSweeps]] = []
     for i, index in enumerate(indices):
-        with on(index):
+        with engine.on(index):
             if before is not None:
-                there = copy.copy(before.metrics[i][1])
-                there.weigh(metric, bound=bound)
+                sweeps = copy.copy(before.sweeps[i][1])
             else:
-                like = found[0][1] if found else None
-                there = DeviceMetric(metric, bound=bound, like=like)
-        found.append((index, there))
-    return Placed(extent, found)
+                sweeps = engine.FactorSweeps(like=placed[0][1] if placed else None)
+            placed.append((index, weighed(engine, sweeps, metric, bound)))
+    return Placed(extent, engine, placed)
 
 
 def fetch(
-    index: int, there: DeviceMetric, sources: Index, d: Array, *, targets: Index | None = None,
+    placed: Placed, sources: Index, d: Array, *, targets: Index | None = None,
     p: NDArray[np.int32] | None = None, edges: tuple[Index, Index, Array] | None = None,
     restore: Callable[[Any], Any] | None = None,
 ) -> None:  # fmt: skip
@@ -82,6 +150,8 @@ def fetch(
 
     Parameters
     ----------
+    placed : Placed
+        The first of its devices takes all sources.
     sources, targets : array of int64
         Nodes.
     d, p : array
@@ -93,19 +163,20 @@ def fetch(
     """
     if not d.size:
         return
-    with on(index):
-        xp, kind = there.here.xp, d.dtype if restore is None else there.metric.steps.dtype
+    engine, (index, sweeps) = placed.engine, placed.sweeps[0]
+    with engine.on(index):
+        xp, kind = engine.xp, d.dtype if restore is None else sweeps.factor.dtype
         each = d.shape[1] * (kind.itemsize + d.itemsize + 4)
-        room = len(d) if index < 0 else int(_SHARE * (free_memory() or 0)) // each
-        lines = min(len(d), max(there.shape.width, room))
+        room = len(d) if index < 0 else int(_SHARE * (engine.free_memory() or 0)) // each
+        lines = min(len(d), max(sweeps.width, room))
         for begin in range(0, len(d), lines):
             part = slice(begin, min(begin + lines, len(d)))
             values = xp.empty(d[part].shape, kind)
             parents = None if p is None else xp.empty(d[part].shape, np.int32)
-            there.rows(sources[part], targets=targets, out=values, parents=parents, edges=edges)
-            d[part] = to_host(values if restore is None else restore(values))
+            sweeps.rows(sources[part], targets=targets, out=values, parents=parents, edges=edges)
+            d[part] = engine.to_host(values if restore is None else restore(values))
             if p is not None:
-                p[part] = to_host(parents)
+                p[part] = engine.to_host(parents)
 
 
 def whole_metric(metric: Metric, extent: Extent) -> Metric:
@@ -125,7 +196,7 @@ def whole_metric(metric: Metric, extent: Extent) -> Metric:
 
     def converted(x: Array) -> Array:
         beyond = (x == far) | (x > limit)  # no best path has such an edge
-        found = np.where(beyond, 0, x).astype(type_of(plan.compute))
+        found = np.where(beyond, 0, x).astype(plan.computed_in)
         found[beyond] = none
         return found
 
@@ -135,18 +206,8 @@ def whole_metric(metric: Metric, extent: Extent) -> Metric:
     return replace(metric, steps=steps, plan=plan, out=out, back=back, core=core)
 
 
-def type_of(compute: str) -> str:
-    """NumPy's name of a type that a plan computes in."""
-    return f"{compute[0]}{int(compute[1:]) // 8}"
-
-
-def current_index() -> int:
-    """The number of the current device."""
-    return device.current().index
-
-
 class DeviceCollector:
-    """Passes over sources, as :class:`semiring_mm.hierarchy.statistics.Collector`.
+    """Passes over sources, as :class:`.statistics.Collector`.
 
     Parameters
     ----------
@@ -172,7 +233,7 @@ class DeviceCollector:
     @property
     def batch(self) -> int:
         """Sources of a call of :meth:`run` that keep all devices at work."""
-        return _BATCH * len(self.placed.metrics)
+        return _BATCH * len(self.placed.sweeps)
 
     def bytes(self) -> int:
         """Memory of the host."""
@@ -185,22 +246,24 @@ class DeviceCollector:
 
     def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources."""
-        wanted, metrics = self.wanted, self.placed.metrics
+        wanted, devices = self.wanted, self.placed.sweeps
 
         def share(i: int, some: Index) -> dict[str, Array]:
-            index, there = metrics[i]
-            with on(index):
-                return there.statistics(
+            index, sweeps = devices[i]
+            with self.placed.engine.on(index):
+                return sweeps.statistics(
                     sources[some], wanted.kinds, radii=wanted.radii, mass=wanted.mass,
                     edges=wanted.edges, bound=self.bound,
                 )  # fmt: skip
 
-        shares = np.array_split(np.arange(len(sources)), len(metrics))
-        if len(metrics) == 1:
+        shares = np.array_split(np.arange(len(sources)), len(devices))
+        if len(devices) == 1:
             results = [share(0, shares[0])]
         else:
-            with ThreadPoolExecutor(len(metrics)) as pool:
-                results = list(pool.map(share, range(len(metrics)), shares))
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(len(devices)) as pool:
+                results = list(pool.map(share, range(len(devices)), shares))
         for some, result in zip(shares, results, strict=True):
             for name, values in result.items():
                 if name == "bins":

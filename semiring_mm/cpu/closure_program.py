@@ -1,4 +1,4 @@
-"""Closures by divide and conquer: all steps in compiled code, on all threads at once.
+"""The steps of a closure as one program: all in compiled code, on all threads at once.
 
 A closure of 1,024 rows has a hundred small products, which take less time than it takes to call
 them. So they are one program: threads are woken once, and no step waits for Python.
@@ -19,7 +19,7 @@ from ..semirings import Semiring
 from .closure import ClosureCode, closure_code
 from .product import Cutter, Program, Step, choose, coarse, program_of, team_of
 from .product_code import ProductCode
-from .stages import stopped
+from .team import stopped
 
 __all__ = ["eliminate"]
 
@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 def eliminate(
     semiring: Semiring, d: Array, p: NDArray[np.int32] | None, steps: CloseSteps,
-    known: Known | None, one: Any, improved: Callable[[int, Array], NoReturn],
+    known: Known | None, one: Any, improves: Callable[[int, Any], NoReturn],
     tick: Callable[[float], None] | None,
 ) -> bool:  # fmt: skip
     """Do the steps of a closure; see :class:`semiring_mm.engine.Engine`."""
@@ -53,7 +53,7 @@ def eliminate(
     found = stopped(shared)
     if found is not None:
         node, value = found
-        improved(node, value[: d.itemsize].view(d.dtype))
+        improves(node, value[: d.itemsize].view(d.dtype)[0])
     return True
 
 

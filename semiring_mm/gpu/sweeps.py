@@ -1,4 +1,4 @@
-"""Sweeps over a customized elimination on the device: distances, and statistics of them."""
+"""Sweeps over a customized factor on the device: distances, and statistics of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 
 from ..engine import JOIN
 from ..expressions import joins
-from ..hierarchy.regions import Cut, Limits, Regions, cut, regions
-from ..hierarchy.structure import Index
-from ..hierarchy.sweeps import Metric
-from ..plan import Plan, bytewise
-from . import device, engine
+from ..graph_kernels import Factor, Index, offsets
+from ..plan import Plan, bytewise, computed
+from . import device
 from .memory import free_memory, from_host, to_host
 from .product import product
+from .regions import Cut, Limits, Regions, cut, regions
 from .source import STORAGE, algebra, compute_dtype, pack, word_size
 from .views import address
 
-__all__ = ["KINDS", "PARAMS", "DeviceMetric", "Shape", "sweep_source"]
+__all__ = ["KINDS", "PARAMS", "FactorSweeps", "Shape", "sweep_source"]
 
 Array = Any
 
@@ -147,38 +146,36 @@ class _View(NamedTuple):
     leaves: list[_Launch]
 
 
-class DeviceMetric:
-    """A metric on the current device.
+class FactorSweeps:
+    """Sweeps over one factor after the other on the current device.
 
     Parameters
     ----------
-    metric : Metric
-        Its predecessors are not taken over.
-    bound : int or float, optional
-        No distance is larger; for whole numbers that are not negative.
-    shape : Shape
+    shape : Shape, optional
         The sizes of blocks and regions.
-    like : DeviceMetric, optional
-        A metric of the same structure on another device, whose regions are taken over.
+    like : FactorSweeps, optional
+        Sweeps over the same structure on another device, whose regions are taken over.
 
     Attributes
     ----------
-    structure : Structure
-        The metric's, with more nodes in its core.
+    structure : SymbolicFactor
+        The factor's, with more nodes in its core.
     """
 
+    factor: Factor
     cut: Cut
     pieces: Regions
     limits: tuple[Limits, Limits]
 
-    def __init__(
-        self, metric: Metric, *, bound: float | None = None, shape: Shape | None = None,
-        like: DeviceMetric | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, *, shape: Shape | None = None, like: FactorSweeps | None = None) -> None:
         self.here, self._given, self.size, self._like = device.current(), shape, 0, like
-        self.weigh(metric, bound=bound)
 
-    def _lay_out(self, metric: Metric, size: int) -> None:
+    @property
+    def width(self) -> int:
+        """Sources that are swept together."""
+        return self.shape.width
+
+    def _lay_out(self, factor: Factor, size: int) -> None:
         """The regions for labels of that size."""
         xp = self.here.xp
         self.size, self.shape = size, self._given or Shape(each=16 // size, narrow=8 // size)
@@ -192,7 +189,7 @@ class DeviceMetric:
             found, f = like.cut, like.pieces
         else:
             # half of them: a region with more stays alone, and so do its blocks
-            found = cut(metric.structure, limits[1].rows // 2, self.shape.core)
+            found = cut(factor.structure, limits[1].rows // 2, self.shape.core)
             f = regions(found.structure, *limits)
         self.cut, self.limits, self._like = found, limits, None
         x = self.structure = found.structure
@@ -212,38 +209,36 @@ class DeviceMetric:
         self._regions = xp.asarray(self.words)
         self._views: dict[str, _View] = {}
 
-    def weigh(self, metric: Metric, *, bound: float | None = None) -> None:
-        """Take the weights of another metric of the same structure.
-
-        Its weights may be arrays on the device.
-        """
+    def weigh(self, factor: Factor, bound: float | None = None) -> Array | None:
+        """Take a factor: see :meth:`semiring_mm.graph_kernels.FactorSweeps.weigh`."""
         xp = self.here.xp
-        plan = _plan(xp, metric, bound)
+        plan = _plan(xp, factor, bound)
         if word_size(plan) != self.size:
-            self._lay_out(metric, word_size(plan))
-        self.metric, self.plan = metric, plan
+            self._lay_out(factor, word_size(plan))
+        self.factor, self.plan = factor, plan
         self.compute = np.dtype(compute_dtype(self.plan))
-        self.zero, self.one = (self._computed(x).item() for x in metric.identities)
-        out = xp.asarray(metric.out)
-        back = out if metric.out is metric.back else xp.asarray(metric.back)
+        identities = factor.semiring.identities(factor.dtype)
+        self.zero, self.one = (self._computed(computed(factor.plan, x)).item() for x in identities)
+        out = xp.asarray(factor.out)
+        back = out if factor.out is factor.back else xp.asarray(factor.back)
         self.down = self._records(back)
         self.up = self.down if out is back else self._records(out)
-        self._close_core(out, back)
+        self.core = xp.asarray(factor.core)
+        if self.structure.core == self._old:
+            return None
+        self.core = self._larger_core(out, back, *identities)
+        return self.core
 
-    def _close_core(self, out: Array, back: Array) -> None:
-        """The matrix of the core, which has more nodes than that of the metric, closed."""
-        xp, steps, size = self.here.xp, self.metric.steps, self.structure.core
-        zero, one = steps.identities
-        if size == self._old:
-            self.core = xp.asarray(self.metric.core)
-            return
+    def _larger_core(self, out: Array, back: Array, zero: Any, one: Any) -> Array:
+        """The matrix of the core, which has more nodes than that of the factor; not closed."""
+        xp, size, factor = self.here.xp, self.structure.core, self.factor
         edges, tail, head = self._inner
-        self.core = core = xp.full((size, size), zero, steps.dtype)
-        core[tail, head] = _stored(xp, self.metric.plan, out[edges], steps.dtype)
-        core[head, tail] = _stored(xp, self.metric.plan, back[edges], steps.dtype)
-        core[size - self._old :, size - self._old :] = xp.asarray(self.metric.core)
+        core = xp.full((size, size), zero, factor.dtype)
+        core[tail, head] = _stored(xp, factor.plan, out[edges], factor.dtype)
+        core[head, tail] = _stored(xp, factor.plan, back[edges], factor.dtype)
+        core[size - self._old :, size - self._old :] = self.core
         core[xp.arange(size), xp.arange(size)] = one
-        replace(steps, look=False).close(engine, core, None, 0)  # no cycle improves: see customize
+        return core
 
     def _computed(self, x: Any) -> Any:
         """What the CPU computes with in the type of the device; an array of either."""
@@ -254,7 +249,7 @@ class DeviceMetric:
         if self.plan.missing is not None:
             far = found.dtype.type(self.plan.infinite)
             if self.plan.annihilate:
-                found = xp.where(found == self.metric.plan.infinite, far, found)
+                found = xp.where(found == self.factor.plan.infinite, far, found)
             else:  # nothing lies beyond it
                 found = (xp.minimum if far > 0 else xp.maximum)(found, far)
         return found.astype(self.compute)
@@ -385,9 +380,9 @@ class DeviceMetric:
         sources, targets : array of int64
             Nodes.
         out : device array, optional
-            Of the metric's dtype, or for whole numbers of float32 or float64; rows are contiguous.
+            Of the factor's dtype, or for whole numbers of float32 or float64; rows are contiguous.
         edges : (row, col, weight), optional
-            Of the graph, with weights as the metric has them, for `parents`.
+            Of the graph, with weights as the factor has them, for `parents`.
         parents : device array of int32, optional
             Of the shape of `out`; takes the node before each target, or -9999. Of all targets.
         batch : int, optional
@@ -396,7 +391,7 @@ class DeviceMetric:
         x, xp = self.structure, self.here.xp
         n = x.n if targets is None else len(targets)
         if out is None:
-            out = xp.empty((len(sources), n), self.metric.steps.dtype)
+            out = xp.empty((len(sources), n), self.factor.dtype)
         places = self.place if targets is None else self.place[targets]
         if targets is not None:
             view = self._view(places.astype(np.int64))
@@ -433,8 +428,7 @@ class DeviceMetric:
         apart = row != col
         row, col, weight = row[apart], col[apart], weight[apart]
         order = np.argsort(col, kind="stable")
-        first = np.zeros(self.structure.n + 1, np.int32)
-        np.cumsum(np.bincount(col, minlength=self.structure.n), out=first[1:])
+        first = offsets(np.bincount(col, minlength=self.structure.n)).astype(np.int32)
         near = np.empty((len(row), words + 2), np.int32)
         near[:, :words] = self._computed(weight[order]).view(np.int32).reshape(-1, words)
         near[:, words], near[:, words + 1] = slot[self.place[row[order]]], row[order]
@@ -590,33 +584,33 @@ class _State:
     """What the batches of one call share."""
 
     def __init__(
-        self, metric: DeviceMetric, view: _View, nodes: Index, order: Index, columns: int,
+        self, sweeps: FactorSweeps, view: _View, nodes: Index, order: Index, columns: int,
         fields: int, places: NDArray[np.int32],
     ) -> None:  # fmt: skip
-        xp, x = metric.here.xp, metric.structure
-        self.metric, self.view, self.order, self.columns = metric, view, order, columns
+        xp, x = sweeps.here.xp, sweeps.structure
+        self.sweeps, self.view, self.order, self.columns = sweeps, view, order, columns
         lines, origin = np.full((2, len(places)), -1, np.int32)
         lines[: len(order)], origin[: len(order)] = order, nodes
         self.places = places
         self.sources, self.lines, self.origin = map(from_host, (places, lines, origin))
-        self.labels = xp.empty((view.slots, columns), metric.compute)
-        marked = metric.shape.threads * metric.shape.narrow
-        self.visited = xp.empty((len(metric.words), columns // marked), np.uint8)
-        blocks = _BLOCKS * metric.here.sms // (columns // metric.shape.width) + 2
+        self.labels = xp.empty((view.slots, columns), sweeps.compute)
+        marked = sweeps.shape.threads * sweeps.shape.narrow
+        self.visited = xp.empty((len(sweeps.words), columns // marked), np.uint8)
+        blocks = _BLOCKS * sweeps.here.sms // (columns // sweeps.shape.width) + 2
         self.parts = xp.empty(((1 + len(_CLASSES)) * blocks, fields, columns), np.int64)
-        chosen = metric.words[: max(1, len(metric.words))]
-        self.rise = metric._launch(0, np.arange(len(chosen))) if len(chosen) else _Launch(
+        chosen = sweeps.words[: max(1, len(sweeps.words))]
+        self.rise = sweeps._launch(0, np.arange(len(chosen))) if len(chosen) else _Launch(
             0, 0, 1, 0, 0
         )  # fmt: skip
-        zero, one = metric.zero, metric.one
+        zero, one = sweeps.zero, sweeps.one
         self.fields: dict[str, int] = {
-            "down": address(metric.down), "up": address(metric.up),
-            "regions": address(metric._regions), "nodes": address(view.nodes),
+            "down": address(sweeps.down), "up": address(sweeps.up),
+            "regions": address(sweeps._regions), "nodes": address(view.nodes),
             "outer": address(view.outer), "order": address(view.order),
             "visited": address(self.visited),
             "labels": address(self.labels), "names": address(view.names),
-            "parts": address(self.parts), "zero": metric._bits(zero),
-            "one": metric._bits(one), "fringe": x.fringe, "core": x.core, "marked": marked,
+            "parts": address(self.parts), "zero": sweeps._bits(zero),
+            "one": sweeps._bits(one), "fringe": x.fringe, "core": x.core, "marked": marked,
         }  # fmt: skip
 
 
@@ -624,11 +618,11 @@ class _Batch:
     """Some sources, from the first one on, in one matrix of labels."""
 
     def __init__(self, state: _State, begin: int, columns: int) -> None:
-        self.state, self.metric, self.order = state, state.metric, state.order
+        self.state, self.sweeps, self.order = state, state.sweeps, state.order
         self.begin, self.columns = begin, columns
         # Found while the device is at the batch before.
         places = state.places[begin : begin + columns].reshape(-1, state.fields["marked"])
-        self.visits = tuple(map(from_host, self.metric._visits(places)))
+        self.visits = tuple(map(from_host, self.sweeps._visits(places)))
         self.fields = state.fields | {
             "sources": address(state.sources) + 4 * begin, "columns": columns,
             "lines": address(state.lines) + 4 * begin,
@@ -641,29 +635,29 @@ class _Batch:
         given = self.fields | fields
         values = [int(given.get(name, 0)) for name in PARAMS]
         bounds = f"{threads}, 4" if threads < _LANES else str(threads)  # room for 128 registers
-        kernel = self.metric.here.kernel(sweep_source(self.metric.plan, body, bounds))
+        kernel = self.sweeps.here.kernel(sweep_source(self.sweeps.plan, body, bounds))
         params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
         kernel.launch(blocks, threads, shared, params)
 
     def share(self, count: int, groups: int) -> int:
         """Of so many regions or slots those of a block."""
-        return max(1, -(-count * groups // (_BLOCKS * self.metric.here.sms)))
+        return max(1, -(-count * groups // (_BLOCKS * self.sweeps.here.sms)))
 
     def sweep(self, kinds: int, **fields: int) -> int:
         """Compute all labels, and statistics of leaf regions; the number of their parts."""
-        state, metric = self.state, self.metric
-        x, view = metric.structure, state.view
+        state, sweeps = self.state, self.sweeps
+        x, view = sweeps.structure, state.view
         state.visited[...] = 0
-        self._regions("Rise", state.rise, metric.shape.narrow, 1)
+        self._regions("Rise", state.rise, sweeps.shape.narrow, 1)
         if x.core:
             self._close(state.labels.reshape(-1)[: view.slots * self.columns])
         for launch in view.upper:
-            self._regions("Fall", launch, metric.shape.narrow, kinds=", 0")
+            self._regions("Fall", launch, sweeps.shape.narrow, kinds=", 0")
         part = 0
         for launch in view.leaves:
             if launch.count:
                 part += self._regions(
-                    "Fall", launch, metric.shape.each, kinds=f", {kinds}", part=part, **fields
+                    "Fall", launch, sweeps.shape.each, kinds=f", {kinds}", part=part, **fields
                 )
         return part
 
@@ -672,14 +666,14 @@ class _Batch:
         **fields: int,
     ) -> int:  # fmt: skip
         """Launch blocks with `width` sources of a thread; how many there are for each group."""
-        metric, threads = self.metric, self.metric.shape.threads
+        sweeps, threads = self.sweeps, self.sweeps.shape.threads
         groups = self.columns // (threads * width)
         each = self.share(launch.count, groups)
         blocks = blocks or -(-launch.count // each)
         shared = (
-            16 * (launch.nodes + 1) + _record(metric.size) * (launch.edges + _AHEAD)
-            + launch.rows * threads * width * metric.size
-            + metric._bin_room(fields.get("bin_count", 0))
+            16 * (launch.nodes + 1) + _record(sweeps.size) * (launch.edges + _AHEAD)
+            + launch.rows * threads * width * sweeps.size
+            + sweeps._bin_room(fields.get("bin_count", 0))
         )  # fmt: skip
         self.launch(
             f"sr::{name}<Algebra, {threads}, {width}{kinds}>", threads, blocks * groups, shared,
@@ -690,29 +684,30 @@ class _Batch:
 
     def _close(self, labels: Array) -> None:
         """The labels of the core: what has risen to it, times its closure."""
-        metric = self.metric
-        xp, steps, x = metric.here.xp, metric.metric.steps, metric.structure
+        sweeps, factor = self.sweeps, self.sweeps.factor
+        xp, x = sweeps.here.xp, sweeps.structure
         core = labels.reshape(-1, self.columns)[: x.core]
-        risen = _stored(xp, metric.plan, core, steps.dtype)
-        closed = xp.full((x.core, self.columns), steps.identities[0], steps.dtype)
+        risen = _stored(xp, sweeps.plan, core, factor.dtype)
+        zero = factor.semiring.identities(factor.dtype)[0]
+        closed = xp.full((x.core, self.columns), zero, factor.dtype)
         product(
-            steps.s, risen.T[np.newaxis], metric.core[np.newaxis], closed.T[np.newaxis], JOIN,
-            known=steps.known,
+            factor.semiring, risen.T[np.newaxis], sweeps.core[np.newaxis], closed.T[np.newaxis],
+            JOIN, known=factor.known,
         )  # fmt: skip
-        core[...] = _computed(xp, metric.plan, closed, metric.compute)
+        core[...] = _computed(xp, sweeps.plan, closed, sweeps.compute)
 
 
-def _plan(xp: Any, metric: Metric, bound: float | None) -> Plan:
+def _plan(xp: Any, factor: Factor, bound: float | None) -> Plan:
     """How the device computes: as the CPU does, but in words and without tests where it can."""
-    plan, x = metric.plan, metric.structure
+    plan, x = factor.plan, factor.structure
     if plan.codec == "bits":
         return bytewise(plan)
-    if plan.codec != "sentinel" or joins(plan.mul) != "+" or not metric.steps.s.selective:
+    if plan.codec != "sentinel" or joins(plan.mul) != "+" or not factor.semiring.selective:
         return plan
     sign = 1 if plan.infinite > 0 else -1
     largest = 0
     for weight, infinite in (
-        (metric.out, plan.infinite), (metric.back, plan.infinite), (metric.core, plan.missing),
+        (factor.out, plan.infinite), (factor.back, plan.infinite), (factor.core, plan.missing),
     ):  # fmt: skip
         finite = xp.asarray(weight)
         finite = finite[finite != infinite]
@@ -720,7 +715,7 @@ def _plan(xp: Any, metric: Metric, bound: float | None) -> Plan:
             continue
         if sign * finite.min() < 0 or sign * finite.max() < 0:
             return plan  # infinity plus a weight may lie on either side of infinity
-        edges = 1 if weight is metric.core else int(x.level.max(initial=0)) + 1
+        edges = 1 if weight is factor.core else int(x.level.max(initial=0)) + 1
         largest += edges * max(abs(int(finite.min())), abs(int(finite.max())))
     # Infinity plus any weight is no smaller, and no way is as long: no test for it is needed. What
     # is longer than the longest of the best ways may be taken for infinite.

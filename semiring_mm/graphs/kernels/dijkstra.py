@@ -59,8 +59,9 @@ def sink(node, key, v, label, size):
 
 @kernel
 def search(
-    n: i64, rows: i64, most: i64, open: i64[:], source: i64[:], first: i64[:], head: i32[:],
-    node: i32[:], pred: i32[:, :], weight: T[:], label: T[:, :], key: T[:],
+    n: i64, rows: i64, most: i64, open: i64[1], source: i64[rows] < n, first: i64[n + 1],
+    head: i32[first[n]], node: i32[first[n] + 1], pred: i32[rows, n], weight: T[first[n]],
+    label: T[rows, n], key: T[first[n] + 1],
 ):  # fmt: skip
     """Best labels from each source, over arcs whose weights are not better than one.
 
@@ -111,8 +112,8 @@ def put(first, head, weight, u, v, value):
 
 @kernel
 def arcs(
-    n: i64, m: i64, both: i64, row: i64[:], col: i64[:], first: i64[:], head: i32[:], given: T[:],
-    weight: T[:],
+    n: i64, m: i64, both: i64, row: i64[m] < n, col: i64[m] < n, first: i64[n + 1],
+    head: i32[m * (1 + both)], given: T[m], weight: T[m * (1 + both)],
 ):  # fmt: skip
     """Counting sort of edges by their source; with `both`, of each edge in both directions.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
@@ -18,21 +18,21 @@ from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, Source, source_of
 from ..closures.spanning import SpanningForest, applies, of_matrix, spans
-from ..closures.trees import Edges, repair_trees
+from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers
-from ..cpu import engine
+from ..graphs.choice import DENSE, SPARSE_FROM, Request, choose, count_edges, machine_for
+from ..graphs.contraction import has_ties
+from ..graphs.dijkstra import search, searchable
+from ..graphs.spanning import forest_of
 from ..hierarchy.structure import Structure, eliminate
 from ..hierarchy.sweeps import Metric, customize
+from ..memory import free_memory
 from ..naming import named
 from ..semirings import Semiring, semirings
-from ..tiled.options import TileOptions
-from ..tiled.rows import RowFiles
-from .choice import DENSE, SPARSE_FROM, Request, choose, count_edges, machine_for
-from .contraction import has_ties
-from .dijkstra import search, searchable
-from .spanning import forest_of
+from ..tiles import TileOptions
+from .rows import RowFiles
 
-__all__ = ["solve_rows"]
+__all__ = ["sparse_rows"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -44,7 +44,7 @@ _STRIP = 256 << 20  # bytes of strips of more rows
 _WIDE = 64  # rows that are converted at a time
 
 
-def solve_rows(
+def sparse_rows(
     s: Semiring, graph: Any, request: Request, options: TileOptions, rows: Index | None, *,
     directed: bool | None, predecessors: bool, progress: Progress,
 ) -> Any:  # fmt: skip
@@ -110,6 +110,7 @@ def _forest(problem: Problem, graph: Any) -> SpanningForest | None:
     flat = isinstance(graph, np.ndarray) and graph.ndim == 2 and graph.dtype.isnative
     if not (flat and graph.strides[1] == graph.itemsize and problem.directed is not True):
         return None
+    engine = engines.named("cpu")
     if not (spans(problem.source.s, graph.dtype) and engine.symmetric(graph) and applies(problem)):
         return None
     return of_matrix(engine, problem.source.s, graph)
@@ -140,11 +141,11 @@ def _given(found: tuple[Any, Any], predecessors: bool) -> Any:
 def _limit(options: TileOptions) -> int:
     """Bytes that the work may take."""
     limit = options.limit()
-    return limit if limit is not None else (engine.free_memory() or 1 << 62) // 2
+    return limit if limit is not None else (free_memory() or 1 << 62) // 2
 
 
 def _sparse(s: Semiring, edges: EdgeSource) -> bool:
-    few = len(edges.given[0]) <= DENSE * edges.n and edges.n >= SPARSE_FROM
+    few = len(edges.given.col) <= DENSE * edges.n and edges.n >= SPARSE_FROM
     return few and (s.selective or edges.dtype.kind == "b")
 
 
@@ -154,20 +155,17 @@ def _edges(
     """The edges of a graph that has not too many of them."""
     if isinstance(graph, EdgeList):
         assert isinstance(given, EdgeSource)
-        row, col, weight = given.given
-        nodes, both = graph.nodes, graph.directed
+        edges = given.given
     else:
         if math.isfinite(most):
             few = isinstance(graph, np.ndarray) and given.n >= SPARSE_FROM
             zero = s.identities(given.dtype)[0]
             if not few or count_edges(graph, zero, int(most)) is None:
                 return None
-        row, col, weight = given.edges()
-        nodes, both = range(given.n), directed is not False
+        edges = replace(given.edges(), directed=directed is not False)
     if given.dtype.kind != "b":
-        kept = weight != s.identities(given.dtype)[0]
-        row, col, weight = row[kept], col[kept], weight[kept]
-    return EdgeSource(s, EdgeList(nodes, row, col, weight, both), given.dtype)
+        edges = edges.kept(edges.weight != s.identities(given.dtype)[0])
+    return EdgeSource(s, edges, given.dtype)
 
 
 def _solver(
@@ -177,7 +175,7 @@ def _solver(
     source = problem.source
     assert isinstance(source, EdgeSource)
     request = replace(
-        request, n=source.n, itemsize=problem.dtype.itemsize, edges=len(source.given[0]),
+        request, n=source.n, itemsize=problem.dtype.itemsize, edges=len(source.given.col),
         undirected=source.symmetric(), selective=True, tiles=False, device="cpu", sources=count,
     )  # fmt: skip
     choice = choose(request, machine_for(request))
@@ -199,7 +197,7 @@ def _solver(
 def _sweeps(problem: Problem, count: int, time: float, limit: int) -> _Sweeps | int:
     """Sweeps; or the bytes that they lack, 0 where they take more than `time`, in nanoseconds."""
     source, size = problem.source, problem.steps.dtype.itemsize
-    row, col, _ = source.edges()
+    row, col, _ = source.edges().arrays
     structure = eliminate(source.n, row, col, sources=count, limit=time, itemsize=size)
     if structure is None:
         return 0
@@ -286,7 +284,7 @@ class _Forest(_Solver):
         self.fixed = n * (64 + size * (n.bit_length() + 2)) + self._wide(problem)
 
     def rows(self, sources: Index, d: Array, p: Node | None) -> None:
-        self.forest.write(engine, d, p, sources.astype(np.int32))
+        self.forest.write(engines.named("cpu"), d, p, sources.astype(np.int32))
 
 
 class _Sweeps(_Solver):
@@ -305,18 +303,15 @@ class _Sweeps(_Solver):
     @classmethod
     def bytes(cls, problem: Problem, structure: Structure) -> int:
         """Memory beside that of the rows."""
-        size, arcs = problem.steps.dtype.itemsize, len(problem.source.edges()[0])
+        size, arcs = problem.steps.dtype.itemsize, len(problem.source.edges().col)
         found = structure.bytes(size, trees=problem.predecessors) + arcs * (16 + size)
         return found + cls._wide(problem)
-
-    @functools.cached_property
-    def edges(self) -> Edges:
-        return Edges.by_end(self.problem.source.n, *self.problem.source.edges())
 
     def rows(self, sources: Index, d: Array, p: Node | None) -> None:
         self.metric.sweep(sources, d, p)
         if p is not None and self.ties:
-            repair_trees(engine, self.problem.source.s, d, p, lambda: self.edges, sources)
+            edges = self.problem.source.edges
+            repair_trees(engines.named("cpu"), self.problem.source.s, d, p, edges, sources)
 
 
 class _Searches(_Solver):
@@ -324,7 +319,7 @@ class _Searches(_Solver):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        arcs, size = len(problem.source.edges()[0]), problem.steps.dtype.itemsize
+        arcs, size = len(problem.source.edges().col), problem.steps.dtype.itemsize
         self.fixed = arcs * (36 + 2 * size) + self._wide(problem)
         self.fixed += pool.get_num_threads() * (arcs + problem.source.n) * (4 + size)
 

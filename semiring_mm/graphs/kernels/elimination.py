@@ -1,0 +1,327 @@
+"""Symbolic analysis of sparse eliminations: orders, elimination trees, postorders and fill.
+
+:class:`semiring_mm.graph_kernels.Elimination` has what the arguments are.
+"""
+
+from __future__ import annotations
+
+from ...kernel import i8, i32, i64, kernel
+
+#: Work of the order for an eliminated vertex, and for each of its neighbours, in steps.
+VERTEX, NEIGHBOUR = 64, 8
+
+
+@kernel
+def append(near, place, u, v):
+    at = place[u]
+    near[at] = v
+    place[u] = at + 1
+
+
+@kernel
+def adjacency(
+    n: i64, m: i64, first: i64[n + 1], place: i64[n], row: i32[m] < n, col: i32[m] < n,
+    near: i32[first[n]], mark: i32[n],
+):  # fmt: skip
+    """Distinct neighbours of each vertex: adj(v) is ``near`` from ``first[v]`` on."""
+    for e in range(m):
+        append(near, place, row[e], col[e])
+        append(near, place, col[e], row[e])
+    kept = 0
+    for v in range(n):
+        begin, end = first[v], place[v]
+        first[v] = kept
+        for e in range(begin, end):
+            u = near[e]
+            if mark[u] != v:
+                mark[u] = v
+                near[kept] = u
+                kept += 1
+    first[n] = kept
+
+
+@kernel
+def unlink(v, size, bucket, following, before):
+    """Take a vertex from the list of those of its degree."""
+    after, ahead = following[v], before[v]
+    if ahead >= 0:
+        following[ahead] = after
+    else:
+        bucket[size[v]] = after
+    if after >= 0:
+        before[after] = ahead
+
+
+@kernel
+def link(v, size, bucket, following, before):
+    """Put a vertex into the list of those of its degree."""
+    after = bucket[size[v]]
+    following[v] = after
+    before[v] = -1
+    if after >= 0:
+        before[after] = v
+    bucket[size[v]] = v
+
+
+@kernel
+def minimum_degree(
+    n: i64, capacity: i64, sources: i64, least: i64, order_cost: i64, triangle: i64, sweep: i64,
+    pair: i64, state: i64[5], begin: i64[n], mark: i64[n], size: i32[n], room: i32[n],
+    pool: i32[capacity], bucket: i32[n + 1], following: i32[n + 1], before: i32[n + 1],
+    order: i32[n], degree: i32[n],
+):  # fmt: skip
+    """Minimum degree order: eliminate vertices until the rest is a clique, or not worth it.
+
+    A list of neighbours that outgrows its room moves to the end of the pool.
+    """
+    done, free, stamp, granted = state[0], state[1], state[2], state[3]
+    why, d = 0, 0
+    while done < n:
+        while bucket[d] < 0:
+            d += 1
+        left = n - done
+        if 3 * d >= left:
+            break
+        v = bucket[d]
+        begin_v = begin[v]
+        end_v = begin_v + d
+        needed, work = 0, d * d + VERTEX
+        for i in range(begin_v, end_v):
+            u = pool[i]
+            work += size[u] + NEIGHBOUR
+            if size[u] + d > room[u]:
+                needed += 2 * (size[u] + d)
+        costs = order_cost * work + triangle * d * d + sweep * sources * d
+        if left > least and costs > pair * left * (3 * left + 2 * min(sources, done)):
+            break
+        if free + needed > capacity:
+            why = 1
+        if granted < work:
+            why = 2
+        if why != 0:
+            break
+        granted -= work
+        unlink(v, size, bucket, following, before)
+        order[done] = v
+        degree[done] = d
+        done += 1
+        for i in range(begin_v, end_v):  # adj(u) ← adj(u) ∪ adj(v) \ {u, v}
+            u = pool[i]
+            unlink(u, size, bucket, following, before)
+            stamp += 1
+            old, most = begin[u], size[u] + d
+            moves = most > room[u]
+            end = free if moves else old
+            if moves:
+                begin[u] = free
+                room[u] = 2 * most
+                free += 2 * most
+            for j in range(old, old + size[u]):
+                w = pool[j]
+                mark[w] = stamp
+                if w != v:
+                    pool[end] = w
+                    end += 1
+            for j in range(begin_v, end_v):
+                w = pool[j]
+                if (w != u) & (mark[w] != stamp):
+                    pool[end] = w
+                    end += 1
+            size[u] = end - begin[u]
+            link(u, size, bucket, following, before)
+        size[v] = 0
+        # Neighbours that now have no others than each other go at once: they fill nothing in.
+        alike = 0
+        for i in range(begin_v, end_v):
+            u = pool[i]
+            if size[u] == d - 1:
+                unlink(u, size, bucket, following, before)
+                size[u] = -1
+                alike += 1
+                order[done] = u
+                degree[done] = d - alike
+                done += 1
+        if alike > 0:
+            for i in range(begin_v, end_v):
+                u = pool[i]
+                if size[u] >= 0:
+                    unlink(u, size, bucket, following, before)
+                    end = begin[u]
+                    for j in range(begin[u], begin[u] + size[u]):
+                        w = pool[j]
+                        if size[w] >= 0:
+                            pool[end] = w
+                            end += 1
+                    size[u] = end - begin[u]
+                    link(u, size, bucket, following, before)
+            for i in range(begin_v, end_v):
+                u = pool[i]
+                if size[u] < 0:
+                    size[u] = 0
+        d = max(d - 1 - alike, 0)
+    state[0], state[1], state[2], state[3], state[4] = done, free, stamp, granted, why
+
+
+@kernel
+def repack(
+    n: i64, begin: i64[n], place: i64[n], size: i32[n], pool: i32[:], larger: i32[:]
+):  # fmt: skip
+    """Copy the adjacency lists from ``begin`` on in ``pool`` to ``place`` in ``larger``."""
+    for v in range(n):
+        old, new = begin[v], place[v]
+        for i in range(size[v]):
+            larger[new + i] = pool[old + i]
+
+
+@kernel
+def elimination_tree(
+    n: i64, first: i64[n + 1], near: i32[first[n]], order: i32[n] < n, rank: i32[n] < n,
+    parent: i32[n], ancestor: i32[n],
+):  # fmt: skip
+    """Elimination tree: the parent of each position (Liu, 1990).
+
+    The root of the subtree of each lower neighbour gets the position as its parent. Paths of
+    ``ancestor`` are compressed.
+    """
+    for v in range(n):
+        parent[v] = n
+        node = order[v]
+        for e in range(first[node], first[node + 1]):
+            u = rank[near[e]]
+            if u < v:
+                while True:
+                    above = ancestor[u]
+                    if above == v:
+                        break
+                    ancestor[u] = v
+                    if above == n:
+                        parent[u] = v
+                        break
+                    u = above
+
+
+@kernel
+def postorder(
+    n: i64, size: i64[n], parent: i32[n], position: i32[n], below: i32[n], level: i32[n]
+):  # fmt: skip
+    """Postorder of a forest, sizes of subtrees, and heights.
+
+    A subtree ends with its root: ``below`` has the last place that is free in the subtree of each.
+    """
+    for v in range(n):
+        size[v] += 1
+        up = parent[v]
+        if up < n:
+            size[up] += size[v]
+            level[up] = max(level[up], level[v] + 1)
+    end = n - 1
+    for v in range(n - 1, -1, -1):
+        up = parent[v]
+        if up < n:
+            place = below[up]
+            below[up] = place - size[v]
+        else:
+            place = end
+            end -= size[v]
+        position[v] = place
+        below[v] = place - 1
+
+
+@kernel
+def add_to_struct(v, u, end, lowest, mark, head):
+    """Add a position to struct(v), unless it is v, lower, or in it: the end and the parent."""
+    if (u > v) & (mark[u] != v):
+        mark[u] = v
+        head[end] = u
+        end += 1
+        lowest = min(lowest, u)
+    return end, lowest
+
+
+@kernel
+def symbolic(
+    n: i64, stop: i64, capacity: i64, state: i64[2], first: i64[stop + 1], near_first: i64[n + 1],
+    near: i32[near_first[n]], order: i32[n] < n, rank: i32[n] < n, child: i32[n], sibling: i32[n],
+    mark: i32[n], head: i32[capacity], parent: i32[stop],
+):  # fmt: skip
+    r"""Symbolic factorization: struct(v) = adj⁺(v) ∪ struct(children) \ {v}.
+
+    The parent in the elimination tree is the lowest member of struct(v).
+    """
+    v = state[0]
+    while v < stop:
+        node, end = order[v], first[v]
+        needed = near_first[node + 1] - near_first[node]
+        c = child[v]
+        while c >= 0:
+            needed += first[c + 1] - first[c]
+            c = sibling[c]
+        if end + needed > capacity:
+            state[1] = 1
+            break
+        up = n
+        for e in range(near_first[node], near_first[node + 1]):
+            end, up = add_to_struct(v, rank[near[e]], end, up, mark, head)
+        c = child[v]
+        while c >= 0:
+            for e in range(first[c], first[c + 1]):
+                end, up = add_to_struct(v, head[e], end, up, mark, head)
+            c = sibling[c]
+        first[v + 1] = end
+        parent[v] = up
+        if up < n:
+            sibling[v] = child[up]
+            child[up] = v
+        v += 1
+    state[0] = v
+
+
+@kernel
+def transpose(
+    n: i64, first: i64[n + 1], place: i64[:], edge: i64[first[n]], head: i32[first[n]],
+    tail: i32[first[n]],
+):  # fmt: skip
+    """Transpose of a pattern: counting sort of the edges by their heads."""
+    for v in range(n):
+        for e in range(first[v], first[v + 1]):
+            u = head[e]
+            at = place[u]
+            place[u] = at + 1
+            tail[at] = v
+            edge[at] = e
+
+
+@kernel
+def locate(
+    m: i64, first: i64[:], slot: i64[m], row: i32[m], col: i32[m], head: i32[first[-1]]
+):  # fmt: skip
+    """Slots of arcs, by binary search among the higher neighbours of the lower end."""
+    for i in range(m):
+        low, high = min(row[i], col[i]), max(row[i], col[i])
+        begin, end = first[low], first[low + 1]
+        while end - begin > 1:
+            middle = (begin + end) >> 1
+            right = head[middle] <= high
+            begin = middle if right else begin
+            end = end if right else middle
+        slot[i] = 2 * begin + (row[i] >= col[i])
+
+
+@kernel
+def totals(n: i64, work: i64[n], size: i64[n], parent: i32[n]):
+    """Sums over the descendants of each position."""
+    for v in range(n):
+        up = parent[v]
+        if up < n:
+            work[up] += work[v]
+            size[up] += size[v]
+
+
+@kernel
+def climb(m: i64, fringe: i64, start: i64[m] < mark.size, parent: i32[fringe], mark: i8[fringe]):
+    """Mark positions and their ancestors in the elimination tree."""
+    for i in range(m):
+        v = start[i]
+        while v < fringe and mark[v] == 0:
+            mark[v] = 1
+            v = parent[v]

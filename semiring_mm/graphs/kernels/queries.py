@@ -1,0 +1,170 @@
+"""The best path of one pair over a customized elimination.
+
+A best path first goes up to an ancestor of both ends in the elimination tree, or into the core, and
+then down (the elimination-tree query of Dibbelt, Strasser and Wagner, 2016). Positions below
+``fringe`` are in the tree; edge e leads from a position up to ``head[e]`` at weight ``out[e]``, and
+down from there at ``back[e]``.
+"""
+
+from __future__ import annotations
+
+from ...kernel import S, T, add, better, decode, i32, i64, kernel, mul, one, zero
+
+
+@kernel
+def clear(start, fringe, parent, up, down):
+    """Labels of a position and its ancestors: there is no path."""
+    v = start
+    while v < fringe:
+        up[v] = zero
+        down[v] = zero
+        v = parent[v]
+
+
+@kernel
+def climb(start, fringe, parent, first, head, weight, label, tail, downward):
+    """Labels of the ancestors of a position, and where their last edges begin."""
+    v = start
+    while v < fringe:
+        here = label[v]
+        if here != zero:  # which may not annihilate; and what has no path has no tail to return to
+            for e in range(first[v], first[v + 1]):
+                u = head[e]
+                through = mul(weight[e], here) if downward else mul(here, weight[e])
+                if tail is None:
+                    label[u] = add(label[u], through)
+                elif better(through, label[u]):
+                    label[u] = through
+                    tail[u] = v
+        v = parent[v]
+
+
+@kernel
+def climb_both(
+    fringe, core, source, target, parent, first, head, out, back, up, down, up_tail, down_tail
+):  # fmt: skip
+    """The best label of a path through the tree only, and its highest position."""
+    clear(source, fringe, parent, up, down)
+    clear(target, fringe, parent, up, down)
+    for v in range(fringe, fringe + core):
+        up[v] = zero
+        down[v] = zero
+    up[source] = one
+    down[target] = one
+    climb(source, fringe, parent, first, head, out, up, up_tail, False)
+    climb(target, fringe, parent, first, head, back, down, down_tail, True)
+    best, top = zero, -1
+    v = source
+    while v < fringe:
+        there, onward = up[v], down[v]
+        whole = mul(there, onward)
+        found = better(whole, best) & (there != zero) & (onward != zero)
+        best, top = (whole if found else best), (v if found else top)
+        v = parent[v]
+    return best, top
+
+
+@kernel
+def meet(
+    fringe: i64, core: i64, ends: i64[2], first: i64[fringe + 1], parent: i32[fringe],
+    head: i32[first[fringe]], out: T[first[fringe]], back: T[first[fringe]],
+    matrix: S[core, core], up: T[fringe + core], down: T[fringe + core], value: T[1],
+):  # fmt: skip
+    """The weight of a best path between two positions.
+
+    ``up`` and ``down`` are scratch, an entry for each position.
+    """
+    best, _ = climb_both(
+        fringe, core, ends[0], ends[1], parent, first, head, out, back, up, down, None, None
+    )
+    for i in range(core):
+        there = up[fringe + i]
+        if there != zero:
+            for j in range(core):
+                inner = mul(there, decode(matrix[i, j]))
+                best = add(best, mul(inner, down[fringe + j]))
+    value[0] = best
+
+
+@kernel
+def edge(first, head, tail, u):
+    """The edge from a position up to another one, by bisection; else one of its other edges."""
+    lo, hi = first[tail], first[tail + 1]
+    while hi - lo > 1:
+        middle = (lo + hi) >> 1
+        below = head[middle] <= u
+        lo, hi = (middle if below else lo), (hi if below else middle)
+    return lo
+
+
+@kernel
+def push(stack, at, e, tail, downward):
+    """Put an edge on the stack, to be walked up from its tail, or down to it."""
+    stack[at, 0] = 2 * e + downward
+    stack[at, 1] = tail
+
+
+@kernel
+def route(
+    fringe: i64, ends: i64[2], capacity: i64, room: i64, first: i64[fringe + 1],
+    low_first: i64[fringe + 1], low_edge: i64[low_first[fringe]], stack: i64[capacity, 2],
+    count: i64[1], parent: i32[fringe], head: i32[first[fringe]], low_tail: i32[low_first[fringe]],
+    up_tail: i32[fringe], down_tail: i32[fringe], walk: i32[room], out: T[first[fringe]],
+    back: T[first[fringe]], up: T[fringe], down: T[fringe], value: T[1],
+):  # fmt: skip
+    """The same where there is no core, and the positions after the source on a best path.
+
+    ``walk`` has these, of edges of the graph, and ``count[0]`` their number, or -1 if `room` is too
+    little. ``stack`` is scratch of `capacity` rows (three for each level of the tree are enough),
+    as are ``up_tail`` and ``down_tail``. A shortcut is unpacked by the lower triangle whose sides
+    give its weight.
+    """
+    source, target = ends[0], ends[1]
+    best, top = climb_both(
+        fringe, 0, source, target, parent, first, head, out, back, up, down, up_tail, down_tail
+    )
+    value[0] = best
+    count[0] = 0
+    if top < 0:
+        return
+    # the stack has the first edge of the walk on top
+    size, u = 0, top
+    while u != target:
+        size += 1
+        u = down_tail[u]
+    at, u = size, top
+    while u != target:
+        at -= 1
+        push(stack, at, edge(first, head, down_tail[u], u), down_tail[u], 1)
+        u = down_tail[u]
+    u = top
+    while u != source:
+        push(stack, size, edge(first, head, up_tail[u], u), up_tail[u], 0)
+        size += 1
+        u = up_tail[u]
+    steps = 0
+    while size > 0:
+        if size >= capacity:
+            steps = room + 1
+        if steps > room:
+            break
+        size -= 1
+        e, downward, a = stack[size, 0] >> 1, stack[size, 0] & 1, stack[size, 1]
+        b = head[e]
+        whole = back[e] if downward else out[e]
+        middle, to_a, to_b = -1, 0, 0
+        for k in range(low_first[a], low_first[a + 1]):
+            near, far = low_edge[k], edge(first, head, low_tail[k], b)
+            if head[far] == b:
+                falling, rising = (far if downward else near), (near if downward else far)
+                if mul(back[falling], out[rising]) == whole:
+                    middle, to_a, to_b = low_tail[k], near, far
+                    break
+        if middle < 0:
+            walk[min(steps, room - 1)] = a if downward else b
+            steps += 1
+        else:
+            push(stack, size, to_a if downward else to_b, middle, 0)
+            push(stack, size + 1, to_b if downward else to_a, middle, 1)
+            size += 2
+    count[0] = steps if steps <= room else -1

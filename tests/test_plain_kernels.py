@@ -1,0 +1,73 @@
+"""Kernels of graphs, compiled, against the same text in Python, as they are called."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from semiring_mm.closures import spanning
+from semiring_mm.cpu import codegen
+from semiring_mm.cpu import engine as cpu
+from semiring_mm.graphs.kernels import elimination, forest
+from semiring_mm.hierarchy import structure
+from semiring_mm.kernel import Kernel
+from semiring_mm.semirings import semirings
+
+
+def kernels(module):
+    """The names of a module's kernels that are called from outside."""
+    return {
+        name
+        for name, x in vars(module).items()
+        if isinstance(x, Kernel) and x.function.__annotations__
+    }
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """Names of the kernels that were called; each ran in Python, too, with the same results."""
+    names = []
+
+    def checked(kernel, *_):
+        def call(**fields):
+            names.append(kernel.name)
+            copies = {k: x.copy() if isinstance(x, np.ndarray) else x for k, x in fields.items()}
+            kernel.plain(**copies)
+            codegen.compiled(kernel)(**fields)
+            for k, x in fields.items():
+                np.testing.assert_array_equal(x, copies[k], err_msg=f"{kernel.name}: {k}")
+
+        call.bind = lambda **fields: functools.partial(call, **fields)
+        return call
+
+    monkeypatch.setattr(cpu, "compiled", checked)
+    return names
+
+
+@pytest.fixture
+def edges():
+    row, col = np.random.default_rng(0).integers(0, 70, (2, 150))
+    return 70, row[row != col], col[row != col]
+
+
+def test_eliminations(edges, called, monkeypatch):
+    monkeypatch.setattr(structure, "_GRANT", 1000)
+    n, row, col = edges
+    x = structure.prepare_structure(n, row, col, "minimum_degree")
+    structure.Structure.checked(x.fringe, x.node, x.parent, x.level, x.first, x.head)
+    assert x.schedule[1][-1] == x.fringe
+    assert x.above(np.array([3, 9])).max() == n - 1
+    assert (x.slots(row, col) >= 0).all()
+    assert structure.eliminate(n, row, col).core > 0
+    assert called.count("minimum_degree") > 4  # in parts, and the pool of lists becomes full
+    assert set(called) == kernels(elimination)
+
+
+def test_spanning_forests(edges, called):
+    n, row, col = edges
+    a = np.zeros((n, n))
+    a[row, col] = a[col, row] = np.random.default_rng(1).integers(1, 30, len(row))
+    found = spanning.of_matrix(cpu, semirings["max_min"], a)
+    found.rooted()
+    spanning.of_edges(semirings["max_min"], n, row, col, a[row, col]).rooted()
+    assert set(called) == kernels(forest) | {"adjacency"}
