@@ -90,9 +90,9 @@ LAYOUTS = {
         out: T[batch, steps, n] whole
         pairs: T[batch, *, n, n] matrices{_SYMBOLS.replace("n, n]", "n, n] rows")}""",
     "closure_batch": """
-        a: T[batch, n, n]
-        out: T[batch, n, n]
-        predecessors: int32[batch, n, n]""",
+        a: T[batch?, n, n]
+        out: T[batch?, n, n]
+        predecessors: int32[batch?, n, n]""",
     "closure_block": "a: T[n, n]\npredecessors: int32[n, n]",
     "copy": "x: N[...]\nto: N[...]",
     "csr_product": """

@@ -430,7 +430,7 @@ def test_big_dense_graphs_choose_a_device(monkeypatch):
     assert not seen
     monkeypatch.setattr(engine, "free_memory", lambda: 10_000)
     streamed = []  # what the device cannot hold streams through it
-    monkeypatch.setattr(solve, "close", lambda s, graph, where, **_: streamed.append(where))
+    monkeypatch.setattr(solve, "close_tiles", lambda s, graph, where, **_: streamed.append(where))
     sm.apsp(w)
     sm.apsp(w, device="cuda")
     assert [x.device for x in streamed] == ["cuda", "cuda"]

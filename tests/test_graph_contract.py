@@ -12,7 +12,7 @@ from semiring_mm import engine
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.cpu import engine as cpu
 
-FAMILIES = ("compiled", "factor", "sums", "nearest", "PathQuery", "HopSearches")
+FAMILIES = ("compiled", "factor", "sums", "HopSearches")
 RNG = np.random.default_rng(5)
 
 
@@ -165,6 +165,6 @@ def test_arguments_that_do_not_lie_as_kernels_read_them():
 def test_an_engine_without_a_family(monkeypatch):
     with on_plain():
         kernels = engine.GraphKernels(engine.named("cpu"))
-        monkeypatch.setattr(kernels._engine, "nearest", None)
-        with pytest.raises(NotImplementedError, match="no kernels 'nearest'"):
-            kernels.nearest.rise_and_fall("f8", np.inf, {})
+        monkeypatch.setattr(kernels._engine, "sums", None)
+        with pytest.raises(NotImplementedError, match="no kernels 'sums'"):
+            kernels.sums.depths({})

@@ -752,6 +752,7 @@ def test_kernels_in_python(core, monkeypatch):
     metric, n = net.metric, len(g)
     fields, matrix = metric.fields, metric.core
     shared = {name: fields[name] for name in ("fringe", "first", "parent", "head", "out", "back")}
+    shared["n"] = n
     shared |= {name: np.zeros(n) for name in ("up", "down", "value")}
     lower = {name: fields[name] for name in ("low_first", "low_edge", "low_tail")}
     lower |= {name: np.zeros(n, "i4") for name in ("up_tail", "down_tail", "walk")}

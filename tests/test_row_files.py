@@ -35,7 +35,7 @@ def small_strips(monkeypatch):
     """Some strips even of small graphs; and tiles are told of."""
     monkeypatch.setattr(out_of_core, "_ROWS", 20)
     monkeypatch.setattr(out_of_core, "_STRIP", 0)
-    monkeypatch.setattr(solve, "close", None)
+    monkeypatch.setattr(solve, "close_tiles", None)
 
 
 def places(folder, kind, trees):

@@ -339,7 +339,7 @@ def test_edges_by_rows():
 @pytest.mark.parametrize("name", [*NAMES, "lor_land"])
 def test_files_and_sources(name, tmp_path, monkeypatch):
     """Rows go to the file as they are found, without tiles; some rows are those of the whole."""
-    monkeypatch.setattr(solve, "close", None)
+    monkeypatch.setattr(solve, "close_tiles", None)
     rng = np.random.default_rng(9)
     row, col = rng.integers(0, 90, (2, 80))
     edges = EdgeList(range(90), row, col, rng.integers(-2, 3, 80).astype("f8"), False)
@@ -361,7 +361,7 @@ def test_files_and_sources(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("dtype", ["f4", "i2", "?"])
 def test_matrices_in_files(dtype, tmp_path, monkeypatch):
     """A matrix is read where it is, and the rows of its closure are written once."""
-    monkeypatch.setattr(solve, "close", None)
+    monkeypatch.setattr(solve, "close_tiles", None)
     monkeypatch.setattr(dense, "_FOREST", 0)
     a = undirected("max_min", 150, np.dtype(dtype), 0.01)
     np.save(tmp_path / "a.npy", a)

@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm import engine as engines
+from semiring_mm import tiles
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.elimination import Grid, eliminate, multiply
 from semiring_mm.closures.solve import Problem
@@ -19,7 +20,6 @@ from semiring_mm.closures.steps import Steps
 from semiring_mm.cpu import engine
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import blocks as blocks_module
-from semiring_mm.tiled import devices as devices_module
 from semiring_mm.tiled import solve
 from semiring_mm.tiled.blocks import Blocks, shape_of
 from semiring_mm.tiled.devices import CpuDevice, CudaDevice, cuda_devices
@@ -398,7 +398,7 @@ def test_refusals(words, message):
 
 @pytest.mark.parametrize("words", [{"sources": 0}, {"method": "sparse"}])
 def test_rows_alone_are_not_for_several_devices(monkeypatch, words):
-    monkeypatch.setattr(devices_module, "device_list", lambda *_: [0, 1])
+    monkeypatch.setattr(tiles, "device_list", lambda *_: [0, 1])
     with pytest.raises(ValueError, match=r"(sources|method='sparse') is for graphs in one memory"):
         sm.apsp(np.ones((500, 500)), devices="all", **words)
 

@@ -30,6 +30,7 @@ from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, tran
 
 __all__ = ["Call", "Compiled", "compiled", "function_of"]
 
+_LOOPS = ("range", "lanes", "join")
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -55,8 +56,8 @@ def compiled(
 ) -> Compiled:
     """Compile a kernel, for the operations of a plan if it names any.
 
-    `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``,
-    stands for a plan where a kernel has arrays of T and none of the operations.
+    `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``, or
+    those of T and S, ``"f8 f4"``, stand for a plan where a kernel has none of the operations.
     """
     return Compiled(kernel, plan, zero, one)
 
@@ -100,7 +101,14 @@ class Compiled:
         self.bind(**fields)()
 
     def bind(self, **fields: Any) -> Call:
+<<<<<<< HEAD
         """Check and pack the parameters."""
+=======
+        """Check and pack the parameters: the call, to be made as often as one likes.
+
+        It keeps the arrays.
+        """
+>>>>>>> main
         if self._names != fields.keys():
             raise TypeError(
                 f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
@@ -144,10 +152,23 @@ def _writer_digest() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
+class Call:
+    """One call of a compiled kernel: ``code`` with the address of a ``block`` of parameters."""
+
+    def __init__(self, code: Any, words: list[int], kept: Any) -> None:
+        self.code, self._words = code, (ctypes.c_int64 * len(words))(*words)
+        self.block = ctypes.addressof(self._words)
+        self._kept = kept  # the arrays: the block has only their addresses
+
+    def __call__(self) -> None:
+        self.code(self.block)
+
+
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
     if kind in ("T", "S"):
         if isinstance(plan, str):
-            return Type(plan[0], 8 * int(plan[1:]))
+            dtype = plan.split()[0 if kind == "T" else -1]
+            return Type(dtype[0], 8 * int(dtype[1:]))
         if plan is None:
             raise TypeError(f"a kernel with parameters of type {kind} is compiled for a plan")
         own = Algebra(Function("", []), plan)
@@ -164,6 +185,8 @@ def _packer(
     if p.axes:
         t = _type_of(p.kind, plan)
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
+        if p.kind == "S" and isinstance(plan, Plan):
+            dtype = np.dtype(plan.storage)  # bool, for one
         return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":
@@ -206,6 +229,10 @@ class _View:
     strides: tuple[Any, ...]  # of all axes but the last one
     wide: bool = True  # integers are 64 bits wide once they are loaded
     apart: tuple[Var, ...] = ()  # entries to skip, of each lane, where lanes have rows of their own
+
+    @property
+    def axes(self) -> int:
+        return len(self.strides) + 1
 
 
 @dataclass(frozen=True)
@@ -414,7 +441,7 @@ class _Writer:
             self.scope.masked, self.scope.outer = before
         elif word == "range":
             labels = self.f.fresh("next"), self.f.fresh("past")
-            opaque, self.f.opaque = self.f.opaque, not _only_moves(s.body)
+            opaque, self.f.opaque = self.f.opaque, not self._straight(s.body)
             with self._range(call) as self.scope.names[name]:
                 self.scope.loops.append(labels)
                 self._block(s.body)
@@ -425,6 +452,14 @@ class _Writer:
         else:
             raise self._error(s, "a loop is: for NAME in range(...), lanes(...) or unrolled(...)")
         self.scope.names.pop(name, None)
+
+    def _straight(self, body: Sequence[ast.stmt]) -> bool:
+        """Whether a loop has neither loops nor branches, so that addresses are much of its work."""
+        return not any(
+            isinstance(x, (ast.While, ast.If, ast.IfExp, ast.BoolOp))
+            or (isinstance(x, ast.Call) and (self._kernel(x.func) or self._word(x.func) in _LOOPS))
+            for s in body for x in ast.walk(s)
+        )  # fmt: skip
 
     @contextmanager
     def _range(self, call: ast.Call) -> Iterator[Value]:
@@ -829,8 +864,22 @@ class _Writer:
             count = self._count * (args[1] if len(args) > 1 else 1)
             x = args[0] if isinstance(args[0], Value) else self._constant(args[0])
             return x.splat(count) if x.type.lanes == 1 else x
-        if word == "decode":
-            return self.algebra(e).decode(args[0])
+        if word in ("decode", "encode"):
+            x = self._number(args[0], e)
+            if self._algebra is None:
+                return x.to(self._types[word == "encode"])
+            return self._algebra.decode(x) if word == "decode" else self._algebra.encode(x)[0]
+        if word == "fma":
+            x, y = self._pair(args[0], args[1], e)
+            x, z = self._pair(x, args[2], e)
+            return self.f.fma(x, y.splat(x.type.lanes) if y.type.lanes == 1 else y, z)
+        if word == "bits":
+            x = self._number(args[0], e)
+            return x.bits_as(Type("f" if x.type.kind == "i" else "i", x.type.bits, x.type.lanes))
+        if word in ("exp", "log"):
+            return getattr(vmath, word)(self.f, self._number(args[0], e))
+        if word == "exp_gap":
+            return vmath.lifted_exp(self.f, args[0], *args[1:])
         if word in ("min", "max"):
             found = args[0]
             for x in args[1:]:
@@ -869,16 +918,17 @@ class _Writer:
         raise self._error(e, "a kernel cannot call this")
 
     def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
-        """All lanes joined: by ⊕, or by min, max or any."""
+        """All lanes joined: by ⊕, or by min, max, sum or any."""
         if by == "any" and x.type.lanes > 1:
             return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
             "min": self.f.low,
             "max": lambda x, y: self.f.select(x.cmp(">", y), x, y),
+            "sum": operator.add,
         }.get(by)
         if joined is None:
-            raise self._error(node, "across(x), or with min, max or any")
+            raise self._error(node, "across(x), or with min, max, sum or any")
         lanes = min(x.type.lanes, self._count)
         while True:
             parts = [
@@ -1064,12 +1114,6 @@ class _Writer:
                 ):
                     return None
         return bool(self._expr(test))
-
-
-def _only_moves(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop has none within it and calls nothing: addresses are much of its work."""
-    costly = ast.For, ast.While, ast.Call
-    return not any(isinstance(x, costly) for s in body for x in ast.walk(s))
 
 
 def _is_index(x: Any) -> bool:

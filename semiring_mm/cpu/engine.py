@@ -50,8 +50,7 @@ trees = log_shares = FactorSweeps = Customizer = None
 __getattr__ = lazily(__package__, {
     "bfs": "HopSearches", "calls": "calls", "chain": "chains", "closure_program": "eliminate",
     "codegen": "compiled", "hierarchy": "factor",
-    "screen": "Screen",
-    "select": "select", "spanning": "best_outside between towards",
+    "screen": "Screen", "select": "select", "spanning": "best_outside between towards",
     "sparse": "csr_product dia_product", "statistics": "sums", "wavefront": "align",
 })  # fmt: skip
 

@@ -198,7 +198,7 @@ def forward_backward(
         values = fixed.copy()
         values[:2] = first, last
         values[-len(rooms) :] = [address(room) for room in rooms]
-        return Call(code, values.tolist(), fields | {"rooms": rooms})
+        return Call(code, values.tolist(), (rooms, fields))
 
     return Task(bind, room_of(*held), together)
 

@@ -173,12 +173,10 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     label[at, 0], who[at, 0] = 0, np.arange(len(places))
     core = metric.core.astype(metric.out.dtype, order="C")
     core[metric.core == metric.steps.identities[0]] = far
-    kernel = engines.compiled(kernels.nearest, metric.out.dtype.str[1:])
-    kernel(
+    engines.compiled(kernels.k_nearest, label.dtype.str[1:])(
         fringe=x.fringe, core=x.core, k=k, far=far, first=x.first, head=x.head, place=who,
-        core_place=np.empty((x.core, k), np.int32), label=label,
-        core_label=np.empty((x.core, k), label.dtype), matrix=core, out=metric.out,
-        back=metric.back,
+        core_place=np.empty((x.core, k), np.int32), label=label, matrix=core, out=metric.out,
+        core_label=np.empty((x.core, k), label.dtype), back=metric.back,
     )  # fmt: skip
     who, label = who[x.position], label[x.position]
     none = who == kernels.NOWHERE

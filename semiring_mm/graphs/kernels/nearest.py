@@ -38,7 +38,7 @@ def merge(k, label, place, more, places, w):
 
 
 @kernel
-def nearest(
+def k_nearest(
     fringe: i64, core: i64, k: i64, far: T, first: i64[fringe + 1], head: i32[first[fringe]],
     place: i32[fringe + core, k], core_place: i32[core, k], label: T[fringe + core, k],
     core_label: T[core, k], matrix: T[core, core], out: T[first[fringe]], back: T[first[fringe]],

@@ -66,13 +66,13 @@ def climb_both(
 
 @kernel
 def meet(
-    fringe: i64, core: i64, ends: i64[2], first: i64[fringe + 1], parent: i32[fringe],
+    n: i64, fringe: i64, core: i64, ends: i64[2], first: i64[fringe + 1], parent: i32[fringe],
     head: i32[first[fringe]], out: T[first[fringe]], back: T[first[fringe]],
-    matrix: S[core, core], up: T[fringe + core], down: T[fringe + core], value: T[1],
+    matrix: S[core, core], up: T[n], down: T[n], value: T[1],
 ):  # fmt: skip
     """The weight of a best path between two positions.
 
-    ``up`` and ``down`` are scratch, an entry for each position.
+    ``up`` and ``down`` are scratch.
     """
     best, _ = climb_both(
         fringe, core, ends[0], ends[1], parent, first, head, out, back, up, down, None, None
@@ -106,11 +106,11 @@ def push(stack, at, e, tail, downward):
 
 @kernel
 def route(
-    fringe: i64, ends: i64[2], capacity: i64, room: i64, first: i64[fringe + 1],
-    low_first: i64[fringe + 1], low_edge: i64[low_first[fringe]], stack: i64[capacity, 2],
-    count: i64[1], parent: i32[fringe], head: i32[first[fringe]], low_tail: i32[low_first[fringe]],
-    up_tail: i32[fringe], down_tail: i32[fringe], walk: i32[room], out: T[first[fringe]],
-    back: T[first[fringe]], up: T[fringe], down: T[fringe], value: T[1],
+    n: i64, fringe: i64, ends: i64[2], capacity: i64, room: i64, first: i64[fringe + 1],
+    low_first: i64[n + 1], low_edge: i64[low_first[n]], stack: i64[capacity, 2], count: i64[1],
+    parent: i32[fringe], head: i32[first[fringe]], low_tail: i32[low_first[n]], up_tail: i32[n],
+    down_tail: i32[n], walk: i32[room], out: T[first[fringe]], back: T[first[fringe]], up: T[n],
+    down: T[n], value: T[1],
 ):  # fmt: skip
     """The same where there is no core, and the positions after the source on a best path.
 
