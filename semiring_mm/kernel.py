@@ -51,9 +51,9 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "better", "decode", "each", "entries", "f32", "f64", "first", "i8", "i16", "i32", "i64",
-    "join", "kernel", "lanes", "mul", "one", "pick", "prefetch", "static", "u8", "u16", "u32",
-    "u64", "unrolled", "zero",
+    "better", "bits", "decode", "each", "encode", "entries", "exp", "exp_gap", "f32", "f64",
+    "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "log", "mul", "one",
+    "pick", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled", "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -240,10 +240,10 @@ class _Word:
 i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
-add, mul, better, zero, one, decode, each, across, first, join, lanes, unrolled, entries, pick, \
-    prefetch = map(_Word, (
-        "add mul better zero one decode each across first join lanes unrolled entries pick "
-        "prefetch"
+add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, \
+    entries, pick, prefetch, fma, bits, exp, exp_gap, log = map(_Word, (
+        "add mul better zero one decode encode each across first join lanes unrolled "
+        "entries pick prefetch fma bits exp exp_gap log"
     ).split())  # fmt: skip
 
 
@@ -270,6 +270,9 @@ _PLAIN: dict[str, Any] = {
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "i64": int, "f64": float, "decode": lambda x: x,
+    "encode": lambda x: x, "fma": lambda x, y, z: x * y + z, "log": np.log, "exp": np.exp,
+    "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),
+    "exp_gap": lambda x, lift, least: (x >= (least - lift) * math.log(2)) * np.exp(x) * 2.0**lift,
     "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 

@@ -10,8 +10,8 @@ from semiring_mm.kernel import Operations
 MIN_PLUS = Operations(min, operator.add, operator.lt, np.inf, 0.0)
 
 
-def both(kernel, operations=None, plan=None, scratch=(), /, **fields):
-    """The fields after the compiled kernel; those after the same in Python are equal.
+def both(kernel, operations=None, plan=None, scratch=(), rtol=0, /, **fields):
+    """The fields after the compiled kernel; those after the same in Python are equal, or near.
 
     Those of the names in `scratch` may differ.
     """
@@ -24,5 +24,8 @@ def both(kernel, operations=None, plan=None, scratch=(), /, **fields):
     kernel.plain(operations, **copies[1])
     for name, x in copies[0].items():
         if name not in scratch:
-            np.testing.assert_array_equal(x, copies[1][name], err_msg=name)
+            if rtol and x is not None:
+                np.testing.assert_allclose(x, copies[1][name], rtol, err_msg=name)
+            else:
+                np.testing.assert_array_equal(x, copies[1][name], err_msg=name)
     return copies[0]

@@ -170,7 +170,7 @@ def row_a_lane(
     many: static, n: static, order: i64[:], count: i64[:], x: T[:, :], table: T[:], out: T[:, :],
     last: i32[:, :],
 ):  # fmt: skip
-    for lane in lanes(many, times=1):
+    for lane in lanes(many, whole=True, times=1):
         row = x[order[lane]]
         values = entries(row, n)
         for j in unrolled(n):

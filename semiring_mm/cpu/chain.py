@@ -321,11 +321,7 @@ def _in_team(task: Task, lengths: Lengths, pairs: int, workers: int) -> None:
                 task.bind(i, j, memory)
                 for (i, j, *_), memory in zip(pieces[first:], memories, strict=False)
             ]
-<<<<<<< HEAD
-            rows = [(call.place,) for call in calls]
-=======
             rows = [(call.block,) for call in calls]
->>>>>>> main
             team.call_each(calls[0].code, rows, leased)
 
 

@@ -1,7 +1,7 @@
 """Code generation: kernels (:mod:`semiring_mm.kernel`) as functions in LLVM IR, and their calls.
 
-A compiled kernel takes the address of a block of 64-bit words, in the order of the parameters:
-numbers, and of each array its address and the strides, in entries, of all axes but the last one.
+A compiled kernel takes the address of a block of 64-bit words, one for each parameter: numbers, and
+the addresses of array objects, where it finds the entries and the strides of all axes but the last.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..kernel import TYPES, Kernel, KernelError, Parameter, _Word
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
-from .blocks import address
 from .compiler import KEPT, compile_kept, host_target
 from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
+from .views import ArrayView, check_array_layout
 
 __all__ = ["Call", "Compiled", "compiled", "function_of"]
 
@@ -62,27 +62,6 @@ def compiled(
     return Compiled(kernel, plan, zero, one)
 
 
-class Call:
-    """A kernel and its parameters, to be called as often as one likes; it keeps the arrays.
-
-    Attributes
-    ----------
-    code : callable
-        Takes the address of a block of words.
-    place : int
-        The address of the parameters.
-    """
-
-    __slots__ = ("_kept", "code", "place")
-
-    def __init__(self, code: Any, words: Sequence[int], fields: dict[str, Any]) -> None:
-        block = (ctypes.c_int64 * len(words))(*words)
-        self.code, self.place, self._kept = code, ctypes.addressof(block), (block, fields)
-
-    def __call__(self) -> None:
-        self.code(self.place)
-
-
 class Compiled:
     """A kernel to be called with its parameters by name.
 
@@ -101,14 +80,10 @@ class Compiled:
         self.bind(**fields)()
 
     def bind(self, **fields: Any) -> Call:
-<<<<<<< HEAD
-        """Check and pack the parameters."""
-=======
         """Check and pack the parameters: the call, to be made as often as one likes.
 
         It keeps the arrays.
         """
->>>>>>> main
         if self._names != fields.keys():
             raise TypeError(
                 f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
@@ -123,7 +98,7 @@ class Compiled:
                 continue
             if axes:
                 key.append(value is None)
-            words += (0,) * axes if value is None and axes else pack(value)
+            words.append(0 if value is None and axes else pack(value))
         self.kernel.check(fields)
         return Call(self._variant(tuple(key), fields), words, fields)
 
@@ -176,10 +151,8 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _packer(
-    kernel: Kernel, p: Parameter, plan: Plan | str | None
-) -> Callable[[Any], Sequence[int]] | None:
-    """The words of a parameter, once it is checked; None: it is static."""
+def _packer(kernel: Kernel, p: Parameter, plan: Plan | str | None) -> Callable[[Any], int] | None:
+    """The word of a parameter, once it is checked; None: it is static."""
     if p.kind == "static":
         return None
     if p.axes:
@@ -187,26 +160,24 @@ def _packer(
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
         if p.kind == "S" and isinstance(plan, Plan):
             dtype = np.dtype(plan.storage)  # bool, for one
-        return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
+        return functools.partial(_array_word, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":
         codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
         pad = (0,) if t.bits == 32 else ()
-        return lambda x: struct.unpack(codes[1], struct.pack(codes[0], x, *pad))
-    return lambda x: (int(x),)
+        return lambda x: int(struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0])
+    return int
 
 
-def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> Sequence[int]:
+def _array_word(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> int:
     size = dtype.itemsize
     strides = x.strides if isinstance(x, np.ndarray) and x.dtype == dtype else ()
     if len(strides) == axes and (strides[-1] == size or x.shape[-1] < 2 or not x.size):
-        words = [address(x)]
         for stride in strides[:-1]:
-            words.append(stride // size)
             if stride % size:
                 break
         else:
-            return words
+            return id(x)
     came = (
         f"{x.dtype} of shape {x.shape}, strides {x.strides}"
         if isinstance(x, np.ndarray)
@@ -268,26 +239,25 @@ def function_of(
     """The function of a kernel; `known` has static parameters, and None for arrays that are."""
     f = Function(kernel.name, [PTR])
     names, at = dict[str, Any](), 0
-
-    def word(t: Type) -> Value:
-        nonlocal at
-        at += 8
-        return f.load(f.args[0].at(at - 8), t, 8)
-
+    check_array_layout()
     for p in kernel.parameters:
         if p.name in known:
             names[p.name] = known[p.name]
-            at += 8 * p.axes
-        elif p.axes:
-            base, t = f.var(word(PTR)), _type_of(p.kind, plan)
+            at += 8 * (p.kind != "static")
+            continue
+        t, word = _type_of(p.kind, plan), f.args[0].at(at)
+        at += 8
+        if p.axes:
+            array = ArrayView(f, f.load(word, PTR, 8))
+            shift = t.size.bit_length() - 1
+            strides = (f.load(array.strides.at(8 * k), I64, 8) >> shift for k in range(p.axes - 1))
             wide = p.kind not in ("T", "S")
-            names[p.name] = _View(base, t, tuple(word(I64) for _ in range(p.axes - 1)), wide)
+            names[p.name] = _View(f.var(array.data), t, tuple(strides), wide)
         else:
-            t = _type_of(p.kind, plan)
-            names[p.name] = word(t if t.kind == "f" or p.kind == "T" else I64)
+            names[p.name] = f.load(word, t if t.kind == "f" or p.kind == "T" else I64, 8)
     algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
-    size = _type_of("T", plan).size if plan is not None else 8
-    writer = _Writer(f, algebra, zero, one, size)
+    both = (F64, F64) if plan is None else (_type_of("T", plan), _type_of("S", plan))
+    writer = _Writer(f, algebra, zero, one, both)
     writer.inline(kernel, names)
     return f
 
@@ -296,11 +266,12 @@ class _Writer:
     """Writes the syntax trees of kernels as IR."""
 
     def __init__(
-        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int, size: int
-    ) -> None:
-        self.f, self._algebra, self._zero, self._one = f, algebra, zero, one
+        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int,
+        types: tuple[Type, Type],
+    ) -> None:  # fmt: skip
+        self.f, self._algebra, self._zero, self._one, self._types = f, algebra, zero, one, types
         self.scope: _Scope
-        self._count = host_target().vector_bytes // size
+        self._count = host_target().vector_bytes // types[0].size
         self._depth = 0
 
     def inline(self, kernel: Kernel, names: dict[str, Any]) -> Any:
@@ -358,6 +329,14 @@ class _Writer:
                 write(s)
             except TypeError as error:  # of two types that do not go together
                 raise self._error(s, str(error)) from error
+            if self._leaves(s):
+                break
+
+    def _leaves(self, s: ast.stmt) -> bool:
+        """Whether what follows a statement is never run, and not compiled."""
+        if isinstance(s, ast.If) and (known := self._known(s.test)) is not None:
+            return any(map(self._leaves, (s.body if known else s.orelse)[-1:]))
+        return isinstance(s, (ast.Continue, ast.Break, ast.Return))
 
     def _do_Expr(self, s: ast.Expr) -> None:
         if not isinstance(s.value, ast.Constant):
@@ -479,21 +458,27 @@ class _Writer:
 
     def _vectors(self, call: ast.Call) -> Iterator[_Lanes]:
         """The whole vectors of a range, and what is left; each writes the body once more."""
-        f, n = self.f, self._expr(call.args[0])
+        f, n = self.f, self._as(self._expr(call.args[0]), I64, call)
         count = self._count * (self._static(call.args[1]) if len(call.args) > 1 else 1)
         options = {k.arg: self._static(k.value) for k in call.keywords}
-        whole = options.get("whole", False)
-        if options.get("times"):
-            for k in range(options["times"]):
+        whole, times = options.get("whole", False), options.get("times", 0)
+        if times:
+            for k in range(times - (not whole)):
                 yield _Lanes(f.const(k * count, I64), count, None)
+            end = f.const((times - 1) * count, I64)
+            rest = n - end
+        else:
+            end = n if whole else n & -count
+            with f.loop(0, end, count) as j:
+                yield _Lanes(j, count, None)
+            rest = n - end
+        if whole:
             return
-        n = self._as(n, I64, call)
-        end = n if whole else n & -count
-        with f.loop(0, end, count) as j:
-            yield _Lanes(j, count, None)
-        if not whole:
-            with f.if_(end.cmp("<", n)):
-                yield _Lanes(end, count, f.below(n - end, count))
+        if times:
+            with f.if_(rest.cmp("==", count)):
+                yield _Lanes(end, count, None)
+        with f.if_(rest.cmp("<", count) & rest.cmp(">", 0)):
+            yield _Lanes(end, count, f.below(rest, count))
 
     def _do_While(self, s: ast.While) -> None:
         with self.f.while_() as done:
@@ -951,7 +936,7 @@ class _Writer:
 
     def _entries(self, row: Any, n: Any, *, node: ast.AST) -> list[Value]:
         """The first n entries of a row, or of the row of each lane: there by transposing."""
-        if not isinstance(row, _View) or row.strides or not isinstance(n, int):
+        if not isinstance(row, _View) or row.axes > 1 or not isinstance(n, int):
             raise self._error(node, "entries(row, n) with n known when the kernel is compiled")
         f, t, base = self.f, row.type, row.base.get()
         if not row.apart:
@@ -971,7 +956,7 @@ class _Writer:
 
     def _pick(self, row: Any, index: Any, *, node: ast.AST) -> Value:
         """Entries of a row, which a vector holds, by an index in each lane."""
-        if not isinstance(row, _View) or row.strides or index.type.lanes == 1:
+        if not isinstance(row, _View) or row.axes > 1 or index.type.lanes == 1:
             raise self._error(node, "pick(row, index) with an index in each lane")
         t, lanes = row.type, index.type.lanes
         if host_target().vector_bytes == t.size * lanes == 64:  # it permutes a vector's lanes
