@@ -23,12 +23,19 @@ indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels
 
 ``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
 second argument of several vectors; with ``whole=True`` n is a multiple of what they hold, or a
-lower power of two that is known when the kernel is compiled). ``if`` about a condition in each lane
-has assignments only, which are made where it holds. ``each(x)`` is a number in every lane, to begin
-a sum with, ``x[j]`` of a list with an entry for each lane is a vector of these, and ``across(v)``
-is ⊕ over the lanes; ``across(v, sum)``, min, max and any are other ways to join them. ``join(f(i)
-for i in range(n))`` is ⊕ over a range in any order. ``popcount(x)`` is the number of bits of a word
-that are set, ``bit(x, j)`` whether bit j is, and ``T(x)`` a number in the type T.
+lower power of two that is known when the kernel is compiled, and with ``times=k``, k known, it is
+at most k times that). ``if`` about a condition in each lane has assignments only, which are made
+where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
+an entry for each lane is a vector of these. ``across(v)`` is ⊕ over the lanes, ``across(v, sum)``,
+min, max and any are other ways to join them, and ``first(j, condition)`` is the first lane where a
+condition holds, else 2**62. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
+index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
+first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
+
+``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
+lists; a second argument is how many independent sums there are. ``popcount(x)`` is the number of
+bits of a word that are set, ``bit(x, j)`` whether bit j is, ``bits(x)`` a float's bits as an
+integer and the reverse, and ``T(x)`` a number in the type T.
 
 :func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
 """
@@ -50,9 +57,10 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "better", "bit", "bit_length", "decode", "each", "encode", "entries", "f32", "f64", "first",
-    "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "mul", "one", "pick", "popcount",
-    "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled", "zero",
+    "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp", "exp_gap",
+    "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "log",
+    "mul", "one", "pick", "popcount", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled",
+    "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -146,6 +154,11 @@ class Kernel:
             f"T[rows, n], i32[n] < m)",
         )
 
+    @functools.cached_property
+    def _stated(self) -> list[Parameter]:
+        """Parameters of which the kernel states a length or a range."""
+        return [p for p in self.parameters if p.below is not None or any(p.least)]
+
     def check(self, fields: Mapping[str, Any]) -> None:
         """Compare arrays with the lengths, and with the range of indices, that the kernel states.
 
@@ -214,9 +227,12 @@ class Kernel:
 
     def _python(self, names: dict[str, Any]) -> Callable[..., Any]:
         given = self.function.__globals__ | names
-        for name in self.function.__code__.co_names:
-            if isinstance(inner := given.get(name), Kernel):
-                given[name] = inner._python(names)
+        codes = [self.function.__code__]
+        for code in codes:
+            codes += [x for x in code.co_consts if isinstance(x, types.CodeType)]
+            for name in code.co_names:
+                if isinstance(inner := given.get(name), Kernel):
+                    given[name] = inner._python(names)
         return types.FunctionType(self.function.__code__, given)
 
 
@@ -249,9 +265,9 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
-    pick, prefetch, popcount, bit, bit_length = map(_Word, (
+    pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, log = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
-        "pick prefetch popcount bit bit_length"
+        "pick prefetch popcount bit bit_length fma bits exp exp_gap log"
     ).split())  # fmt: skip
 
 
@@ -281,8 +297,11 @@ _PLAIN: dict[str, Any] = {
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "i64": int, "f64": float,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "T": lambda x: x,
-    "bit": lambda x, j: x >> j & 1,
-    "bit_length": int.bit_length, "each": lambda x, *_: x, "sqrt": math.sqrt,
+    "bit": lambda x, j: x >> j & 1, "bit_length": int.bit_length, "decode": lambda x: x,
+    "encode": lambda x: x, "fma": lambda x, y, z: x * y + z, "log": np.log, "exp": np.exp,
+    "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),
+    "exp_gap": lambda x, lift, least: (x >= (least - lift) * math.log(2)) * np.exp(x) * 2.0**lift,
+    "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Code generation: kernels (:mod:`semiring_mm.kernel`) as functions in LLVM IR, and their calls.
 
-A compiled kernel takes the address of a block of 64-bit words, in the order of the parameters:
-numbers, and of each array its address and the strides, in entries, of all axes but the last one.
+A compiled kernel takes the address of a block of 64-bit words, one for each parameter: numbers, and
+the addresses of array objects, where it finds the entries and the strides of all axes but the last.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from ..kernel import TYPES, Kernel, KernelError, Parameter, _Word
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
-from .blocks import address
 from .compiler import KEPT, compile_kept, host_target
 from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
+from .views import ArrayView, check_array_layout
 
-__all__ = ["Compiled", "compiled", "function_of"]
+__all__ = ["Call", "Compiled", "compiled", "function_of"]
 
 U64 = Type("u", 64)
+_LOOPS = ("range", "lanes", "join")
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -56,8 +57,8 @@ def compiled(
 ) -> Compiled:
     """Compile a kernel, for the operations of a plan if it names any.
 
-    `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``,
-    stands for a plan where a kernel has arrays of T and none of the operations.
+    `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``, or
+    those of T and S, ``"f8 f4"``, stand for a plan where a kernel has none of the operations.
     """
     return Compiled(kernel, plan, zero, one)
 
@@ -98,7 +99,7 @@ class Compiled:
                 continue
             if axes:
                 key.append(value is None)
-            words += (0,) * axes if value is None and axes else pack(value)
+            words.append(0 if value is None and axes else pack(value))
         self.kernel.check(fields)
         return Call(self._variant(tuple(key), fields), words, fields)
 
@@ -142,7 +143,8 @@ class Call:
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
     if kind in ("T", "S"):
         if isinstance(plan, str):
-            return Type(plan[0], 8 * int(plan[1:]))
+            dtype = plan.split()[0 if kind == "T" else -1]
+            return Type(dtype[0], 8 * int(dtype[1:]))
         if plan is None:
             raise TypeError(f"a kernel with parameters of type {kind} is compiled for a plan")
         own = Algebra(Function("", []), plan)
@@ -150,10 +152,8 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _packer(
-    kernel: Kernel, p: Parameter, plan: Plan | str | None
-) -> Callable[[Any], Sequence[int]] | None:
-    """The words of a parameter, once it is checked; None: it is static."""
+def _packer(kernel: Kernel, p: Parameter, plan: Plan | str | None) -> Callable[[Any], int] | None:
+    """The word of a parameter, once it is checked; None: it is static."""
     if p.kind == "static":
         return None
     if p.axes:
@@ -161,28 +161,24 @@ def _packer(
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
         if p.kind == "S" and isinstance(plan, Plan):
             dtype = np.dtype(plan.storage)  # bool, for one
-        if p.kind == "S" and isinstance(plan, Plan):
-            dtype = np.dtype(plan.storage)  # bool, for one
-        return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
+        return functools.partial(_array_word, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":
         codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
         pad = (0,) if t.bits == 32 else ()
-        return lambda x: struct.unpack(codes[1], struct.pack(codes[0], x, *pad))
-    return lambda x: (int(x),)
+        return lambda x: int(struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0])
+    return int
 
 
-def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> Sequence[int]:
+def _array_word(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> int:
     size = dtype.itemsize
     strides = x.strides if isinstance(x, np.ndarray) and x.dtype == dtype else ()
     if len(strides) == axes and (strides[-1] == size or x.shape[-1] < 2 or not x.size):
-        words = [address(x)]
         for stride in strides[:-1]:
-            words.append(stride // size)
             if stride % size:
                 break
         else:
-            return words
+            return id(x)
     came = (
         f"{x.dtype} of shape {x.shape}, strides {x.strides}"
         if isinstance(x, np.ndarray)
@@ -244,25 +240,25 @@ def function_of(
     """The function of a kernel; `known` has static parameters, and None for arrays that are."""
     f = Function(kernel.name, [PTR])
     names, at = dict[str, Any](), 0
-
-    def word(t: Type) -> Value:
-        nonlocal at
-        at += 8
-        return f.load(f.args[0].at(at - 8), t, 8)
-
+    check_array_layout()
     for p in kernel.parameters:
         if p.name in known:
             names[p.name] = known[p.name]
-            at += 8 * p.axes
-        elif p.axes:
-            base, t = f.var(word(PTR)), _type_of(p.kind, plan)
+            at += 8 * (p.kind != "static")
+            continue
+        t, word = _type_of(p.kind, plan), f.args[0].at(at)
+        at += 8
+        if p.axes:
+            array = ArrayView(f, f.load(word, PTR, 8))
+            shift = t.size.bit_length() - 1
+            strides = (f.load(array.strides.at(8 * k), I64, 8) >> shift for k in range(p.axes - 1))
             wide = p.kind not in ("T", "S")
-            names[p.name] = _View(base, t, tuple(word(I64) for _ in range(p.axes - 1)), wide)
+            names[p.name] = _View(f.var(array.data), t, tuple(strides), wide)
         else:
-            t = _type_of(p.kind, plan)
-            names[p.name] = word(t if t.kind == "f" or p.kind == "T" else I64)
+            names[p.name] = f.load(word, t if t.kind == "f" or p.kind == "T" else I64, 8)
     algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
-    writer = _Writer(f, algebra, zero, one, I64 if plan is None else _type_of("T", plan))
+    both = (I64, I64) if plan is None else (_type_of("T", plan), _type_of("S", plan))
+    writer = _Writer(f, algebra, zero, one, both)
     writer.inline(kernel, names)
     return f
 
@@ -271,12 +267,13 @@ class _Writer:
     """Writes the syntax trees of kernels as IR."""
 
     def __init__(
-        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int, type_: Type
-    ) -> None:
-        self.f, self._algebra, self._zero, self._one = f, algebra, zero, one
-        self._type = type_
+        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int,
+        types: tuple[Type, Type],
+    ) -> None:  # fmt: skip
+        self.f, self._algebra, self._zero, self._one, self._types = f, algebra, zero, one, types
+        self._type = types[0]
         self.scope: _Scope
-        self._count = host_target().vector_bytes // type_.size
+        self._count = host_target().vector_bytes // types[0].size
         self._depth = 0
 
     def inline(self, kernel: Kernel, names: dict[str, Any]) -> Any:
@@ -334,6 +331,14 @@ class _Writer:
                 write(s)
             except TypeError as error:  # of two types that do not go together
                 raise self._error(s, str(error)) from error
+            if self._leaves(s):
+                break
+
+    def _leaves(self, s: ast.stmt) -> bool:
+        """Whether what follows a statement is never run, and not compiled."""
+        if isinstance(s, ast.If) and (known := self._known(s.test)) is not None:
+            return any(map(self._leaves, (s.body if known else s.orelse)[-1:]))
+        return isinstance(s, (ast.Continue, ast.Break, ast.Return))
 
     def _do_Expr(self, s: ast.Expr) -> None:
         if not isinstance(s.value, ast.Constant):
@@ -419,7 +424,7 @@ class _Writer:
             self.scope.masked, self.scope.outer = before
         elif word == "range":
             labels = self.f.fresh("next"), self.f.fresh("past")
-            opaque, self.f.opaque = self.f.opaque, not _only_moves(s.body)
+            opaque, self.f.opaque = self.f.opaque, not self._straight(s.body)
             with self._range(call) as self.scope.names[name]:
                 self.scope.loops.append(labels)
                 self._block(s.body)
@@ -430,6 +435,14 @@ class _Writer:
         else:
             raise self._error(s, "a loop is: for NAME in range(...), lanes(...) or unrolled(...)")
         self.scope.names.pop(name, None)
+
+    def _straight(self, body: Sequence[ast.stmt]) -> bool:
+        """Whether a loop has neither loops nor branches, so that addresses are much of its work."""
+        return not any(
+            isinstance(x, (ast.While, ast.If, ast.IfExp, ast.BoolOp))
+            or (isinstance(x, ast.Call) and (self._kernel(x.func) or self._word(x.func) in _LOOPS))
+            for s in body for x in ast.walk(s)
+        )  # fmt: skip
 
     @contextmanager
     def _range(self, call: ast.Call) -> Iterator[Value]:
@@ -452,21 +465,28 @@ class _Writer:
         f, n = self.f, self._expr(call.args[0])
         count = self._count * (self._static(call.args[1]) if len(call.args) > 1 else 1)
         options = {k.arg: self._static(k.value) for k in call.keywords}
-        whole = options.get("whole", False)
-        if options.get("times"):
-            for k in range(options["times"]):
-                yield _Lanes(f.const(k * count, I64), count, None)
-            return
+        whole, times = options.get("whole", False), options.get("times", 0)
         if whole and isinstance(n, int) and n <= count and not n & (n - 1):  # one, and no loop
             yield _Lanes(f.const(0, I64), n, None)
             return
         n = self._as(n, I64, call)
-        end = n if whole else n & -count
-        with f.loop(0, end, count) as j:
-            yield _Lanes(j, count, None)
-        if not whole:
-            with f.if_(end.cmp("<", n)):
-                yield _Lanes(end, count, f.below(n - end, count))
+        if times:
+            for k in range(times - (not whole)):
+                yield _Lanes(f.const(k * count, I64), count, None)
+            end = f.const((times - 1) * count, I64)
+            rest = n - end
+        else:
+            end = n if whole else n & -count
+            with f.loop(0, end, count) as j:
+                yield _Lanes(j, count, None)
+            rest = n - end
+        if whole:
+            return
+        if times:
+            with f.if_(rest.cmp("==", count)):
+                yield _Lanes(end, count, None)
+        with f.if_(rest.cmp("<", count) & rest.cmp(">", 0)):
+            yield _Lanes(end, count, f.below(rest, count))
 
     def _do_While(self, s: ast.While) -> None:
         with self.f.while_() as done:
@@ -867,10 +887,22 @@ class _Writer:
                 count = self.scope.masked.count
             x = args[0] if isinstance(args[0], Value) else self._constant(args[0])
             return x.splat(count) if x.type.lanes == 1 else x
-        if word == "decode":
-            return self.algebra(e).decode(args[0])
-        if word == "encode":
-            return self.algebra(e).encode(args[0])[0]
+        if word in ("decode", "encode"):
+            x = self._number(args[0], e)
+            if self._algebra is None:
+                return x.to(self._types[word == "encode"])
+            return self._algebra.decode(x) if word == "decode" else self._algebra.encode(x)[0]
+        if word == "fma":
+            x, y = self._pair(args[0], args[1], e)
+            x, z = self._pair(x, args[2], e)
+            return self.f.fma(x, y.splat(x.type.lanes) if y.type.lanes == 1 else y, z)
+        if word == "bits":
+            x = self._number(args[0], e)
+            return x.bits_as(Type("f" if x.type.kind == "i" else "i", x.type.bits, x.type.lanes))
+        if word in ("exp", "log"):
+            return getattr(vmath, word)(self.f, self._number(args[0], e))
+        if word == "exp_gap":
+            return vmath.lifted_exp(self.f, args[0], *args[1:])
         if word in ("min", "max"):
             found = args[0]
             for x in args[1:]:
@@ -918,7 +950,7 @@ class _Writer:
 
     def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
-        if by == "any":
+        if by == "any" and x.type.lanes > 1:
             return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
@@ -1122,12 +1154,6 @@ class _Writer:
                 ):
                     return None
         return bool(self._expr(test))
-
-
-def _only_moves(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop has none within it and calls nothing: addresses are much of its work."""
-    costly = ast.For, ast.While, ast.Call
-    return not any(isinstance(x, costly) for s in body for x in ast.walk(s))
 
 
 def _is_index(x: Any) -> bool:
