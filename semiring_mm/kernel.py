@@ -41,6 +41,7 @@ import textwrap
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -243,9 +244,9 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
-    pick, prefetch, popcount, bit_length = map(_Word, (
+    pick, prefetch, popcount, bit_length, fma = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
-        "pick prefetch popcount bit_length"
+        "pick prefetch popcount bit_length fma"
     ).split())  # fmt: skip
 
 
@@ -269,13 +270,20 @@ class Operations:
         return functools.reduce(self.add, found, self.zero)
 
 
+def _fma(x: float, y: float, z: float) -> float:
+    """x y + z, rounded once."""
+    if math.isfinite(x) and math.isfinite(y) and math.isfinite(z):
+        return float(Fraction(x) * Fraction(y) + Fraction(z))
+    return x * y + z
+
+
 _PLAIN: dict[str, Any] = {
     "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_: v,
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
-    "prefetch": lambda *_: None, "i64": int, "f64": float,
+    "prefetch": lambda *_: None, "i64": int, "f32": np.float32, "f64": float,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count,
-    "bit_length": int.bit_length, "each": lambda x, *_: x, "sqrt": math.sqrt,
+    "bit_length": int.bit_length, "fma": _fma, "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 
 

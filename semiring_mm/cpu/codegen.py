@@ -866,6 +866,9 @@ class _Writer:
             )
         if word == "popcount":
             return self.f.intrinsic("ctpop", self._number(args[0], e))
+        if word == "fma":
+            x, y = self._pair(args[0], args[1], e)
+            return self.f.fma(*self._pair(x, y, e), self._pair(x, args[2], e)[1])
         if word == "bit_length":
             x = self._as(args[0], I64, e)
             return self.f.const(64, I64) - self.f.call(
