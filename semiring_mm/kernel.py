@@ -23,9 +23,19 @@ indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels
 
 ``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
 second argument of several vectors; with ``whole=True`` n is a multiple of what they hold, or a
-lower power of two that is known when the kernel is compiled). ``each(x)`` is a number in every
-lane, to begin a sum with, ``x[j]`` of a list with an entry for each lane is a vector of these, and
-``across(v)`` is ⊕ over the lanes. ``join(f(i) for i in range(n))`` is ⊕ over a range in any order.
+lower power of two that is known when the kernel is compiled, and with ``times=k``, k known, it is
+at most k times that). ``if`` about a condition in each lane has assignments only, which are made
+where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
+an entry for each lane is a vector of these. ``across(v)`` is ⊕ over the lanes, ``across(v, sum)``,
+min, max and any are other ways to join them, and ``first(j, condition)`` is the first lane where a
+condition holds, else 2**62. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
+index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
+first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
+
+``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
+lists; a second argument is how many independent sums there are. ``popcount(x)`` is the number of
+bits of a word that are set, ``bit(x, j)`` whether bit j is, ``bits(x)`` a float's bits as an
+integer and the reverse, and ``T(x)`` a number in the type T.
 
 :func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
 """
@@ -48,9 +58,10 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "better", "decode", "each", "encode", "entries", "f32", "f64", "first", "i8", "i16", "i32",
-    "i64", "join", "kernel", "lanes", "mul", "one", "pick", "popcount", "prefetch", "static", "u8",
-    "u16", "u32", "u64", "unrolled", "zero",
+    "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp", "exp_gap",
+    "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "log",
+    "mul", "one", "pick", "popcount", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled",
+    "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -76,7 +87,8 @@ class Parameter:
     axes : int
         Of an array; 0: a number.
     least : tuple
-        How many entries it has at least along each axis, in terms of the parameters, or None.
+        How many entries it has at least along each axis, in terms of the parameters and of the
+        module's constants, or None.
     below : str, optional
         Its entries are indices, and less than this.
     """
@@ -143,6 +155,11 @@ class Kernel:
             f"T[rows, n], i32[n] < m)",
         )
 
+    @functools.cached_property
+    def _stated(self) -> list[Parameter]:
+        """Parameters of which the kernel states a length or a range."""
+        return [p for p in self.parameters if p.below is not None or any(p.least)]
+
     def check(self, fields: Mapping[str, Any]) -> None:
         """Compare arrays with the lengths, and with the range of indices, that the kernel states.
 
@@ -153,18 +170,19 @@ class Kernel:
         """
         if self._fits(**fields):
             return
+        known = self.function.__globals__
         for p in self.parameters:
             x = fields[p.name]
             if x is None:
                 continue
             for axis, formula in enumerate(p.least):
-                if formula is not None and x.shape[axis] < (least := eval(formula, {}, fields)):
+                if formula is not None and x.shape[axis] < (least := eval(formula, known, fields)):
                     raise ValueError(
                         f"{self.name}: {p.name} has {least} entries or more along axis {axis}, "
                         f"got shape {x.shape}"
                     )
             if p.below is not None and x.size:
-                end = eval(p.below, {}, fields)
+                end = eval(p.below, known, fields)
                 if x.min() < 0 or x.max() >= end:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
@@ -182,7 +200,8 @@ class Kernel:
             if here:
                 tests.append(f"({p.name} is None or {' and '.join(here)})")
         names = ", ".join(p.name for p in self.parameters)
-        fits: Callable[..., bool] = eval(f"lambda {names}: {' and '.join(tests)}")
+        text = f"lambda {names}: {' and '.join(tests)}"
+        fits: Callable[..., bool] = eval(text, self.function.__globals__)
         return fits
 
     @functools.cached_property
@@ -205,13 +224,17 @@ class Kernel:
         self.check(fields)
         names = {} if operations is None else vars(operations) | {"join": operations.join}
         arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
-        self._python(_PLAIN | names)(**arrays)
+        with np.errstate(divide="ignore", invalid="ignore"):  # in lanes that are not taken
+            self._python(_PLAIN | names)(**arrays)
 
     def _python(self, names: dict[str, Any]) -> Callable[..., Any]:
         given = self.function.__globals__ | names
-        for name in self.function.__code__.co_names:
-            if isinstance(inner := given.get(name), Kernel):
-                given[name] = inner._python(names)
+        codes = [self.function.__code__]
+        for code in codes:
+            codes += [x for x in code.co_consts if isinstance(x, types.CodeType)]
+            for name in code.co_names:
+                if isinstance(inner := given.get(name), Kernel):
+                    given[name] = inner._python(names)
         return types.FunctionType(self.function.__code__, given)
 
 
@@ -244,9 +267,9 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
-    pick, prefetch, popcount, bit_length, fma = map(_Word, (
+    pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, log = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
-        "pick prefetch popcount bit_length fma"
+        "pick prefetch popcount bit bit_length fma bits exp exp_gap log"
     ).split())  # fmt: skip
 
 
@@ -281,9 +304,13 @@ _PLAIN: dict[str, Any] = {
     "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_: v,
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
-    "prefetch": lambda *_: None, "i64": int, "f32": np.float32, "f64": float,
-    "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count,
-    "bit_length": int.bit_length, "fma": _fma, "each": lambda x, *_: x, "sqrt": math.sqrt,
+    "prefetch": lambda *_: None, "i64": int, "f32": np.float32, "f64": np.float64,
+    "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "T": lambda x: x,
+    "bit": lambda x, j: x >> j & 1, "bit_length": int.bit_length, "decode": lambda x: x,
+    "encode": lambda x: x, "fma": _fma, "log": np.log, "exp": np.exp,
+    "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),
+    "exp_gap": lambda x, lift, least: (x >= (least - lift) * math.log(2)) * np.exp(x) * 2.0**lift,
+    "each": lambda x, *_: x, "sqrt": math.sqrt,
 }  # fmt: skip
 
 

@@ -10,8 +10,11 @@ from semiring_mm.kernel import Operations
 MIN_PLUS = Operations(min, operator.add, operator.lt, np.inf, 0.0)
 
 
-def both(kernel, operations=None, plan=None, /, **fields):
-    """The fields after the compiled kernel; those after the same in Python are equal."""
+def both(kernel, operations=None, plan=None, scratch=(), rtol=0, /, **fields):
+    """The fields after the compiled kernel; those after the same in Python are equal, or near.
+
+    Those of the names in `scratch` may differ.
+    """
     copies = [
         {n: x.copy() if isinstance(x, np.ndarray) else x for n, x in fields.items()}
         for _ in range(2)
@@ -20,5 +23,9 @@ def both(kernel, operations=None, plan=None, /, **fields):
     compiled(kernel, *given)(**copies[0])
     kernel.plain(operations, **copies[1])
     for name, x in copies[0].items():
-        np.testing.assert_array_equal(x, copies[1][name], err_msg=name)
+        if name not in scratch:
+            if rtol and x is not None:
+                np.testing.assert_allclose(x, copies[1][name], rtol, err_msg=name)
+            else:
+                np.testing.assert_array_equal(x, copies[1][name], err_msg=name)
     return copies[0]

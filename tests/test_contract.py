@@ -78,7 +78,8 @@ def test_every_engine_has_every_member_with_the_same_parameters(here):
         if name == "xp" and here is gpu:  # of the device, which may be absent
             continue
         member, declared = getattr(here, name), getattr(Engine, name, None)
-        if callable(member) and callable(declared):
+        builtin = inspect.isbuiltin(member)  # NumPy's have no signature before 2.4
+        if callable(member) and callable(declared) and not builtin:
             wanted = list(inspect.signature(declared).parameters)[1:]
             assert list(inspect.signature(member).parameters)[: len(wanted)] == wanted, name
 

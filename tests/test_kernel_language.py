@@ -8,6 +8,7 @@ from plain_kernels import MIN_PLUS, both
 
 from semiring_mm.cpu import codegen
 from semiring_mm.cpu.codegen import compiled
+from semiring_mm.cpu.compiler import host_target
 from semiring_mm.kernel import (
     KernelError,
     S,
@@ -15,11 +16,14 @@ from semiring_mm.kernel import (
     across,
     add,
     better,
+    bit,
     bit_length,
     decode,
     each,
     encode,
+    entries,
     f64,
+    first,
     fma,
     i32,
     i64,
@@ -28,6 +32,7 @@ from semiring_mm.kernel import (
     lanes,
     mul,
     one,
+    pick,
     popcount,
     static,
     u64,
@@ -170,6 +175,94 @@ def test_a_product_and_a_sum_rounded_once():
     x = np.random.default_rng(6).random(19) + 0.5
     found = both(fused, n=19, x=x, out=np.zeros(19))["out"]
     assert (found != x * x - 1).any()
+
+
+WIDTH = 64
+
+
+@kernel
+def marked(n: i64, words: u64[n], x: T[n, WIDTH], out: i64[n]):
+    near, far = x[0], x[n - 1]
+    near, far = far, near
+    for v in range(n):
+        for j in lanes(WIDTH, whole=True):
+            mine = x[v, j]
+            if bit(words[v], j):
+                x[v, j] = T(v + 3)
+                mine = near[j]
+            else:
+                near[j] = far[j]
+            out[v] += across(i64(mine), sum)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "f8"])
+def test_assignments_in_some_lanes(dtype):
+    rng = np.random.default_rng(6)
+    x = rng.integers(0, 99, (4, WIDTH)).astype(dtype)
+    words = rng.integers(0, 1 << 64, 4, "u8")
+    both(marked, None, dtype, n=4, words=words, x=x, out=np.zeros(4, "i8"))
+
+
+@kernel
+def several(n: i64, padded: i64, x: T[:, :], y: T[:], out: T[:, :], places: i64[:]):
+    sums = join(([mul(x[c, i], y[i]) for c in unrolled(3)] for i in range(n)), 2)
+    for c in unrolled(3):
+        out[c, 0] = sums[c]
+        out[c, 1] = join(mul(x[c, i], y[i]) for i in unrolled(1, 4))
+    place = n
+    negative = each(False)
+    for j in lanes(padded, whole=True):
+        out[3, j] = y[j] if j < n else zero
+        place = min(place, first(j, out[3, j] < 0.0))
+        negative |= not out[3, j] >= 0.0
+    places[0] = place
+    places[1] = across(negative, any)
+
+
+@pytest.mark.parametrize("n", [5, 8, 21])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_joins_of_lists_and_loads_by_a_condition(n, dtype):
+    rng = np.random.default_rng(5)
+    plan = make_plan(semirings["min_plus"], np.dtype(dtype), KNOWN, KNOWN, 1)
+    x, y = rng.integers(0, 9, (3, n)).astype(dtype), rng.integers(0, 9, n).astype(dtype)
+    for least in (0, -1):
+        y[n - 2] = least
+        found = both(
+            several, MIN_PLUS, plan, n=n, padded=32, x=x, y=y, out=np.zeros((4, 32), dtype),
+            places=np.zeros(2, "i8"),
+        )  # fmt: skip
+        assert found["places"].tolist() == ([n - 2, 1] if least else [n, 0])
+
+
+@kernel
+def row_a_lane(
+    many: static, n: static, order: i64[:], count: i64[:], x: T[:, :], table: T[:], out: T[:, :],
+    last: i32[:, :],
+):  # fmt: skip
+    for lane in lanes(many, whole=True, times=1):
+        row = x[order[lane]]
+        values = entries(row, n)
+        for j in unrolled(n):
+            out[j, lane] = mul(values[j], row[j])
+        total, steps = each(one), i32(count[lane])
+        for t in range(across(count[lane], max)):
+            total = mul(total, pick(table, steps)) if i32(t) < steps else total
+        out[n, lane] = total
+        last[order[lane], 1] = steps
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 19])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_row_in_each_lane(n, dtype):
+    rng = np.random.default_rng(6)
+    plan = make_plan(semirings["min_plus"], np.dtype(dtype), KNOWN, KNOWN, 1)
+    many = host_target().vector_bytes // np.dtype(dtype).itemsize
+    both(
+        row_a_lane, MIN_PLUS, plan, many=many, n=n, order=rng.permutation(many),
+        count=rng.integers(0, many, many), x=rng.integers(0, 9, (many, n)).astype(dtype),
+        table=rng.integers(0, 9, many).astype(dtype), out=np.zeros((n + 1, many), dtype),
+        last=np.zeros((many, 2), "i4"),
+    )  # fmt: skip
 
 
 @kernel

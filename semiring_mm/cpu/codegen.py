@@ -1,7 +1,7 @@
 """Code generation: kernels (:mod:`semiring_mm.kernel`) as functions in LLVM IR, and their calls.
 
-A compiled kernel takes the address of a block of 64-bit words, in the order of the parameters:
-numbers, and of each array its address and the strides, in entries, of all axes but the last one.
+A compiled kernel takes the address of a block of 64-bit words, one for each parameter: numbers, and
+the addresses of array objects, where it finds the entries and the strides of all axes but the last.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from ..kernel import TYPES, Kernel, KernelError, Parameter, _Word
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
-from .blocks import address
 from .compiler import KEPT, compile_kept, host_target
 from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
+from .views import ArrayView, check_array_layout
 
-__all__ = ["Compiled", "compiled", "function_of"]
+__all__ = ["Call", "Compiled", "compiled", "function_of"]
 
+U64 = Type("u", 64)
+_LOOPS = ("range", "lanes", "join")
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -55,8 +57,8 @@ def compiled(
 ) -> Compiled:
     """Compile a kernel, for the operations of a plan if it names any.
 
-    `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``,
-    stands for a plan where a kernel has arrays of T and none of the operations.
+    `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``, or
+    those of T and S, ``"f8 f4"``, stand for a plan where a kernel has none of the operations.
     """
     return Compiled(kernel, plan, zero, one)
 
@@ -97,7 +99,7 @@ class Compiled:
                 continue
             if axes:
                 key.append(value is None)
-            words += (0,) * axes if value is None and axes else pack(value)
+            words.append(0 if value is None and axes else pack(value))
         self.kernel.check(fields)
         return Call(self._variant(tuple(key), fields), words, fields)
 
@@ -141,7 +143,8 @@ class Call:
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
     if kind in ("T", "S"):
         if isinstance(plan, str):
-            return Type(plan[0], 8 * int(plan[1:]))
+            dtype = plan.split()[0 if kind == "T" else -1]
+            return Type(dtype[0], 8 * int(dtype[1:]))
         if plan is None:
             raise TypeError(f"a kernel with parameters of type {kind} is compiled for a plan")
         own = Algebra(Function("", []), plan)
@@ -149,10 +152,8 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _packer(
-    kernel: Kernel, p: Parameter, plan: Plan | str | None
-) -> Callable[[Any], Sequence[int]] | None:
-    """The words of a parameter, once it is checked; None: it is static."""
+def _packer(kernel: Kernel, p: Parameter, plan: Plan | str | None) -> Callable[[Any], int] | None:
+    """The word of a parameter, once it is checked; None: it is static."""
     if p.kind == "static":
         return None
     if p.axes:
@@ -160,28 +161,24 @@ def _packer(
         dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
         if p.kind == "S" and isinstance(plan, Plan):
             dtype = np.dtype(plan.storage)  # bool, for one
-        if p.kind == "S" and isinstance(plan, Plan):
-            dtype = np.dtype(plan.storage)  # bool, for one
-        return functools.partial(_array_words, f"{kernel.name}: {p.name}", dtype, p.axes)
+        return functools.partial(_array_word, f"{kernel.name}: {p.name}", dtype, p.axes)
     t = _type_of(p.kind, plan)
     if t.kind == "f":
         codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
         pad = (0,) if t.bits == 32 else ()
-        return lambda x: struct.unpack(codes[1], struct.pack(codes[0], x, *pad))
-    return lambda x: (int(x),)
+        return lambda x: int(struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0])
+    return int
 
 
-def _array_words(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> Sequence[int]:
+def _array_word(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> int:
     size = dtype.itemsize
     strides = x.strides if isinstance(x, np.ndarray) and x.dtype == dtype else ()
     if len(strides) == axes and (strides[-1] == size or x.shape[-1] < 2 or not x.size):
-        words = [address(x)]
         for stride in strides[:-1]:
-            words.append(stride // size)
             if stride % size:
                 break
         else:
-            return words
+            return id(x)
     came = (
         f"{x.dtype} of shape {x.shape}, strides {x.strides}"
         if isinstance(x, np.ndarray)
@@ -229,7 +226,7 @@ class _Scope:
     leave: str = ""  # where return leads
     results: list[Var] | None = None
     masked: _Lanes | None = None  # of the loop over lanes that this is in
-    only: Value | None = None  # lanes for which an expression is computed
+    only: Value | None = None  # lanes for which something is computed or stored
     outer: frozenset[str] = frozenset()  # names from before it, whose masked lanes do not change
 
 
@@ -243,26 +240,25 @@ def function_of(
     """The function of a kernel; `known` has static parameters, and None for arrays that are."""
     f = Function(kernel.name, [PTR])
     names, at = dict[str, Any](), 0
-
-    def word(t: Type) -> Value:
-        nonlocal at
-        at += 8
-        return f.load(f.args[0].at(at - 8), t, 8)
-
+    check_array_layout()
     for p in kernel.parameters:
         if p.name in known:
             names[p.name] = known[p.name]
-            at += 8 * p.axes
-        elif p.axes:
-            base, t = f.var(word(PTR)), _type_of(p.kind, plan)
+            at += 8 * (p.kind != "static")
+            continue
+        t, word = _type_of(p.kind, plan), f.args[0].at(at)
+        at += 8
+        if p.axes:
+            array = ArrayView(f, f.load(word, PTR, 8))
+            shift = t.size.bit_length() - 1
+            strides = (f.load(array.strides.at(8 * k), I64, 8) >> shift for k in range(p.axes - 1))
             wide = p.kind not in ("T", "S")
-            names[p.name] = _View(base, t, tuple(word(I64) for _ in range(p.axes - 1)), wide)
+            names[p.name] = _View(f.var(array.data), t, tuple(strides), wide)
         else:
-            t = _type_of(p.kind, plan)
-            names[p.name] = word(t if t.kind == "f" or p.kind == "T" else I64)
+            names[p.name] = f.load(word, t if t.kind == "f" or p.kind == "T" else I64, 8)
     algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
-    size = _type_of("T", plan).size if plan is not None else 8
-    writer = _Writer(f, algebra, zero, one, size)
+    both = (I64, I64) if plan is None else (_type_of("T", plan), _type_of("S", plan))
+    writer = _Writer(f, algebra, zero, one, both)
     writer.inline(kernel, names)
     return f
 
@@ -271,11 +267,13 @@ class _Writer:
     """Writes the syntax trees of kernels as IR."""
 
     def __init__(
-        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int, size: int
-    ) -> None:
-        self.f, self._algebra, self._zero, self._one = f, algebra, zero, one
+        self, f: Function, algebra: Algebra | None, zero: float | int, one: float | int,
+        types: tuple[Type, Type],
+    ) -> None:  # fmt: skip
+        self.f, self._algebra, self._zero, self._one, self._types = f, algebra, zero, one, types
+        self._type = types[0]
         self.scope: _Scope
-        self._count = host_target().vector_bytes // size
+        self._count = host_target().vector_bytes // types[0].size
         self._depth = 0
 
     def inline(self, kernel: Kernel, names: dict[str, Any]) -> Any:
@@ -333,6 +331,14 @@ class _Writer:
                 write(s)
             except TypeError as error:  # of two types that do not go together
                 raise self._error(s, str(error)) from error
+            if self._leaves(s):
+                break
+
+    def _leaves(self, s: ast.stmt) -> bool:
+        """Whether what follows a statement is never run, and not compiled."""
+        if isinstance(s, ast.If) and (known := self._known(s.test)) is not None:
+            return any(map(self._leaves, (s.body if known else s.orelse)[-1:]))
+        return isinstance(s, (ast.Continue, ast.Break, ast.Return))
 
     def _do_Expr(self, s: ast.Expr) -> None:
         if not isinstance(s.value, ast.Constant):
@@ -357,13 +363,15 @@ class _Writer:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, tuple) or len(value) != len(target.elts):
                 raise self._error(target, "as many values as targets")
-            for t, v in zip(target.elts, value, strict=True):
+            copies = [self._variable(v) if isinstance(v, _View) else v for v in value]
+            for t, v in zip(target.elts, copies, strict=True):
                 self._assign(t, v)
         elif isinstance(target, ast.Name):
             known = self.scope.names.get(target.id)
             if isinstance(known, Var) and isinstance(value, (Value, int, float)):
                 lanes = self.scope.masked if target.id in self.scope.outer else None
-                self._set(known, value, target, None if lanes is None else lanes.mask)
+                mask = self._masks(None if lanes is None else lanes.mask, self.scope.only)
+                self._set(known, value, target, mask)
             elif isinstance(known, _View) and isinstance(value, _View):
                 if (known.type, known.strides) != (value.type, value.strides):
                     raise self._error(target, "an array of other strides")
@@ -385,7 +393,7 @@ class _Writer:
         value = self._as(value, var.type, node)
         if value.type.lanes > var.type.lanes:
             raise self._error(node, f"{value.type} where there is {var.type}: begin with each(x)")
-        if mask is not None and value.type.lanes > 1:
+        if mask is not None and var.type.lanes > 1:
             value = self.f.select(mask, value, var.get())
         var.set(value)
 
@@ -416,7 +424,7 @@ class _Writer:
             self.scope.masked, self.scope.outer = before
         elif word == "range":
             labels = self.f.fresh("next"), self.f.fresh("past")
-            opaque, self.f.opaque = self.f.opaque, not _only_moves(s.body)
+            opaque, self.f.opaque = self.f.opaque, not self._straight(s.body)
             with self._range(call) as self.scope.names[name]:
                 self.scope.loops.append(labels)
                 self._block(s.body)
@@ -427,6 +435,14 @@ class _Writer:
         else:
             raise self._error(s, "a loop is: for NAME in range(...), lanes(...) or unrolled(...)")
         self.scope.names.pop(name, None)
+
+    def _straight(self, body: Sequence[ast.stmt]) -> bool:
+        """Whether a loop has neither loops nor branches, so that addresses are much of its work."""
+        return not any(
+            isinstance(x, (ast.While, ast.If, ast.IfExp, ast.BoolOp))
+            or (isinstance(x, ast.Call) and (self._kernel(x.func) or self._word(x.func) in _LOOPS))
+            for s in body for x in ast.walk(s)
+        )  # fmt: skip
 
     @contextmanager
     def _range(self, call: ast.Call) -> Iterator[Value]:
@@ -449,21 +465,28 @@ class _Writer:
         f, n = self.f, self._expr(call.args[0])
         count = self._count * (self._static(call.args[1]) if len(call.args) > 1 else 1)
         options = {k.arg: self._static(k.value) for k in call.keywords}
-        whole = options.get("whole", False)
-        if options.get("times"):
-            for k in range(options["times"]):
-                yield _Lanes(f.const(k * count, I64), count, None)
-            return
+        whole, times = options.get("whole", False), options.get("times", 0)
         if whole and isinstance(n, int) and n <= count and not n & (n - 1):  # one, and no loop
             yield _Lanes(f.const(0, I64), n, None)
             return
         n = self._as(n, I64, call)
-        end = n if whole else n & -count
-        with f.loop(0, end, count) as j:
-            yield _Lanes(j, count, None)
-        if not whole:
-            with f.if_(end.cmp("<", n)):
-                yield _Lanes(end, count, f.below(n - end, count))
+        if times:
+            for k in range(times - (not whole)):
+                yield _Lanes(f.const(k * count, I64), count, None)
+            end = f.const((times - 1) * count, I64)
+            rest = n - end
+        else:
+            end = n if whole else n & -count
+            with f.loop(0, end, count) as j:
+                yield _Lanes(j, count, None)
+            rest = n - end
+        if whole:
+            return
+        if times:
+            with f.if_(rest.cmp("==", count)):
+                yield _Lanes(end, count, None)
+        with f.if_(rest.cmp("<", count) & rest.cmp(">", 0)):
+            yield _Lanes(end, count, f.below(rest, count))
 
     def _do_While(self, s: ast.While) -> None:
         with self.f.while_() as done:
@@ -506,13 +529,30 @@ class _Writer:
             self._block(s.body if known else s.orelse)
             return
         yes, no, end = (self.f.fresh(x) for x in ("then", "else", "end"))
-        self._branch(s.test, yes, no)
+        if isinstance(s.test, (ast.BoolOp, ast.UnaryOp)):
+            self._branch(s.test, yes, no)
+        else:
+            condition = self._expr(s.test)
+            if isinstance(condition, Value) and condition.type.lanes > 1:
+                self._some_lanes(s.body, condition)
+                self._some_lanes(s.orelse, condition ^ 1)
+                return
+            self.f.branch(self._truth(condition, s.test), yes, no)
         self.f.label(yes)
         self._block(s.body)
         self.f.jump(end)
         self.f.label(no)
         self._block(s.orelse)
         self.f.place(end)
+
+    def _some_lanes(self, body: list[ast.stmt], condition: Value) -> None:
+        """Assignments in the lanes of a condition."""
+        for s in body:
+            if not isinstance(s, (ast.Assign, ast.AugAssign)):
+                raise self._error(s, "where a condition is one of each lane, there are assignments")
+        before, self.scope.only = self.scope.only, self._masks(self.scope.only, condition)
+        self._block(body)
+        self.scope.only = before
 
     def _do_Break(self, s: ast.Break) -> None:
         self._leave(s, 1)
@@ -801,15 +841,16 @@ class _Writer:
                 self.f.store(value[k], at, t.size)
             return
         if lanes is None:
-            if value.type.lanes > 1:
+            if value.type.lanes > 1 or self.scope.only is not None:
                 raise self._error(target, "lanes are stored at an index of lanes")
             self.f.store(value, place, t.size)
             return
         value = value.splat(lanes.count) if value.type.lanes == 1 else value
-        if lanes.mask is None:
+        mask = self._masks(lanes.mask, self.scope.only)
+        if mask is None:
             self.f.store(value, place, t.size)
         else:
-            self.f.store_masked(value, place, lanes.mask, t.size)
+            self.f.store_masked(value, place, mask, t.size)
 
     # --- calls
 
@@ -846,10 +887,22 @@ class _Writer:
                 count = self.scope.masked.count
             x = args[0] if isinstance(args[0], Value) else self._constant(args[0])
             return x.splat(count) if x.type.lanes == 1 else x
-        if word == "decode":
-            return self.algebra(e).decode(args[0])
-        if word == "encode":
-            return self.algebra(e).encode(args[0])[0]
+        if word in ("decode", "encode"):
+            x = self._number(args[0], e)
+            if self._algebra is None:
+                return x.to(self._types[word == "encode"])
+            return self._algebra.decode(x) if word == "decode" else self._algebra.encode(x)[0]
+        if word == "fma":
+            x, y = self._pair(args[0], args[1], e)
+            x, z = self._pair(x, args[2], e)
+            return self.f.fma(x, y.splat(x.type.lanes) if y.type.lanes == 1 else y, z)
+        if word == "bits":
+            x = self._number(args[0], e)
+            return x.bits_as(Type("f" if x.type.kind == "i" else "i", x.type.bits, x.type.lanes))
+        if word in ("exp", "log"):
+            return getattr(vmath, word)(self.f, self._number(args[0], e))
+        if word == "exp_gap":
+            return vmath.lifted_exp(self.f, args[0], *args[1:])
         if word in ("min", "max"):
             found = args[0]
             for x in args[1:]:
@@ -859,21 +912,19 @@ class _Writer:
                 else:
                     found = min(x, y) if word == "min" else max(x, y)
             return found
-        if word in ("i32", "i64", "f64", "f32", "u64"):
+        if word in ("i32", "i64", "f64", "f32", "u64", "T"):
             x = self._number(args[0], e)
-            return (x if isinstance(x, Value) else self._constant(x)).to(
-                Type(word[0], int(word[1:]))
-            )
+            t = self._type if word == "T" else Type(word[0], int(word[1:]))
+            return (x if isinstance(x, Value) else self._constant(x)).to(t)
         if word == "popcount":
             return self.f.intrinsic("ctpop", self._number(args[0], e))
-        if word == "fma":
-            x, y = self._pair(args[0], args[1], e)
-            return self.f.fma(*self._pair(x, y, e), self._pair(x, args[2], e)[1])
         if word == "bit_length":
             x = self._as(args[0], I64, e)
             return self.f.const(64, I64) - self.f.call(
                 "llvm.ctlz.i64", I64, [x, self.f.const(0, I1)]
             )
+        if word == "bit":
+            return self._bit(*args, node=e)
         if word == "sqrt":
             return vmath.sqrt(self.f, self._number(args[0], e))
         if word == "abs":
@@ -898,16 +949,17 @@ class _Writer:
         raise self._error(e, "a kernel cannot call this")
 
     def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
-        """All lanes joined: by ⊕, or by min, max or any."""
+        """All lanes joined: by ⊕, or by sum, min, max or any."""
         if by == "any" and x.type.lanes > 1:
             return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
+            "sum": operator.add,
             "min": self.f.low,
             "max": lambda x, y: self.f.select(x.cmp(">", y), x, y),
         }.get(by)
         if joined is None:
-            raise self._error(node, "across(x), or with min, max or any")
+            raise self._error(node, "across(x), or with sum, min, max or any")
         lanes = min(x.type.lanes, self._count)
         while True:
             parts = [
@@ -918,6 +970,13 @@ class _Writer:
             if lanes == 1:
                 return x
             lanes //= 2
+
+    def _bit(self, x: Any, j: Any, *, node: ast.AST) -> Value:
+        """Whether bits j, j + 1, ... of a word are set."""
+        if not isinstance(j, _Lanes) or j.count > 64:
+            raise self._error(node, "bit(x, j) with j of lanes, at most 64")
+        some = self._as(x, U64, node) >> j.base.to(U64)
+        return some.to(Type("u", j.count)).bits_as(I1.vector(j.count))
 
     def _first(self, j: Any, condition: Any, *, node: ast.AST) -> Value:
         """The first of some lanes for which a condition holds."""
@@ -1095,12 +1154,6 @@ class _Writer:
                 ):
                     return None
         return bool(self._expr(test))
-
-
-def _only_moves(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop has none within it and calls nothing: addresses are much of its work."""
-    costly = ast.For, ast.While, ast.Call
-    return not any(isinstance(x, costly) for s in body for x in ast.walk(s))
 
 
 def _is_index(x: Any) -> bool:

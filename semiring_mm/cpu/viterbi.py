@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from ..memory import cut, room_of
 from ..plan import Plan
-from .codegen import compiled
+from .codegen import Call, Compiled, compiled
 from .compiler import KEPT, host_target
 from .kernels import viterbi as kernels
 
-__all__ = ["Task", "viterbi"]
+__all__ = ["Task", "task_of", "viterbi"]
 
 Array = NDArray[Any]
 
@@ -40,9 +40,39 @@ class Task(NamedTuple):
         How many chains go on together.
     """
 
-    bind: Callable[[int, int, NDArray[np.uint8]], Any]
+    bind: Callable[[int, int, NDArray[np.uint8]], Call]
     room: int
     together: int
+
+
+def task_of(
+    call: Compiled,
+    fields: dict[str, Any],
+    together: int,
+    rooms: dict[str, tuple[int, ...]],
+    dtype: np.dtype[Any],
+    filled: dict[str, float],
+) -> Task:
+    """The task of a kernel with some parameters, and arrays of these shapes that it writes.
+
+    What is in `filled` is that number before.
+    """
+    size = np.dtype(dtype).itemsize
+    sizes = [math.prod(shape) * size for shape in rooms.values()]
+    kept = [min(size, _KEPT) for size in sizes]
+
+    def bind(first: int, last: int, memory: NDArray[np.uint8]) -> Call:
+        arrays, pieces = {}, cut(memory, *kept)
+        for (name, shape), piece, size in zip(rooms.items(), pieces, sizes, strict=True):
+            if size > len(piece):  # of a long chain: not kept after the call
+                piece = np.empty(size + 64, np.uint8)
+                piece = piece[-piece.ctypes.data % 64 :]
+            arrays[name] = np.ndarray(shape, dtype, piece)
+            if name in filled:
+                arrays[name].fill(filled[name])
+        return call.bind(**fields, **arrays, begin=first, stop=last)
+
+    return Task(bind, room_of(*kept), together)
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -123,17 +153,6 @@ def viterbi(
             "rows": (together, steps, padded), "matrix": (deep, padded),
             "columns": (n + together, padded),
         }  # fmt: skip
-    sizes = [math.prod(shape) * size for shape in rooms.values()]
-    kept = [min(size, _KEPT) for size in sizes]
-
-    def bind(first: int, last: int, memory: NDArray[np.uint8]) -> Any:
-        scratch = {}
-        pieces = cut(memory, *kept)
-        for (name, shape), piece, size in zip(rooms.items(), pieces, sizes, strict=True):
-            own = piece if len(piece) == size else np.empty(size, np.uint8)  # of a long chain
-            scratch[name] = np.ndarray(shape, a.dtype, own)
-            if name in ("matrix", "columns"):
-                scratch[name].fill(plan.start)  # what pads is never the best
-        return call.bind(**fields, **scratch, begin=first, stop=last)
-
-    return Task(bind, room_of(*kept), together)
+    return task_of(
+        call, fields, together, rooms, a.dtype, dict.fromkeys(("matrix", "columns"), plan.start)
+    )

@@ -166,7 +166,7 @@ def fall(
                 for lane in range(width):  # rounding in a cycle of weight 0 must not show
                     if source[lane] == v:
                         label[row, lane] = 0
-        for j in lanes(width, times=vectors):
+        for j in lanes(width, times=vectors, whole=True):
             x = label[row, j]
             there = x != far
             finite = x if there else 0
@@ -179,9 +179,8 @@ def fall(
             if real_part is not None:
                 real_part[j] += f64(finite)
             if inverse_part is not None:
-                counted = there & (x != 0)
-                inverse = inverse_of(x if counted else 1, whole, narrow)
-                inverse_part[j] += inverse if counted else 0.0
+                inverse = inverse_of(x, whole, narrow)
+                inverse_part[j] += inverse if there & (x != 0) else 0.0
             if within is not None:
                 amount = 1 if mass is None else mass[v]
                 for r in range(radii):
