@@ -21,14 +21,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from . import graph_kernels, naming
+from . import naming
 from .expressions import Expr
 from .graph_kernels import (
     Customizer,
-    FactorKernels,
+    FactorRows,
     FactorSweeps,
     HopSearches,
-    SumKernels,
 )  # fmt: skip
 from .kernel import Kernel
 from .layouts import asserted
@@ -37,8 +36,8 @@ from .semirings import Semiring
 
 __all__ = [
     "JOIN", "PLAIN", "AlignmentRule", "Calls", "ChainModel", "Chains", "CloseStep", "CloseSteps",
-    "Engine", "Forest", "GraphKernels", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen",
-    "Select", "Sieve", "compiled", "host_graphs", "lazily", "loaded", "named", "of", "register",
+    "Engine", "Forest", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen",
+    "Select", "Sieve", "compiled", "host_rows", "lazily", "loaded", "named", "of", "register",
     "registered", "why_not",
 ]  # fmt: skip
 
@@ -532,8 +531,8 @@ class Engine(Protocol):
         The verbs for chains of products; None on an engine that has none.
     trees : Trees, optional
         Predecessors from distances; None on an engine that is faster at carrying them along.
-    factor, sums : optional
-        Families of :mod:`.graph_kernels` on the host, or None: see :func:`host_graphs`.
+    rows : FactorRows, optional
+        Rows of labels over a factor; None on a device.
     HopSearches, FactorSweeps, Customizer : optional
         Families of :mod:`.graph_kernels` in the engine's memory, or None.
     """
@@ -596,9 +595,7 @@ class Engine(Protocol):
     @property
     def select(self) -> Select: ...
     @property
-    def factor(self) -> FactorKernels | None: ...
-    @property
-    def sums(self) -> SumKernels | None: ...
+    def rows(self) -> FactorRows | None: ...
     @property
     def HopSearches(self) -> type[HopSearches] | None: ...
     @property
@@ -952,38 +949,6 @@ def of(array: Array) -> Engine:
     return named("cpu" if isinstance(array, np.ndarray) else "cuda")
 
 
-class GraphKernels:
-    """The graph kernels of an engine on the host; they compare their arguments with layouts.
-
-    Raises
-    ------
-    NotImplementedError
-        Where a family is asked for that the engine lacks.
-    """
-
-    factor: FactorKernels
-    sums: SumKernels
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in GraphKernels.__annotations__:
-            raise AttributeError(name)
-        family = getattr(self._engine, name)
-        if family is None:
-            raise NotImplementedError(f"the engine of the host has no kernels {name!r}")
-        if layouts := graph_kernels.LAYOUTS.get(name):
-            family = graph_kernels.Checked(family, layouts)
-        setattr(self, name, family)  # the next time at once
-        return family
-
-
-@functools.cache
-def _graph_kernels(engine: Any) -> GraphKernels:
-    return GraphKernels(engine)
-
-
 def compiled(
     kernel: Kernel, plan: Plan | str | None = None, zero: float | int = 0, one: float | int = 0
 ) -> Any:
@@ -991,7 +956,9 @@ def compiled(
     return named("cpu").compiled(kernel, plan, zero, one)
 
 
-def host_graphs() -> GraphKernels:
-    """The graph kernels of the host's engine."""
-    engine: Any = named("cpu")  # a module, which can be a key
-    return _graph_kernels(engine)
+def host_rows() -> FactorRows:
+    """Rows of labels over a factor on the host's engine: :attr:`Engine.rows`."""
+    rows = named("cpu").rows
+    if rows is None:
+        raise NotImplementedError("the engine of the host has no rows of labels over a factor")
+    return rows

@@ -3,27 +3,13 @@
 Graph kernels work on the factor of a sparse elimination, on lists of arcs and on trees. They take
 arrays and the values of this module, never an object of the algorithms above. An engine that lacks
 a family has None in its place.
-
-Kernels on the host take their arguments by name, in a dictionary. A layout names them: numbers,
-then after colons int64 arrays, int32 arrays, and others. Behind an array's name stand
-
-* ``/f8``: its dtype; arrays with the same capital letter, such as ``/T``, have one dtype;
-* ``[n + 1]``, without spaces: the least number of entries, of numbers and of other arguments;
-* ``<n``: entries are indices from 0 to n - 1;
-* ``~``: rows may lie apart; arrays without it are contiguous.
-
-What is not given is 0, or no array. :func:`check` compares arguments with a layout: an array that
-is too short, or of another dtype, would have a kernel read or write foreign memory.
 """
 
 from __future__ import annotations
 
-import functools
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from types import CodeType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +19,8 @@ from .plan import Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
-    "LAYOUTS", "Arcs", "Checked", "Code", "Customizer", "Factor",
-    "FactorKernels", "FactorSweeps", "HopSearches", "Index",
-    "Node", "SumKernels", "SymbolicFactor", "assert_arcs", "assert_lies", "check",
-    "offsets", "ranges",
+    "Arcs", "Customizer", "Factor", "FactorRows", "FactorSweeps", "HopSearches", "Index", "Node",
+    "SymbolicFactor", "assert_arcs", "assert_lies", "offsets", "ranges",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -161,196 +145,31 @@ class Factor:
         assert_lies("core", self.core, self.dtype, core, core)
 
 
-# --- kernels on the host: families of functions, and the layouts of their arguments --------------
-
-Fields = Mapping[str, Any]
-
-FACTOR = {  # of the functions that are no kernels in Python, which check their arguments themselves
-    "write_values": "n base : offsets where[n] : : label rows~ turned/u1",
-    "write_nodes": "n base : offsets where[n] : : label/i4 rows/i4~ turned/u1",
-}
-SUMS = {
-    "depths": "n : : parent[n] depth[n]",
-    "climb": "fringe : source first[fringe+1] visits[2] : parent[fringe] head[first[fringe]] "
-    "place visited : risen/T out/T[head.size]",
-    "fall": "fringe core segment bins radii : source first[fringe+1] visits[2] "
-    ": slot[first[fringe]] own[fringe] visited counts table : label/T risen/T back/T[slot.size] "
-    "largest/T part total rest/f8 inverse_part/f8 inverse/f8 inverse_rest/f8 radius/T[radii] "
-    "within edges/T scale mass",
-}
-#: By the names of families, as engines have them; the kernels of others check their arguments.
-LAYOUTS = {"factor": FACTOR, "sums": SUMS}
+# --- on the host ---------------------------------------------------------------------------------
 
 
-class _Argument(NamedTuple):
-    name: str
-    dtype: np.dtype[Any] | None
-    same: str  # arrays with the same letter have one dtype
-    size: CodeType | None
-    below: CodeType | None
-    apart: bool
+class FactorRows(Protocol):
+    """Rows of labels over a factor, whose lanes are sources: their width, and how they are written.
 
-
-_WORD = re.compile(r"(\w+)(?:/(\w+))?(?:\[(.+)\])?(?:<(.+))?(~?)")
-
-
-@functools.cache
-def _arguments(layout: str) -> list[_Argument]:
-    """The arrays of a layout."""
-    found = list[_Argument]()
-    for words, default in zip(layout.split(":")[1:], ("i8", "i4", ""), strict=False):
-        for word in words.split():
-            match = _WORD.fullmatch(word)
-            assert match is not None, word
-            name, kind, size, below, apart = match.groups()
-            kind = kind or default
-            known = np.dtype(kind) if kind and not kind.isupper() else None
-            same = kind if known is None else ""
-            least, end = (None if x is None else compile(x, name, "eval") for x in (size, below))
-            found.append(_Argument(name, known, same, least, end, bool(apart)))
-    return found
-
-
-def check(kernel: str, layout: str, fields: Fields) -> None:
-    """Compare arguments with a layout.
-
-    Raises
-    ------
-    TypeError
-        If an array has another dtype, or is not contiguous.
-    ValueError
-        If it is too short, or holds an index that is out of range.
-    """
-    kinds: dict[str, np.dtype[Any]] = {}
-    for name, dtype, same, size, below, apart in _arguments(layout):
-        x = fields.get(name)
-        if x is None:
-            continue
-        if same:
-            dtype = kinds.setdefault(same, x.dtype)
-        if dtype is not None and x.dtype != dtype:
-            raise TypeError(f"{kernel}: {name} is an array of {dtype}, got {x.dtype}")
-        if not (apart or x.flags.c_contiguous):
-            raise TypeError(
-                f"{kernel}: {name} is contiguous, got strides {x.strides} of shape {x.shape}"
-            )
-        if size is not None and x.size < (least := eval(size, {}, fields)):
-            raise ValueError(f"{kernel}: {name} has {least} entries or more, got {x.size}")
-        if below is not None and x.size:
-            end = eval(below, {}, fields)
-            if x.min() < 0 or x.max() >= end:
-                wrong = x[(x < 0) | (x >= end)][0]
-                raise ValueError(f"{kernel}: {name} has indices below {end}, got {wrong}")
-
-
-class Checked:
-    """A family of kernels, whose arguments are checked before each call."""
-
-    def __init__(self, family: Any, layouts: Mapping[str, str]) -> None:
-        self._family, self._layouts = family, layouts
-
-    def __getattr__(self, name: str) -> Any:
-        member = getattr(self._family, name)
-        if name == "Code":
-            member = functools.partial(_CheckedCode, member, self._layouts)
-        elif name in self._layouts:
-            member = functools.partial(_call, name, self._layouts[name], member)
-        setattr(self, name, member)  # the next time at once
-        return member
-
-
-def _call(name: str, layout: str, kernel: Callable[..., None], *args: Any) -> None:
-    check(name, layout, args[-1])
-    kernel(*args)
-
-
-class _CheckedCode:
-    """Kernels that are compiled together, as :class:`Checked`."""
-
-    def __init__(self, made: Any, layouts: Mapping[str, str], *args: Any, **options: Any) -> None:
-        self._code, self._layouts = made(*args, **options), layouts
-
-    def __call__(self, name: str, fields: Fields) -> None:
-        check(name, self._layouts.get(name, ""), fields)
-        self._code(name, fields)
-
-
-class Code(Protocol):
-    """Kernels that are compiled together."""
-
-    def __call__(self, name: str, fields: Fields) -> None:
-        """Call one of them."""
-
-
-class FactorKernels(Protocol):
-    """What sweeps over a factor need of the host beside kernels: :data:`FACTOR`.
-
-    The lanes of vectors are sources, of which a chunk has as many as :meth:`chunk_width`. A label
-    is a path's weight; labels of a vertex lie next to each other.
+    A label is a path's weight; labels of a vertex lie next to each other.
     """
 
-    def chunk_width(self, itemsize: int) -> int:
-        """Sources of one chunk, whose labels are computed in a type of that size."""
-
-    def turned_bytes(self) -> int:
-        """Scratch memory of the functions that write."""
-
-    def write_values(self, plan: Plan, fields: Fields) -> None:
-        """Row of lane i, column j ← label of vertex ``where[j]``, stored as the plan says.
-
-        Rows begin ``offsets`` bytes behind ``rows``, whose address is ``base``, too; ``turned`` is
-        scratch of :meth:`turned_bytes`.
-        """
-
-    def write_nodes(self, plan: Plan, fields: Fields) -> None:
-        """The same of int32 labels, such as predecessors."""
-
-
-class SumKernels(Protocol):
-    """Triangular solves whose labels are only added up: :data:`SUMS`.
-
-    Attributes
-    ----------
-    SEGMENT : int
-        Distances that are added up before they join a sum with compensation.
-    """
-
-    SEGMENT: int
-
-    def chunk_width(self, itemsize: int) -> int:
-        """Sources of one chunk."""
+    def lanes(self, itemsize: int) -> int:
+        """Labels of a vector, which are computed in a type of that size."""
 
     def vectors(self) -> int:
-        """Vectors of a row: each weight that is loaded serves all of them, in registers."""
+        """Vectors of labels that stay in registers: each weight that is loaded serves them all."""
 
-    def far_of(self, dtype: str) -> float | int:
-        """What stands for no path."""
+    def turned_bytes(self, width: int, itemsize: int) -> int:
+        """Scratch memory for :meth:`write`, of rows of so many labels."""
 
-    def depths(self, fields: Fields) -> None:
-        """``depth`` of each of `n` positions whose parents have higher numbers; 0 of roots."""
+    def write(
+        self, plan: Plan | None, label: Array, where: Index, lines: Index, out: Array,
+        turned: NDArray[np.uint8],
+    ) -> None:  # fmt: skip
+        """``out[lines[i], j]`` ← ``label[where[j], i]``, stored as a plan says; None: as it is.
 
-    def Code(self, dtype: str, kinds: frozenset[str], negative: bool, mass: str = "") -> Code:
-        """The functions for one type of labels and one selection of sums.
-
-        ``climb``: labels from the source of each lane, in ``risen``: first rows of the core, which
-        hold no path beforehand, then one for each ancestor, whose position goes to ``visited``.
-        ``source`` ascends and ends with a number that is no vertex; ``place`` has the rows of the
-        core.
-
-        ``fall``: from rows of the core in ``label``, and the ancestors, to all vertices.
-
-        Parameters
-        ----------
-        dtype : {"int32", "int64", "float32", "float64"}
-        kinds : frozenset of str
-            Of "largest", "count", "sum", "inverse", "within"; of a histogram "bins" stand for even
-            distances, "even" for those of whole numbers, "edges" for others; with "half" each
-            source counts only what has a lower position.
-        negative : bool
-            Whether there are negative weights.
-        mass : {"", "int64", "float64"}
-            The type of an attribute of nodes of which sums within a radius are taken; "": they are
-            counted.
+        Labels without a plan are int32. Rows of `out` are contiguous, `turned` is scratch.
         """
 
 

@@ -51,6 +51,7 @@ import textwrap
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,8 @@ class Kernel:
         self.check(fields)
         names = {} if operations is None else vars(operations) | {"join": operations.join}
         arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
-        self._python(_PLAIN | names)(**arrays)
+        with np.errstate(divide="ignore", invalid="ignore"):  # in lanes that are not taken
+            self._python(_PLAIN | names)(**arrays)
 
     def _python(self, names: dict[str, Any]) -> Callable[..., Any]:
         given = self.function.__globals__ | names
@@ -291,14 +293,21 @@ class Operations:
         return functools.reduce(self.add, found, self.zero)
 
 
+def _fma(x: float, y: float, z: float) -> float:
+    """x y + z, rounded once."""
+    if math.isfinite(x) and math.isfinite(y) and math.isfinite(z):
+        return float(Fraction(x) * Fraction(y) + Fraction(z))
+    return x * y + z
+
+
 _PLAIN: dict[str, Any] = {
     "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_: v,
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
-    "prefetch": lambda *_: None, "i64": int, "f64": float,
+    "prefetch": lambda *_: None, "i64": int, "f32": np.float32, "f64": np.float64,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "T": lambda x: x,
     "bit": lambda x, j: x >> j & 1, "bit_length": int.bit_length, "decode": lambda x: x,
-    "encode": lambda x: x, "fma": lambda x, y, z: x * y + z, "log": np.log, "exp": np.exp,
+    "encode": lambda x: x, "fma": _fma, "log": np.log, "exp": np.exp,
     "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),
     "exp_gap": lambda x, lift, least: (x >= (least - lift) * math.log(2)) * np.exp(x) * 2.0**lift,
     "each": lambda x, *_: x, "sqrt": math.sqrt,

@@ -17,7 +17,7 @@ from semiring_mm.plan import Facts, infinite_zero, overflow
 xp = np
 HOST, WHERE = True, " in the plain engine"
 TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 8, False, 8, 11
-factor, sums, HopSearches = plain_graphs.factor, plain_graphs.sums, plain_graphs.HopSearches
+rows, HopSearches = plain_graphs.rows, plain_graphs.HopSearches
 FactorSweeps = Customizer = None
 compiled = plain_graphs.compiled
 scratch = np.empty

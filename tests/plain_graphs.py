@@ -10,7 +10,7 @@ from semiring_mm.expressions import evaluate
 from semiring_mm.kernel import Operations
 from semiring_mm.plan import Plan, computed, stored
 
-LANES = 4  # sources of a chunk
+LANES = 2  # of a vector
 
 
 def ranges(first, *columns):
@@ -68,98 +68,15 @@ def compiled(kernel, plan, zero, one):
     return call
 
 
-def write_values(plan, fields):
-    x = SimpleNamespace(**fields)
-    _write(x, stored(plan, x.label[x.where], x.rows.dtype))
+def write(plan, label, where, lines, out, turned):
+    found = label[where] if plan is None else stored(plan, label[where], out.dtype)
+    for i, line in enumerate(lines.tolist()):
+        out[line] = found[:, i]
 
 
-def write_nodes(plan, fields):
-    x = SimpleNamespace(**fields)
-    _write(x, x.label[x.where])
-
-
-def _write(x, labels):
-    for lane, offset in enumerate(x.offsets.tolist()):
-        x.rows[offset // x.rows.strides[0], : x.n] = labels[:, lane]
-
-
-factor = SimpleNamespace(
-    chunk_width=lambda itemsize: LANES, turned_bytes=lambda: 1, write_values=write_values,
-    write_nodes=write_nodes,
-)  # fmt: skip
-
-
-class SumCode:
-    def __init__(self, dtype, kinds, negative, mass=""):
-        self.kinds, self.far = kinds, far_of(dtype)
-
-    def __call__(self, name, fields):
-        getattr(self, name)(SimpleNamespace(**fields))
-
-    def _edge(self, tail, w, old):
-        through = np.where((tail == self.far) | (w == self.far), self.far, tail + w)
-        return np.minimum(through, old)
-
-    def climb(self, x):
-        core, met = int(x.visits[1]), set()
-        for v in x.source[:-1].tolist():
-            while v < x.fringe:
-                met.add(v)
-                v = int(x.parent[v])
-        x.visits[0] = len(met)
-        x.visited[: len(met)] = sorted(met)
-        for i, v in enumerate(sorted(met)):
-            x.place[v] = core + i
-            x.risen[core + i] = np.where(x.source[:-1] == v, 0, self.far)
-        for v in sorted(met):
-            for e in range(x.first[v], x.first[v + 1]):
-                u = x.place[x.head[e]]
-                x.risen[u] = self._edge(x.risen[x.place[v]], x.out[e], x.risen[u])
-
-    def fall(self, x):
-        core = int(x.visits[1])
-        met = dict(zip(x.visited[: x.visits[0]].tolist(), range(core, 1 << 30), strict=False))
-        for i in range(x.core):
-            self.take(x, x.fringe + i, x.label[i])
-        for v in range(x.fringe - 1, -1, -1):
-            label = x.risen[met[v]] if v in met else np.full(x.label.shape[1], self.far)
-            for e in range(x.first[v], x.first[v + 1]):
-                label = self._edge(x.label[x.slot[e]], x.back[e], label)
-            x.label[x.own[v]] = np.where(x.source[:-1] == v, 0, label)
-            self.take(x, v, x.label[x.own[v]])
-
-    def take(self, x, v, label):
-        there = label != self.far
-        finite = np.where(there, label, 0)
-        x.counts += there
-        x.total += finite.astype(x.total.dtype)
-        np.maximum(x.largest, finite, out=x.largest)
-        x.inverse[finite != 0] += 1 / finite[finite != 0]
-        if "within" in self.kinds:
-            mass = x.mass[v] if hasattr(x, "mass") else 1
-            x.within += mass * (label <= x.radius[:, np.newaxis])
-        if self.kinds & {"bins", "even", "edges"}:
-            limits = x.edges if "edges" in self.kinds else x.edges[1:-1]
-            counted = there & (x.source[:-1] > v) if "half" in self.kinds else there
-            lanes = np.flatnonzero(counted)
-            row = np.searchsorted(limits, label[lanes], side="right")
-            np.add.at(x.table, (np.minimum(row, len(x.table) - 1), lanes), 1)
-
-
-def far_of(dtype):
-    return {"int32": (1 << 30) - 1, "int64": (1 << 62) - 1}.get(dtype, np.inf)
-
-
-def depths(fields):
-    x = SimpleNamespace(**fields)
-    for v in range(x.n - 1, -1, -1):
-        x.depth[v] = x.depth[x.parent[v]] + 1 if x.parent[v] < x.n else 0
-
-
-sums = SimpleNamespace(
-    Code=SumCode, SEGMENT=64, chunk_width=lambda itemsize: LANES, vectors=lambda: 1, far_of=far_of,
-    depths=depths,
-)  # fmt: skip
+rows = SimpleNamespace(
+    lanes=lambda itemsize: LANES, vectors=lambda: 1, turned_bytes=lambda *_: 1, write=write
+)
 
 
 # --- searches -----------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from semiring_mm import engine
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.layouts import LayoutError
+from semiring_mm.spanning import spanning_plan
 
-FAMILIES = ("compiled", "factor", "sums", "HopSearches")
+FAMILIES = ("compiled", "rows", "HopSearches")
 RNG = np.random.default_rng(5)
 
 
@@ -148,29 +149,25 @@ def test_orders_of_searches():
 # --- layouts ------------------------------------------------------------------------------------
 
 
-def sums_of(x, **fields):
-    engine.host_graphs().sums.depths({"n": 3, "parent": x, "depth": np.empty(3, "i4"), **fields})
-
-
-def test_arguments_that_do_not_lie_as_kernels_read_them():
-    parent = np.full(3, 3, "i4")
-    sums_of(parent)
-    for x, message in [
-        (parent.astype("i8"), "depths: parent is an array of int32, got int64"),
-        (np.full(6, 3, "i4")[::2], "depths: parent is contiguous, got strides"),
-    ]:
-        with pytest.raises(TypeError, match=message):
-            sums_of(x)
-    with pytest.raises(ValueError, match="depths: parent has 3 entries or more, got 2"):
-        sums_of(parent[:2])
-
-
-def test_an_engine_without_a_family(monkeypatch):
+def test_an_engine_without_rows(monkeypatch):
     with on_plain():
-        kernels = engine.GraphKernels(engine.named("cpu"))
-        monkeypatch.setattr(kernels._engine, "sums", None)
-        with pytest.raises(NotImplementedError, match="no kernels 'sums'"):
-            kernels.sums.depths({})
+        monkeypatch.setattr(engine.named("cpu"), "rows", None)
+        with pytest.raises(NotImplementedError, match="no rows of labels"):
+            engine.host_rows()
+
+
+def test_rows_that_do_not_lie_as_they_are_written():
+    label, lines = np.zeros((3, 32), "f4"), np.zeros(32, "i8")
+    plan, out = spanning_plan(sm.semirings["max_min"], np.dtype("f4")), np.zeros((1, 2), "f4")
+    turned = np.empty(cpu.rows.turned_bytes(32, 4), np.uint8)
+    good = (plan, label, np.array([2, 0]), lines, out, turned)
+    cpu.rows.write(*good)
+    for at, wrong in [
+        (1, label.astype("f8")), (1, label[:, ::2]), (2, np.array([2, 0], "i4")), (3, lines[1:]),
+        (4, out.astype("f8")), (4, np.zeros((1, 4), "f4")[:, ::2]), (5, turned[1:]),
+    ]:  # fmt: skip
+        with pytest.raises(LayoutError):
+            cpu.rows.write(*good[:at], wrong, *good[at + 1 :])
 
 
 def test_values_of_the_contract_lie_as_engines_read_them():

@@ -24,6 +24,7 @@ from semiring_mm.kernel import (
     entries,
     f64,
     first,
+    fma,
     i32,
     i64,
     join,
@@ -155,6 +156,12 @@ def mixed(n: i64, count: static, at: i64[n, count] < n, x: u64[n, count], out: u
         out[3, lane] = u64(i64(total >> 1) << 2)
 
 
+@kernel
+def fused(n: i64, x: f64[n], out: f64[n]):
+    for j in lanes(n):
+        out[j] = fma(x[j], x[j], -1.0)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_words_without_sign_and_an_entry_for_each_lane(count):
     rng = np.random.default_rng(5)
@@ -162,6 +169,12 @@ def test_words_without_sign_and_an_entry_for_each_lane(count):
     at = rng.integers(0, 9, x.shape)
     found = both(mixed, n=9, count=count, at=at, x=x, out=np.zeros((4, count), "u8"))
     assert (found["out"][1] >= 1 << 63).all()
+
+
+def test_a_product_and_a_sum_rounded_once():
+    x = np.random.default_rng(6).random(19) + 0.5
+    found = both(fused, n=19, x=x, out=np.zeros(19))["out"]
+    assert (found != x * x - 1).any()
 
 
 WIDTH = 64

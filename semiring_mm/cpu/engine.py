@@ -20,10 +20,8 @@ from .product import pack_bits, product, product_bits
 from .vector import gemv
 
 if TYPE_CHECKING:
-    from . import calls, engine, select
+    from . import calls, engine, rows, select
     from . import chain as chains
-    from . import hierarchy as factor
-    from . import statistics as sums
     from .bfs import HopSearches
     from .closure_program import eliminate
     from .codegen import compiled
@@ -49,9 +47,9 @@ trees = log_shares = FactorSweeps = Customizer = None
 #: What no product takes part in.
 __getattr__ = lazily(__package__, {
     "bfs": "HopSearches", "calls": "calls", "chain": "chains", "closure_program": "eliminate",
-    "codegen": "compiled", "hierarchy": "factor",
+    "codegen": "compiled", "rows": "rows",
     "screen": "Screen", "select": "select", "spanning": "best_outside between towards",
-    "sparse": "csr_product dia_product", "statistics": "sums", "wavefront": "align",
+    "sparse": "csr_product dia_product", "wavefront": "align",
 })  # fmt: skip
 
 

@@ -53,7 +53,7 @@ LOOK = 1024  # each look waits for the device
 SPARSE = False
 eliminate = None
 #: Graph kernels on the host.
-compiled = factor = sums = None
+compiled = rows = None
 
 _member = lazily(__package__, {
     "bfs": "HopSearches", "customize": "Customizer", "sweeps": "FactorSweeps",

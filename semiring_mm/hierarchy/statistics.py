@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..engine import JOIN
-from ..graph_kernels import Index, SumKernels
+from ..graph_kernels import Index
+from ..graphs.kernels import sums as kernels
+from ..kernel import Kernel
 from ..memory import scratch
 from .sweeps import Metric, is_symmetric, reversed_metric
 
@@ -23,8 +25,9 @@ __all__ = ["Collector", "Extent", "Wanted", "is_symmetric", "reversed_metric", "
 Array = NDArray[Any]
 
 
-def _kernels() -> SumKernels:
-    return engines.host_graphs().sums
+def far_of(dtype: np.dtype[Any]) -> float | int:
+    """What stands for no path."""
+    return {"i4": (1 << 30) - 1, "i8": (1 << 62) - 1}.get(dtype.str[1:], math.inf)
 
 
 @dataclass(frozen=True)
@@ -139,34 +142,45 @@ class Collector:
         extent.check_sums(x.n)
         self.bound, self.tight = extent.bound, extent.tight
         self.negative, self.dtype, self.whole = extent.negative, extent.dtype, extent.whole
-        self.far = _kernels().far_of(self.dtype.name)
+        self.far = far_of(self.dtype)
         out, back = (self._labels(w, far) for w in (metric.out, metric.back))
         depth = np.empty(x.fringe, np.int32)
-        _kernels().depths({"n": x.fringe, "parent": x.parent, "depth": depth})
+        engines.compiled(kernels.depths)(n=x.fringe, parent=x.parent, depth=depth)
         own = depth + np.int32(x.core)
         row = np.concatenate([own, np.arange(x.core, dtype=np.int32)])
         self.depth = int(depth.max(initial=-1)) + 1
-        self.width = _kernels().chunk_width(self.dtype.itemsize)
-        segment = _kernels().SEGMENT
+        host = engines.host_rows()
+        self.vectors, self.lanes = host.vectors(), host.lanes(self.dtype.itemsize)
+        self.width = self.vectors * self.lanes
+        segment = kernels.SEGMENT
         if self.whole:
             most = (1 << (8 * self.dtype.itemsize - 1)) - 1
             segment = max(1, min(most // max(int(self.bound), 1), 1 << 16))
-        self._graph: dict[str, Any] = {
-            "fringe": x.fringe, "core": x.core, "segment": segment, "first": x.first,
-            "parent": x.parent, "head": x.head, "slot": row[x.head], "own": own, "out": out,
-            "back": back,
+        self.shared: dict[str, Any] = {
+            "fringe": x.fringe, "first": x.first, "width": self.width, "vectors": self.vectors,
+            "negative": self.negative and self.whole, "far": self.far,
+        }  # fmt: skip
+        self.up = {"parent": x.parent, "head": x.head, "out": out}
+        self._down = {
+            "core": x.core, "segment": segment, "slot": row[x.head], "own": own, "back": back,
+            "whole": self.whole, "narrow": self.dtype.itemsize == 4,
         }  # fmt: skip
         self.want(wanted)
 
     def want(self, wanted: Wanted) -> None:
         """Collect something else from now on."""
-        self.wanted, self.kinds, self.fields = wanted, wanted.kinds, dict(self._graph)
+        self.wanted, self.kinds = wanted, wanted.kinds
+        names = "radius mass real_mass edges scale"
+        self.down = {**self._down, **dict.fromkeys(names.split()), "exact": False}
+        self.down |= {"radii": 0, "bins": 0}
         self._histogram()
         self.half = bool(wanted.every and self.whole and self.rows and is_symmetric(self.metric))
+        self.down["half"] = self.half
         self._radii()
-        mass = "" if wanted.mass is None else wanted.mass.dtype.name
-        kinds = self.kinds | {"half"} if self.half else self.kinds
-        self.code = _kernels().Code(self.dtype.name, kinds, self.negative, mass)
+
+    def compiled(self, kernel: Kernel) -> Any:
+        """A kernel for the type of labels."""
+        return engines.compiled(kernel, self.dtype.str[1:])
 
     def _labels(self, w: Array, far: Any) -> Array:
         missing = w == far
@@ -203,17 +217,15 @@ class Collector:
                 and max(abs(start), abs(float(edges[-1]))) + width < most
             )  # fmt: skip
             ends = np.concatenate([[-self.far], limits, [self.far]])
-            self.fields |= {
-                "edges": ends.astype(self.dtype), "bins": bins,
-                "scale": np.array([width - start + 0.5 * exact, 1 / width, bins + 1], real),
+            scale = np.array([width - start + 0.5 * exact, 1 / width, bins + 1], real)
+            self.down |= {
+                "edges": ends.astype(self.dtype), "bins": bins, "exact": exact,
+                "scale": scale.astype(np.float64),
             }  # fmt: skip
-            if exact:
-                self.kinds = self.kinds - {"bins"} | {"even"}
             return
-        self.kinds = self.kinds - {"bins"} | {"edges"}
         size = 1 << (bins + 1).bit_length()
         top = np.iinfo(self.dtype).max if self.whole else np.inf
-        self.fields |= {
+        self.down |= {
             "edges": np.concatenate([limits, np.full(size - 1 - len(limits), top, self.dtype)]),
             "bins": size,
         }
@@ -228,9 +240,10 @@ class Collector:
         else:
             radii = np.minimum(radii, np.finfo(self.dtype).max)
         self.radii = len(radii)
-        self.fields |= {"radii": len(radii), "radius": radii.astype(self.dtype)}
+        self.down |= {"radii": len(radii), "radius": radii.astype(self.dtype)}
         if self.wanted.mass is not None:
-            self.fields["mass"] = np.ascontiguousarray(self.wanted.mass[self.metric.structure.node])
+            mass = np.ascontiguousarray(self.wanted.mass[self.metric.structure.node])
+            self.down["mass" if mass.dtype == np.int64 else "real_mass"] = mass
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""
@@ -294,7 +307,7 @@ class Collector:
         ancestors = min(x.fringe, self.width * self.depth)
         return [
             (x.core + self.depth) * row, (x.core + ancestors) * row, 4 * x.n, 4 * ancestors,
-            4 * self.rows * self.width // _kernels().vectors(),
+            4 * self.rows * self.lanes,
         ]  # fmt: skip
 
 
@@ -312,16 +325,16 @@ class _Chunk:
         place = place.view(np.int32)
         place[x.fringe :] = np.arange(x.core)
         self.count = len(position)
-        self.table = table.view(np.int32).reshape(c.rows, c.width // _kernels().vectors())
+        self.table = table.view(np.int32).reshape(c.rows, c.lanes)
         source = np.concatenate([position, np.full(width + 1 - len(position), x.n)])
-        self.fields = c.fields | {
-            "source": source, "visits": np.array([0, x.core], np.int64), "place": place,
-            "visited": visited.view(np.int32), "label": self.label, "risen": self.risen,
-            "table": self.table,
+        self.place = place
+        self.fields = c.shared | {
+            "source": source, "visits": np.array([0, x.core], np.int64),
+            "visited": visited.view(np.int32), "risen": self.risen,
         }  # fmt: skip
 
     def climb(self) -> None:
-        self.c.code("climb", self.fields)
+        self.c.compiled(kernels.climb)(place=self.place, **self.c.up, **self.fields)
 
     def give(self, core: Array) -> None:
         """Store the labels of the core, a row for each source."""
@@ -337,28 +350,36 @@ class _Chunk:
 
     def fall(self, at: Index, found: dict[str, Array], tables: list[Array]) -> None:
         c, kinds, count = self.c, self.c.wanted.kinds, self.count
-        number = np.int64 if c.whole else np.float64
-        part = c.dtype if c.whole else np.dtype(np.float64)
-        acc: dict[str, Array] = {
-            "largest": np.zeros(c.width, c.dtype), "counts": np.zeros(c.width, np.int32),
-            "part": np.zeros(c.width, part), "total": np.zeros(c.width, number),
-            "within": np.zeros((c.radii, c.width), found["within"].dtype if c.radii else number),
+
+        def zeros(there: bool, dtype: Any, *rows: int) -> Any:
+            return np.zeros((*rows, c.width), dtype) if there else None
+
+        real = c.down["real_mass"] is not None
+        acc: dict[str, Any] = {
+            "largest": zeros("largest" in kinds, c.dtype), "counts": zeros("count" in kinds, "i4"),
+            "part": zeros("sum" in kinds and c.whole, c.dtype),
+            "total": zeros("sum" in kinds and c.whole, "i8"),
+            "within": zeros("within" in kinds and not real, "i8", c.radii),
+            "real_within": zeros("within" in kinds and real, "f8", c.radii),
         }  # fmt: skip
-        for name in ("rest", "inverse_part", "inverse", "inverse_rest"):
-            acc[name] = np.zeros(c.width)
+        for name in ("real_part", "real_total", "rest"):
+            acc[name] = zeros("sum" in kinds and not c.whole, "f8")
+        for name in ("inverse_part", "inverse_total", "inverse_rest"):
+            acc[name] = zeros("inverse" in kinds, "f8")
         self.table[...] = 0
-        c.code("fall", self.fields | acc)
+        table = self.table if "bins" in kinds else None
+        c.compiled(kernels.fall)(label=self.label, table=table, **c.down, **acc, **self.fields)
         if "largest" in kinds:
             found["largest"][at] = acc["largest"][:count]
         if "count" in kinds:
             found["count"][at] = acc["counts"][:count]
         if "sum" in kinds:
-            total = acc["total"] if c.whole else acc["total"] + acc["rest"]
+            total = acc["total"] if c.whole else acc["real_total"] + acc["rest"]
             found["sum"][at] = total[:count]
         if "inverse" in kinds:
-            found["inverse"][at] = (acc["inverse"] + acc["inverse_rest"])[:count]
+            found["inverse"][at] = (acc["inverse_total"] + acc["inverse_rest"])[:count]
         if "within" in kinds:
-            found["within"][at] = acc["within"][:, :count].T
+            found["within"][at] = acc["real_within" if real else "within"][:, :count].T
         if "bins" in kinds:
             tables.append(self.table[1:-1].sum(axis=1, dtype=np.int64))
 
@@ -367,7 +388,7 @@ def _label_type(
     metric: Metric, bound: float, largest: float, negative: bool, finite: list[Array]
 ) -> np.dtype[Any]:
     """The narrowest type that holds all distances and weights, whole numbers where they are."""
-    dtype, far = metric.out.dtype, _kernels().far_of("int32")
+    dtype, far = metric.out.dtype, far_of(np.dtype(np.int32))
     small = not negative and max(bound, largest) < far
     if dtype.kind == "f":
         exact = max(bound, largest) < 2 ** np.finfo(dtype).nmant

@@ -200,7 +200,7 @@ class Metric:
     @property
     def width(self) -> int:
         """Sources of a chunk."""
-        return engines.host_graphs().factor.chunk_width(self.out.dtype.itemsize)
+        return kernels.VECTORS * engines.host_rows().lanes(self.out.dtype.itemsize)
 
     def _batch(
         self, sources: Index, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None
@@ -250,8 +250,9 @@ class _Chunk:
         x, width, dtype = metric.structure, metric.width, metric.out.dtype
         self.metric = metric
         entries = x.n * width
-        sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.fringe)
-        label, pred, visited, turned = scratch(*sizes, engines.host_graphs().factor.turned_bytes())
+        turned_bytes = engines.host_rows().turned_bytes(width, dtype.itemsize)
+        sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.fringe, turned_bytes)
+        label, pred, visited, turned = scratch(*sizes)
         self.label = label.view(dtype).reshape(x.n, width)
         self.label[x.fringe :] = metric.identities[0]
         self.pred = pred.view(np.int32).reshape(-1, width)
@@ -296,15 +297,10 @@ class _Chunk:
     def write(self, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None) -> None:
         """Write the labels of positions to the rows of the sources."""
         rows = np.concatenate([rows, np.repeat(rows[-1:], self.metric.width - len(rows))])
-        plan, host = self.metric.written or self.metric.plan, engines.host_graphs().factor
-        for write, label, out in (
-            (host.write_values, self.label, d), (host.write_nodes, self.pred, p)
-        ):  # fmt: skip
-            if out is not None:
-                write(plan, {
-                    "n": len(columns), "where": columns, "offsets": rows * out.strides[0],
-                    "rows": out, "base": out.ctypes.data, "label": label, "turned": self.turned,
-                })  # fmt: skip
+        plan, write = self.metric.written or self.metric.plan, engines.host_rows().write
+        write(plan, self.label, columns, rows, d, self.turned)
+        if p is not None:
+            write(None, self.pred, columns, rows, p, self.turned)
 
 
 def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:

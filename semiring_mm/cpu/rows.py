@@ -4,68 +4,82 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graph_kernels import assert_lies
 from ..plan import Plan
 from .algebra import Algebra
 from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, Target, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value, transposed
 
-__all__ = ["chunk_width", "turned_bytes", "write_nodes", "write_values"]
+__all__ = ["lanes", "turned_bytes", "vectors", "write"]
 
-_VECTORS = 2  # of a row of labels: they hide the latency of ⊕, but more labels leave the caches
+Array = NDArray[Any]
+
 _LINE = 64  # bytes of a line of the caches
 _COLUMNS = 512  # that are turned into rows at a time, in the second-level cache
 _BLOCK = "n base : offsets where : : label rows turned"
 
 
-def chunk_width(itemsize: int) -> int:
-    """Sources of one chunk, whose labels are computed in a type of that size."""
-    return _VECTORS * (host_target().vector_bytes // itemsize)
+def lanes(itemsize: int) -> int:
+    """Labels of a vector."""
+    return host_target().vector_bytes // itemsize
 
 
-def turned_bytes() -> int:
-    """Scratch memory of the functions that write."""
-    return _VECTORS * host_target().vector_bytes * (_COLUMNS + _LINE)
+def vectors() -> int:
+    """Vectors of labels that stay in registers."""
+    return 8 if host_target().registers >= 32 else 4
 
 
-def write_values(plan: Plan, fields: Mapping[str, Any]) -> None:
-    """Write labels, as a plan stores them."""
-    _write("write_values", plan, fields)
+def turned_bytes(width: int, itemsize: int) -> int:
+    """Scratch memory for :func:`write`."""
+    return width * (_COLUMNS * max(itemsize, I32.size) + _LINE)
 
 
-def write_nodes(plan: Plan, fields: Mapping[str, Any]) -> None:
-    """Write predecessors."""
-    _write("write_nodes", plan, fields)
-
-
-def _write(name: str, plan: Plan, fields: Mapping[str, Any]) -> None:
-    values = block(_BLOCK, fields)
-    _compiled(name, plan)(address(values))
+def write(
+    plan: Plan | None, label: Array, where: NDArray[np.int64], lines: NDArray[np.int64], out: Array,
+    turned: NDArray[np.uint8],
+) -> None:  # fmt: skip
+    """``out[lines[i], j]`` ← ``label[where[j], i]``, stored as a plan says; None: as it is."""
+    width = label.shape[1]
+    kind, dtype = ("i4", "i4") if plan is None else (plan.computed_in, plan.storage)
+    assert_lies("label", label, kind, len(label), width)
+    assert_lies("where", where, np.int64, len(where))
+    assert_lies("lines", lines, np.int64, width)
+    assert_lies("out", out[0], dtype, len(where))
+    scratch = turned_bytes(width, label.itemsize)
+    assert_lies("turned", turned[:scratch], np.uint8, scratch)
+    offsets = lines * out.strides[0]
+    values = block(_BLOCK, {
+        "n": len(where), "base": out.ctypes.data, "offsets": offsets,
+        "where": where, "label": label, "rows": out, "turned": turned,
+    })  # fmt: skip
+    _compiled(plan, width)(address(values))
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _compiled(name: str, plan: Plan) -> Any:
+def _compiled(plan: Plan | None, width: int) -> Any:
     target = host_target()
-    library = compile_functions([_write_function(name, plan, target)], target)
-    return library.function(name, ctypes.c_void_p)
+    library = compile_functions([_write_function(plan, width, target)], target)
+    return library.function("write", ctypes.c_void_p)
 
 
-def _write_function(name: str, plan: Plan, target: Target) -> Function:
+def _write_function(plan: Plan | None, width: int, target: Target) -> Function:
     """Labels, some columns at a time, turned within a cache and then written past it."""
-    f = Function(name, [PTR])
-    algebra, x = Algebra(f, plan), load_block(f, _BLOCK)
-    nodes = name == "write_nodes"
-    t, s = (I32, I32) if nodes else (algebra.compute, algebra.storage)
-    width = _VECTORS * (target.vector_bytes // algebra.compute.size)
+    f = Function("write", [PTR])
+    algebra, x = None if plan is None else Algebra(f, plan), load_block(f, _BLOCK)
+    t, s = (I32, I32) if algebra is None else (algebra.compute, algebra.storage)
     lanes = min(target.vector_bytes // t.size, width)
     pitch = _COLUMNS * t.size + _LINE  # rows do not fall upon each other in the cache
     turned, vector = x["turned"], t.vector(lanes)
 
     def stored(value: Value) -> Value:
-        return value if nodes else algebra.encode(value)[0]
+        return value if algebra is None else algebra.encode(value)[0]
 
     def label(j: Value) -> Value:
         base: Value = x["label"]
