@@ -21,7 +21,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .bits import BitMatrix
-    from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
+    from .blas import dgemm, dgemv, gemm, gemv, matrix_power, sgemm, sgemv
     from .chains import chain, scan
     from .closures.labelled import LabelledArray, reconstruct_path
     from .closures.paths import NegativeCycleError
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .neighbours import argbest, cdist, knn, radius_count
     from .pool import get_num_threads, set_num_threads
     from .summation import einsum
+    from .tiled.product import matmul
 
 __all__ = [
     "BitMatrix",
@@ -85,7 +86,7 @@ __all__ = [
 #: and type checkers. No module has a public name: its import would hide what is meant.
 _HOMES = {
     "bits": "BitMatrix",
-    "blas": "dgemm dgemv gemm gemv matmul matrix_power sgemm sgemv",
+    "blas": "dgemm dgemv gemm gemv matrix_power sgemm sgemv",
     "chains": "chain scan",
     "closures.labelled": "LabelledArray reconstruct_path",
     "closures.paths": "NegativeCycleError",
@@ -101,6 +102,7 @@ _HOMES = {
     "neighbours": "argbest cdist knn radius_count",
     "pool": "get_num_threads set_num_threads",
     "summation": "einsum",
+    "tiled.product": "matmul",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 #: Modules that are imported when they are first used, and the packages they are for.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from .products import (
     multiply_into,
     overlaps,
 )
-from .registry import provided
 from .semirings import Semiring, as_semiring
 from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
 
@@ -44,118 +42,18 @@ def matmul(
     out: Any = None,
     return_arg: bool = False,
     device: str | None = None,
-    devices: Any = None,
-    memory_limit: int | str | None = None,
-    checkpoint: int = 1,
-    resume: bool = False,
-    progress: Any = None,
 ) -> Any:
-    """Matrix product over a semiring: ``C[i, j] = ⊕_k A[i, k] ⊗ B[k, j]``.
-
-    Parameters
-    ----------
-    a : array_like, shape (..., m, k) or (k,), or sparse matrix, shape (m, k)
-        Left operand. Any strides: transposed and sliced views are read as they lie. CSR and DIA of
-        SciPy and CuPy are taken, too: what is not stored is the semiring's zero. Over lor_land and
-        xor_land one or both operands may be a :class:`BitMatrix`; the result is one then.
-    b : array_like, shape (..., k, n) or (k,)
-        Right operand. Leading dimensions broadcast, and 1-D operands are treated, as in
-        :func:`numpy.matmul`.
-    semiring : str or Semiring, default "plus_times"
-        A name from :data:`semiring_mm.semirings` or your own.
-    out : array or path, optional
-        Where to put the result: of its shape and dtype, any strides, where the operands live. If it
-        overlaps an operand, the product is computed aside first. A path that ends in ``.npy`` or
-        ``.zarr`` is made, and never overwritten.
-    return_arg : bool, default False
-        Also return, for a semiring whose ⊕ is min or max, the k that attained each entry.
-    device : {None, "cpu", "cuda", "cuda:N"}
-        Where to run. None: where the operands live. "cuda" takes host arrays to the current CUDA
-        device, "cuda:N" to another, and brings the result back.
-    devices, memory_limit, checkpoint, resume, progress
-        As for :func:`apsp`, for two matrices on the host, which may be larger than memory
-        (numpy.memmap, Zarr): the work is done in square tiles. A step is a row of tiles. Batches,
-        vectors and `return_arg` are not for tiles, nor are 16-bit floats out of core. Partial sums
-        of integers have to fit, too.
-
-    Returns
-    -------
-    c : ndarray or BitMatrix, shape (..., m, n)
-        In NumPy's promoted dtype of the operands. A scalar for two 1-D operands. Over an empty k,
-        the semiring's zero. With a path as `out` the file, open to be read: numpy.memmap or
-        zarr.Array.
-    arg : ndarray of int32, shape (..., m, n)
-        Only with `return_arg`. The smallest k on ties; where an entry is NaN, the first k that gave
-        NaN.
-
-    Raises
-    ------
-    TypeError
-        For dtypes that the semiring has no meaning in.
-    ValueError
-        For shapes that do not match.
-    OverflowError
-        If an integer result does not fit its dtype: integers never wrap. `out` may be partly
-        written by then.
-
-    Notes
-    -----
-    Arrays of CuPy, PyTorch and JAX, and others with DLPack or ``__cuda_array_interface__``, are
-    used where they lie, and the result is of the same library on the same device. On a CUDA device
-    the call returns at once, on the current stream (that of PyTorch for its tensors), and can be
-    captured in a CUDA graph; integers, and JAX's arrays, wait for the device.
-
-    Of a sparse `a`, every stored entry counts, explicit zeros too; `b` has one or two axes then.
-
-    O(m·n·k) pairs (⊗, ⊕), in blocks for the caches (Goto and van de Geijn, 2008); the memory used
-    is the result and a buffer of some tens of megabytes at most for each thread; on a Hopper GPU,
-    products of float32 may need copies of operands, of at most 1 GiB. 16-bit floats
-    compute in float32 and are rounded once. NaN propagates as in :func:`numpy.minimum`.
-    plus_times in float32 and float64 is handed to NumPy's BLAS where the operands lie as a BLAS
-    wants them, unless the number of threads was set; else the order in which a sum is added up does
-    not depend on it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import semiring_mm as sm
-    >>> inf = np.inf
-    >>> D = np.array([[0, 3, inf], [inf, 0, 1], [2, inf, 0]])
-    >>> sm.matmul(D, D, semiring="min_plus")
-    array([[0., 3., 4.],
-           [3., 0., 1.],
-           [2., 5., 0.]])
-    """
-    head = None
-    if device is devices is memory_limit is progress is None and not resume:
-        head = ("matmul", semiring, return_arg)
+    """Matrix product in one memory; see :func:`semiring_mm.matmul`."""
+    head = ("matmul", semiring, return_arg)
+    if device is None:
         c = repeat(head, (a, b), out)
         if c is not None:
             return c
     s = as_semiring(semiring)
     if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
-        given = (out, devices, memory_limit, progress)
-        if return_arg or resume or any(x is not None for x in given):
-            raise TypeError(
-                "matmul of a BitMatrix takes no argument but the semiring and the device: leave "
-                "the others out, or unpack the operands"
-            )
+        if return_arg or out is not None:
+            raise TypeError(BITS_ALONE)
         return matmul_bits(s, a, b, device)
-    path = isinstance(out, (str, PathLike))
-    if devices is not None or memory_limit is not None or resume or path:
-        if return_arg or (out is not None and not path):
-            raise ValueError(
-                "over tiles a product has no return_arg, and out is a path: leave out devices, "
-                "memory_limit and resume"
-            )
-        from .tiles import TileOptions
-
-        options = TileOptions(device, devices, out, memory_limit, checkpoint, resume)
-        return provided("multiply_tiles")(s, *_by_blocks(s, a, b), options, progress)
-    if progress is not None and progress is not False:
-        raise ValueError(
-            "progress is told of work over tiles: give devices, memory_limit or a path as out, too"
-        )
     if device is None and not return_arg:
         c = _plain_product(semiring, a, b, (1, 2), out)
         if c is not None:
@@ -164,30 +62,15 @@ def matmul(
         if return_arg:
             raise TypeError("return_arg takes dense operands, and one of these is sparse")
         return _sparse("matmul", s, None, a, b, None, None, out, device)
-    with Call(device, out, head, a=a, b=b) as call:
+    with Call(device, out, head if device is None else None, a=a, b=b) as call:
         return call.give(multiply(call.engine, s, call["a"], call["b"], call.out, return_arg))
 
 
-def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
-    """Operands that can be read by blocks as NumPy arrays, and the dtype of their product."""
-    a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
-    for name, x in (("a", a), ("b", b)):
-        sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
-        there = sliced and isinstance(x.dtype, np.dtype) and not is_sparse(x)
-        there = there and not hasattr(x, "__cuda_array_interface__")
-        if not there or len(x.shape) != 2:
-            came = f"shape {x.shape}" if there else type(x).__name__
-            raise TypeError(
-                f"matmul: over tiles {name} is a matrix on the host (NumPy, numpy.memmap, Zarr), "
-                f"got {came}"
-            )
-    if a.shape[1] != b.shape[0]:
-        raise ValueError(
-            f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: a has "
-            f"{a.shape[1]} columns and b has {b.shape[0]} rows"
-        )
-    dtype = common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
-    return a, b, dtype
+#: What is said of other arguments than a BitMatrix takes.
+BITS_ALONE = (
+    "matmul of a BitMatrix takes no argument but the semiring and the device: leave the others "
+    "out, or unpack the operands"
+)
 
 
 def gemm(

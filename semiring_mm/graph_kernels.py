@@ -28,13 +28,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .layouts import LayoutError
 from .plan import Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
     "LAYOUTS", "Arcs", "Checked", "Code", "Customizer", "Factor",
     "FactorKernels", "FactorSweeps", "HopSearches", "Index",
-    "Node", "SumKernels", "SymbolicFactor", "check",
+    "Node", "SumKernels", "SymbolicFactor", "assert_arcs", "assert_lies", "check",
     "offsets", "ranges",
 ]  # fmt: skip
 
@@ -55,6 +56,24 @@ def ranges(first: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.arange(begin[-1]) + np.repeat(first - begin[:-1], counts)
 
 
+def assert_lies(name: str, x: Array, dtype: Any, *shape: int) -> None:
+    """Raise LayoutError for an array of another dtype or shape, or one that is not contiguous."""
+    if x.dtype != dtype or x.shape != shape or not x.flags.c_contiguous:
+        raise LayoutError(
+            f"{name} is {x.dtype} of shape {x.shape} with strides {x.strides}; accepted: "
+            f"{np.dtype(dtype)}, contiguous, of shape {shape}"
+        )
+
+
+def assert_arcs(n: int, *lists: Arcs) -> None:
+    """Raise LayoutError for what are no lists of arcs of n nodes."""
+    for first, near in lists:
+        assert_lies("first", first, np.int64, n + 1)
+        assert_lies("near", near, np.int32, len(near))
+        if isinstance(first, np.ndarray) and (first[0] != 0 or first[-1] != len(near)):
+            raise LayoutError(f"first leads from {first[0]} to {first[-1]}, of {len(near)} arcs")
+
+
 @dataclass(frozen=True)
 class SymbolicFactor:
     """Vertices by position in an elimination order, and the edges that the elimination fills in.
@@ -67,7 +86,8 @@ class SymbolicFactor:
     ----------
     fringe : int
     position, node : (n,) int32
-        The position of each node, and the node at each position.
+        The position of each node, and the node at each position. A part of a factor, whose nodes
+        are positions of the whole, has more entries in `position`.
     parent : (fringe,) int32
         The first higher neighbour: in the fringe the parent in the elimination tree, else in the
         core; n where there is none.
@@ -87,7 +107,12 @@ class SymbolicFactor:
     head: Node
 
     def __post_init__(self) -> None:
-        check("factor", _STRUCTURE, {"n": self.n, **vars(self)})
+        assert_lies("position", self.position, np.int32, max(self.n, len(self.position)))
+        assert_lies("node", self.node, np.int32, self.n)
+        assert_lies("parent", self.parent, np.int32, self.fringe)
+        assert_lies("level", self.level, np.int32, self.fringe)
+        assert_lies("first", self.first, np.int64, self.fringe + 1)
+        assert_lies("head", self.head, np.int32, int(self.first[-1]))
 
     @property
     def n(self) -> int:
@@ -129,23 +154,18 @@ class Factor:
     back: Array
     core: Array
 
+    def __post_init__(self) -> None:
+        edges, core = len(self.structure.head), self.structure.core
+        assert_lies("out", self.out, self.out.dtype, edges)
+        assert_lies("back", self.back, self.out.dtype, edges)
+        assert_lies("core", self.core, self.dtype, core, core)
+
 
 # --- kernels on the host: families of functions, and the layouts of their arguments --------------
 
 Fields = Mapping[str, Any]
 
-FACTOR = {
-    "place": "m : slot[m] : : out/T back/T[out.size] weight[m]",
-    "customize": "begin end : first low_first low_edge place : nodes[end] head[first[-1]] "
-    "low_tail[low_edge.size] out_pred[head.size] back_pred[head.size] : out/T[head.size] "
-    "back/T[head.size]",
-    "join_core": "begin end fringe core : first low_first[fringe+core+1] low_edge "
-    ": head[first[-1]] low_tail[low_edge.size] out_pred[head.size] core_pred[core*core] "
-    ": out/T[head.size] back/T[head.size] matrix[core*core]",
-    "rise": "fringe : source first[fringe+1] visits[1] : parent[fringe] head[first[fringe]] "
-    "visited[fringe] pred[label.size] out_pred[head.size] : label/T out/T[head.size]",
-    "fall": "falls : source first visits[1] : head[first[-1]] visited pred[label.size] "
-    "back_pred[head.size] order[falls]<first.size-1 : label/T back/T[head.size]",
+FACTOR = {  # of the functions that are no kernels in Python, which check their arguments themselves
     "write_values": "n base : offsets where[n] : : label rows~ turned/u1",
     "write_nodes": "n base : offsets where[n] : : label/i4 rows/i4~ turned/u1",
 }
@@ -160,10 +180,6 @@ SUMS = {
 }
 #: By the names of families, as engines have them; the kernels of others check their arguments.
 LAYOUTS = {"factor": FACTOR, "sums": SUMS}
-_STRUCTURE = (
-    "n fringe : first[fringe+1] : position[n] node[n] parent[fringe] level[fringe] "
-    "head[first[fringe]]"
-)
 
 
 class _Argument(NamedTuple):
@@ -255,7 +271,7 @@ class _CheckedCode:
         self._code, self._layouts = made(*args, **options), layouts
 
     def __call__(self, name: str, fields: Fields) -> None:
-        check(name, self._layouts[name], fields)
+        check(name, self._layouts.get(name, ""), fields)
         self._code(name, fields)
 
 
@@ -267,10 +283,10 @@ class Code(Protocol):
 
 
 class FactorKernels(Protocol):
-    """Customization of a factor, and triangular solves with it: :data:`FACTOR`.
+    """What sweeps over a factor need of the host beside kernels: :data:`FACTOR`.
 
-    The lanes of the vectors are different sources, of which a chunk has as many as
-    :meth:`chunk_width`. A label is a path's weight; labels of a vertex lie next to each other.
+    The lanes of vectors are sources, of which a chunk has as many as :meth:`chunk_width`. A label
+    is a path's weight; labels of a vertex lie next to each other.
     """
 
     def chunk_width(self, itemsize: int) -> int:
@@ -279,41 +295,15 @@ class FactorKernels(Protocol):
     def turned_bytes(self) -> int:
         """Scratch memory of the functions that write."""
 
-    def Code(
-        self, plan: Plan, zero: float | int, one: float | int, trees: bool, *,
-        symmetric: bool = False,
-    ) -> Code:  # fmt: skip
-        """The functions of one plan.
+    def write_values(self, plan: Plan, fields: Fields) -> None:
+        """Row of lane i, column j ← label of vertex ``where[j]``, stored as the plan says.
 
-        ``place``: out[slot / 2], or back where that is odd, ⊕= each stored weight.
-
-        ``customize``: for ``nodes[begin:end]``, whose lower neighbours are done, ``out`` and
-        ``back`` of their edges ⊕= the ways down to a lower neighbour and up again. ``place`` is
-        scratch.
-
-        ``join_core``: the same for rows of the core's matrix.
-
-        ``rise``: labels from the source of each lane to its ancestors in the elimination tree, and
-        to the core, whose labels are zero beforehand. ``source`` ascends and ends with a number
-        that is no vertex. ``visited`` receives the ancestors, ``visits[0]`` their number.
-
-        ``fall``: labels from the core and the ``visited`` to ``order[:falls]``, descending
-        positions with all of their ancestors.
-
-        ``write_values``, ``write_nodes``: row of lane i, column j ← label of vertex ``where[j]``.
         Rows begin ``offsets`` bytes behind ``rows``, whose address is ``base``, too; ``turned`` is
         scratch of :meth:`turned_bytes`.
-
-        Parameters
-        ----------
-        plan : Plan
-        zero, one : float or int
-            The identities in the type computed in.
-        trees : bool
-            Whether labels have predecessors.
-        symmetric : bool
-            Whether ``back`` is ``out``.
         """
+
+    def write_nodes(self, plan: Plan, fields: Fields) -> None:
+        """The same of int32 labels, such as predecessors."""
 
 
 class SumKernels(Protocol):

@@ -8,28 +8,30 @@
         out[0] = s
 
 A kernel takes numbers and arrays and returns nothing. Inside it integers have 64 bits, whatever an
-array stores; ``T`` is the type that a semiring is computed in, and ``add, mul, better, zero, one``
-are its operations. Statements are assignments, ``for`` over ``range``, ``while``, ``if``,
-``break``, ``continue`` and ``return``. A call of another kernel is inlined: its parameters need
-no annotations there, and it may return values. ``x[i:]`` is an array from entry i on, ``x[i]`` of
-an array of two axes a row. A ``static`` parameter is known when the kernel is compiled, and so is
-whether an array is None: an ``if`` about them costs nothing. Everything else is an error that
-names the line.
+array stores; those of ``u64`` have no sign, and ``u64(x)`` is the lowest 64 bits of x. ``T`` is the
+type that a semiring is computed in, and ``add, mul, better, zero, one`` are its operations. Arrays
+of ``S`` hold entries as they are stored: ``decode`` and ``encode`` lead to T and back. Statements
+are assignments, ``for`` over ``range``, ``while``, ``if``, ``break``, ``continue`` and ``return``.
+A call of another kernel is inlined: its parameters need no annotations there, and it may return
+values. ``x[i:]`` is an array from entry i on, ``x[i]`` of an array of two axes a row. A ``static``
+parameter is known when the kernel is compiled, and so is whether an array is None: an ``if`` about
+them costs nothing. Everything else is an error that names the line.
 
 An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
 indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels begins with
 ``from __future__ import annotations``.
 
 ``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
-second argument of several vectors; with ``whole=True`` n is a multiple of what they hold, and with
-``times=k``, k known, k times that). ``each(x)`` is a number in every lane, to begin a sum outside
-of the loop with; ``across(v)`` is ⊕ over the lanes, ``across(v, max)`` their largest number (or
-min, any), and ``first(j, condition)`` the first lane where a condition holds, else 2**62. Of
-``x[j] if j < n else zero`` only lanes below n are loaded. Where an index other than the last
-differs from lane to lane, so does the row: ``entries(row, n)`` loads the first n entries of each
-as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector. ``join(f(i) for i in
-range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of lists; a second
-argument is how many independent sums there are.
+second argument of several vectors; with ``whole=True`` n is a multiple of what they hold, or a
+lower power of two that is known when the kernel is compiled; ``times=k``, k known, says that these
+are k, and no loop). ``each(x)`` is a number in every lane, to begin a sum with, ``x[j]`` of a list
+with an entry for each lane is a vector of these, ``across(v)`` is ⊕ over the lanes, or with a
+second argument their min, max, sum or any, and ``first(j, condition)`` the first lane where a
+condition holds, else 2**62. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
+index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
+first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
+``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
+lists; a second argument is how many independent sums there are.
 
 :func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
 """
@@ -53,7 +55,7 @@ __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
     "better", "bits", "decode", "each", "encode", "entries", "exp", "exp_gap", "f32", "f64",
     "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "log", "mul", "one",
-    "pick", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled", "zero",
+    "pick", "popcount", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled", "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -80,19 +82,15 @@ class Parameter:
         Of an array; 0: a number.
     least : tuple
         How many entries it has at least along each axis, in terms of the parameters, or None.
-    below : code, optional
+    below : str, optional
         Its entries are indices, and less than this.
     """
 
     name: str
     kind: str
     axes: int
-    least: tuple[types.CodeType | None, ...] = ()
-    below: types.CodeType | None = None
-
-
-def _formula(e: ast.expr) -> types.CodeType:
-    return compile(ast.Expression(e), "<annotation>", "eval")
+    least: tuple[str | None, ...] = ()
+    below: str | None = None
 
 
 class Kernel:
@@ -134,7 +132,7 @@ class Kernel:
     def _parameter(self, name: str, annotation: str) -> Parameter:
         match ast.parse(annotation, mode="eval").body:
             case ast.Compare(left=kind, ops=[ast.Lt()], comparators=[end]):
-                below: types.CodeType | None = _formula(end)
+                below: str | None = ast.unparse(end)
             case kind:
                 below = None
         match kind:
@@ -142,18 +140,13 @@ class Kernel:
                 return Parameter(name, word, 0)
             case ast.Subscript(value=ast.Name(id=word), slice=axes) if word in TYPES:
                 sizes = axes.elts if isinstance(axes, ast.Tuple) else [axes]
-                least = tuple(None if isinstance(x, ast.Slice) else _formula(x) for x in sizes)
+                least = tuple(None if isinstance(x, ast.Slice) else ast.unparse(x) for x in sizes)
                 return Parameter(name, word, len(least), least, below)
         raise self.error(
             next(x for x in self.tree.args.args if x.arg == name),
             f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], "
             f"T[rows, n], i32[n] < m)",
         )
-
-    @functools.cached_property
-    def _stated(self) -> list[Parameter]:
-        """Parameters of which the kernel states a length or a range."""
-        return [p for p in self.parameters if p.below is not None or any(p.least)]
 
     def check(self, fields: Mapping[str, Any]) -> None:
         """Compare arrays with the lengths, and with the range of indices, that the kernel states.
@@ -163,7 +156,9 @@ class Kernel:
         ValueError
             If an array is too short, or holds an index that is out of range.
         """
-        for p in self._stated:
+        if self._fits(**fields):
+            return
+        for p in self.parameters:
             x = fields[p.name]
             if x is None:
                 continue
@@ -178,6 +173,22 @@ class Kernel:
                 if x.min() < 0 or x.max() >= end:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
+
+    @functools.cached_property
+    def _fits(self) -> Callable[..., bool]:
+        """Whether all arrays have the lengths, and ranges of indices, that the kernel states."""
+        tests = ["True"]
+        for p in self.parameters:
+            here = [f"{p.name}.shape[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
+            if p.below is not None:
+                here.append(
+                    f"(not {p.name}.size or 0 <= {p.name}.min() <= {p.name}.max() < {p.below})"
+                )
+            if here:
+                tests.append(f"({p.name} is None or {' and '.join(here)})")
+        names = ", ".join(p.name for p in self.parameters)
+        fits: Callable[..., bool] = eval(f"lambda {names}: {' and '.join(tests)}")
+        return fits
 
     @functools.cached_property
     def digest(self) -> str:
@@ -241,9 +252,9 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, \
-    entries, pick, prefetch, fma, bits, exp, exp_gap, log = map(_Word, (
+    entries, pick, prefetch, popcount, fma, bits, exp, exp_gap, log = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled "
-        "entries pick prefetch fma bits exp exp_gap log"
+        "entries pick prefetch popcount fma bits exp exp_gap log"
     ).split())  # fmt: skip
 
 
@@ -256,6 +267,8 @@ class Operations:
     better: Callable[[Any, Any], bool]
     zero: Any
     one: Any
+    decode: Callable[[Any], Any] = lambda x: x
+    encode: Callable[[Any], Any] = lambda x: x
 
     def join(self, values: Iterable[Any], *_: Any) -> Any:
         """⊕ over some values, or of each entry of some lists."""
@@ -270,7 +283,8 @@ _PLAIN: dict[str, Any] = {
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "i64": int, "f64": float, "decode": lambda x: x,
-    "encode": lambda x: x, "fma": lambda x, y, z: x * y + z, "log": np.log, "exp": np.exp,
+    "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "encode": lambda x: x,
+    "fma": lambda x, y, z: x * y + z, "log": np.log, "exp": np.exp,
     "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),
     "exp_gap": lambda x, lift, least: (x >= (least - lift) * math.log(2)) * np.exp(x) * 2.0**lift,
     "each": lambda x, *_: x, "sqrt": math.sqrt,

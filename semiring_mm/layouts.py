@@ -173,8 +173,10 @@ class _Form:
 
     def takes(self, x: Any, sizes: dict[str, Any]) -> bool:
         """Whether an argument has this form; new names are added to the sizes."""
-        if self.dtype in ("number", "int"):
-            return isinstance(x, (int, float, np.generic)) and not hasattr(x, "__len__")
+        if self.dtype == "int":  # as whose value the layout is kept
+            return type(x) is int
+        if self.dtype == "number":
+            return isinstance(x, (int, float, np.generic))
         if not hasattr(x, "strides") or not self._has_dtype(x.dtype, sizes):
             return False
         axes, shape = self.axes, x.shape
@@ -215,7 +217,7 @@ def _size(axis: str, size: int, sizes: dict[str, Any]) -> bool:
 
 
 def _value(formula: str, sizes: Mapping[str, Any]) -> Any:
-    return eval(_code(formula), {"max": max, "len": len}, sizes)
+    return eval(_code(formula), {"max": max}, sizes)
 
 
 @functools.cache
@@ -341,7 +343,7 @@ def _compare(verb: str, rows: list[_Row], given: dict[str, Any]) -> list[_Bound]
         sizes = trial
         if form.dtype == "int":
             sizes[row.name] = x
-        if row.bounds and isinstance(x, (np.ndarray, int)):  # others would have to be waited for
+        if row.bounds:
             low, (high, _, less) = row.bounds[0], row.bounds[1].partition(" less ")
             place = names.index(less) if less else None
             limits = int(_value(low, sizes)), int(_value(high, sizes))
@@ -370,9 +372,9 @@ class _Bound(NamedTuple):
 
     def check(self, verb: str, given: list[Any]) -> None:
         x, high = given[self.place], self.high
+        if not isinstance(x, (np.ndarray, int)) or not np.size(x):
+            return  # what is on a device would have to be waited for
         ends = x if self.less is None else x + given[self.less]
-        if not np.size(x):
-            return
         least, most = np.minimum.reduce(x, None), np.maximum.reduce(ends, None)
         if least < self.low or most > high:
             raise LayoutError(

@@ -11,7 +11,6 @@ from semiring_mm.kernel import Operations
 from semiring_mm.plan import Plan, computed, stored
 
 LANES = 4  # sources of a chunk
-NONE = -9999  # no predecessor
 
 
 def ranges(first, *columns):
@@ -49,8 +48,18 @@ class Algebra:
 
 def compiled(kernel, plan, zero, one):
     """A kernel as it reads, in Python."""
-    algebra = Algebra(plan) if isinstance(plan, Plan) else SimpleNamespace(add=0, mul=0, better=0)
-    operations = Operations(algebra.add, algebra.mul, algebra.better, zero, one)
+    operations = None
+    if isinstance(plan, Plan):
+        x, dtype = Algebra(plan), np.dtype(plan.storage)
+        operations = Operations(
+            x.add,
+            x.mul,
+            x.better,
+            zero,
+            one,
+            functools.partial(computed, plan),
+            lambda value: stored(plan, np.asarray(value, plan.computed_in), dtype),
+        )
 
     def call(**fields):
         kernel.plain(operations, **fields)
@@ -59,111 +68,25 @@ def compiled(kernel, plan, zero, one):
     return call
 
 
-class FactorCode:
-    def __init__(self, plan, zero, one, trees, *, symmetric=False):
-        self.algebra, self.zero, self.one = Algebra(plan), zero, one
-        self.trees, self.symmetric = trees, symmetric
+def write_values(plan, fields):
+    x = SimpleNamespace(**fields)
+    _write(x, stored(plan, x.label[x.where], x.rows.dtype))
 
-    def __call__(self, name, fields):
-        getattr(self, name)(SimpleNamespace(**fields))
 
-    def place(self, x):
-        weights = computed(self.algebra.plan, x.weight)
-        for slot, w in zip(x.slot.tolist(), weights, strict=True):
-            along = x.back if slot & 1 else x.out
-            along[slot >> 1] = self.algebra.add(along[slot >> 1], w)
+def write_nodes(plan, fields):
+    x = SimpleNamespace(**fields)
+    _write(x, x.label[x.where])
 
-    def _join(self, along, e, through, pred, before):
-        if self.algebra.better(through, along[e]):
-            along[e] = through
-            if self.trees:
-                pred[e] = before
 
-    def customize(self, x):
-        mul = self.algebra.mul
-        for v in x.nodes[x.begin : x.end]:
-            edge = {int(x.head[e]): e for e in range(x.first[v], x.first[v + 1])}
-            for k in range(x.low_first[v], x.low_first[v + 1]):
-                down = x.low_edge[k]
-                for g in range(down + 1, x.first[x.low_tail[k] + 1]):
-                    e, ahead = edge[int(x.head[g])], x.out_pred[g] if self.trees else None
-                    own = x.out_pred[down] if self.trees else None
-                    self._join(x.out, e, mul(x.back[down], x.out[g]), x.out_pred, ahead)
-                    if not self.symmetric:
-                        self._join(x.back, e, mul(x.back[g], x.out[down]), x.back_pred, own)
-
-    def join_core(self, x):
-        matrix = x.matrix.reshape(-1)
-        pred = x.core_pred.reshape(-1) if self.trees else None
-        for i in range(x.begin, x.end):
-            for k in range(x.low_first[i + x.fringe], x.low_first[i + x.fringe + 1]):
-                u, down = x.low_tail[k], x.low_edge[k]
-                for g in range(x.first[u], x.first[u + 1]):
-                    b = x.head[g] - x.fringe
-                    if b < 0 or b == i:
-                        continue
-                    at = i * x.core + b
-                    through = np.asarray(self.algebra.mul(x.back[down], x.out[g]))
-                    if self.algebra.better(through, computed(self.algebra.plan, matrix[at])):
-                        matrix[at] = stored(self.algebra.plan, through, matrix.dtype)
-                        if self.trees:
-                            pred[at] = x.out_pred[g]
-
-    def _own(self, x):
-        for lane, v in enumerate(x.source[: x.label.shape[1]]):
-            x.label[v, lane] = self.one
-            if self.trees:
-                x.pred[v, lane] = NONE
-
-    def _edge(self, x, v, u, e, along, before):
-        new = np.asarray(self.algebra.mul(x.label[v], along[e]))
-        wins = self.algebra.better(new, x.label[u])
-        x.label[u] = np.where(wins, new, x.label[u])
-        if self.trees:
-            x.pred[u] = np.where(wins, before[e], x.pred[u])
-
-    def rise(self, x):
-        met = set()
-        for v in x.source[: x.label.shape[1]].tolist():
-            while v < x.fringe:
-                met.add(v)
-                v = int(x.parent[v])
-        x.visits[0] = len(met)
-        x.visited[: len(met)] = sorted(met)
-        for v in met:
-            x.label[v] = self.zero
-            if self.trees:
-                x.pred[v] = NONE
-        self._own(x)
-        for v in sorted(met):
-            for e in range(x.first[v], x.first[v + 1]):
-                self._edge(x, v, x.head[e], e, x.out, x.out_pred)
-
-    def fall(self, x):
-        met = set(x.visited[: x.visits[0]].tolist())
-        for v in x.order[: x.falls].tolist():
-            if v not in met:
-                x.label[v] = self.zero
-                if self.trees:
-                    x.pred[v] = NONE
-            for e in range(x.first[v], x.first[v + 1]):
-                self._edge(x, x.head[e], v, e, x.back, x.back_pred)
-        self._own(x)
-
-    def write_values(self, x):
-        self._write(x, stored(self.algebra.plan, x.label[x.where], x.rows.dtype))
-
-    def write_nodes(self, x):
-        self._write(x, x.label[x.where])
-
-    def _write(self, x, labels):
-        for lane, offset in enumerate(x.offsets.tolist()):
-            x.rows[offset // x.rows.strides[0], : x.n] = labels[:, lane]
+def _write(x, labels):
+    for lane, offset in enumerate(x.offsets.tolist()):
+        x.rows[offset // x.rows.strides[0], : x.n] = labels[:, lane]
 
 
 factor = SimpleNamespace(
-    Code=FactorCode, chunk_width=lambda itemsize: LANES, turned_bytes=lambda: 1
-)
+    chunk_width=lambda itemsize: LANES, turned_bytes=lambda: 1, write_values=write_values,
+    write_nodes=write_nodes,
+)  # fmt: skip
 
 
 class SumCode:

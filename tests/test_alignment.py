@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
+from plain_kernels import both
 
 from semiring_mm import alignment
 from semiring_mm.cpu import edits
+from semiring_mm.cpu.kernels import edits as kernels
 
 theirs = Optional("dtaidistance.dtw")
 inf = np.inf
@@ -286,3 +288,23 @@ def test_strings():
 def test_what_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_kernel_of_edit_distances_in_python(count):
+    rows = np.array([[70, 9], [0, 128]])[:, :count]
+    columns = np.array([[11, 66], [5, 7]])[:, :count]
+    x, y = RNG.integers(3, 6, (2, 300), "i4")
+    shared = {
+        "count": count, "first": 0, "last": 2, "low": 3, "letters": 3, "words": 2, "rows": rows,
+        "columns": columns, "x_starts": rows // 2, "y_starts": columns, "x": x, "y": y,
+        "table": np.zeros((3, 2, count), "u8"), "room": np.zeros((2, 2, count), "u8"),
+        "out": np.zeros((2, count), "i8"),
+    }  # fmt: skip
+    found = both(kernels.edit_distances, **shared, begin=0, end=100)
+    expected = [
+        alignment.edit_distance(x[i // 2 :][:i].copy(), y[j:][:j].copy())
+        for i, j in zip(rows.flat, columns.flat, strict=True)
+    ]
+    assert found["out"].ravel().tolist() == expected
+    assert not found["table"].any()

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -117,15 +116,14 @@ def test_dropping_code_does_not_wait_for_a_compilation():
     def compile_long():
         with compiler._lock:
             locked.set()
-            dropped.wait(10)
+            dropped.wait(60)
 
     thread = threading.Thread(target=compile_long)
     thread.start()
     assert locked.wait(10)
-    begin = time.monotonic()
     del code
     gc.collect()
-    assert time.monotonic() - begin < 5
+    assert thread.is_alive()  # and has the lock still
     dropped.set()
     thread.join()
 

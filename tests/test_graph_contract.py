@@ -1,5 +1,7 @@
 """The contract of graph kernels is enough: prepared graphs, searches, trees on a plain engine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from metrics import grid, leave_core
@@ -11,6 +13,7 @@ import semiring_mm as sm
 from semiring_mm import engine
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.cpu import engine as cpu
+from semiring_mm.layouts import LayoutError
 
 FAMILIES = ("compiled", "factor", "sums", "HopSearches")
 RNG = np.random.default_rng(5)
@@ -168,3 +171,25 @@ def test_an_engine_without_a_family(monkeypatch):
         monkeypatch.setattr(kernels._engine, "sums", None)
         with pytest.raises(NotImplementedError, match="no kernels 'sums'"):
             kernels.sums.depths({})
+
+
+def test_values_of_the_contract_lie_as_engines_read_them():
+    net = sm.prepare(graph())
+    factor = net.metric.factor
+    x, n = factor.structure, factor.structure.n
+    for wrong in (
+        {"position": x.position.astype("i8")}, {"node": x.node[::2]}, {"head": x.head[1:]},
+        {"first": np.repeat(x.first, 2)[::2]},
+    ):  # fmt: skip
+        with pytest.raises(LayoutError, match=f"{next(iter(wrong))} is"):
+            replace(x, **wrong)
+    for name in ("out", "back", "core"):
+        with pytest.raises(LayoutError, match=f"{name} is"):
+            replace(factor, **{name: getattr(factor, name).astype("f2")[..., np.newaxis]})
+    first, near = np.arange(n + 1), np.zeros(n, "i4")
+    for out, message in [
+        ((first[1:], near), "first is int64 of shape"), ((first, near.astype("i8")), "near is"),
+        ((first, near[1:]), "first leads from 0 to"),
+    ]:  # fmt: skip
+        with pytest.raises(LayoutError, match=message):
+            engine.named("cpu").HopSearches(n, out, out)

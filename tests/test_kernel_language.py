@@ -11,11 +11,14 @@ from semiring_mm.cpu.codegen import compiled
 from semiring_mm.cpu.compiler import host_target
 from semiring_mm.kernel import (
     KernelError,
+    S,
     T,
     across,
     add,
     better,
+    decode,
     each,
+    encode,
     entries,
     f64,
     first,
@@ -27,11 +30,13 @@ from semiring_mm.kernel import (
     mul,
     one,
     pick,
+    popcount,
     static,
+    u64,
     unrolled,
     zero,
 )  # fmt: skip
-from semiring_mm.plan import Facts, make_plan
+from semiring_mm.plan import Facts, bytewise, make_plan
 from semiring_mm.semirings import semirings
 
 KNOWN = Facts(-1e3, 1e3, False)
@@ -170,7 +175,7 @@ def row_a_lane(
     many: static, n: static, order: i64[:], count: i64[:], x: T[:, :], table: T[:], out: T[:, :],
     last: i32[:, :],
 ):  # fmt: skip
-    for lane in lanes(many, whole=True, times=1):
+    for lane in lanes(many, whole=True):
         row = x[order[lane]]
         values = entries(row, n)
         for j in unrolled(n):
@@ -194,6 +199,28 @@ def test_a_row_in_each_lane(n, dtype):
         table=rng.integers(0, 9, many).astype(dtype), out=np.zeros((n + 1, many), dtype),
         last=np.zeros((many, 2), "i4"),
     )  # fmt: skip
+
+
+@kernel
+def mixed(n: i64, count: static, at: i64[n, count] < n, x: u64[n, count], out: u64[4, count]):
+    for lane in lanes(count, whole=True):
+        total, high = each(u64(7)), x[0, lane]
+        for i in range(n):
+            picked = [x[at[i, k], k] for k in unrolled(count)]
+            total = u64(total * 3 + picked[lane]) ^ u64(~x[i, lane]) >> (i & 63)
+            high = max(high, total)
+        out[0, lane], out[1, lane] = total, high
+        out[2, lane] = popcount(total) if total > x[0, lane] else u64(-1)
+        out[3, lane] = u64(i64(total >> 1) << 2)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_words_without_sign_and_an_entry_for_each_lane(count):
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 1 << 64, (9, count), "u8")
+    at = rng.integers(0, 9, x.shape)
+    found = both(mixed, n=9, count=count, at=at, x=x, out=np.zeros((4, count), "u8"))
+    assert (found["out"][1] >= 1 << 63).all()
 
 
 @kernel
@@ -261,6 +288,11 @@ def of_two_types(x: i64[:], y: f64[:]):
 
 
 @kernel
+def of_two_signs(x: i64[:]):
+    x[0] += u64(x[0])
+
+
+@kernel
 def of_itself(x: i64[:]):
     of_itself(x)
 
@@ -279,6 +311,7 @@ def of_a_type(x):
     ("wrong", "words"),
     [
         (of_an_object, "call this"), (of_two_types, "double where there is i64"),
+        (of_two_signs, "i64 and u64 do not go together"),
         (of_itself, "call itself"), (of_a_name, "somewhere has no value"),
         (of_a_type, "a parameter is"),
     ],
@@ -337,3 +370,21 @@ def test_code_is_kept_until_what_it_depends_on_changes(tmp_path, monkeypatch):
 @kernel
 def halved(x):
     return x // 2
+
+
+@kernel
+def closer(n: i64, x: S[n], y: S[n]):
+    for i in range(n):
+        y[i] = encode(add(decode(x[i]), decode(y[i])))
+
+
+def test_stored_entries_are_converted():
+    plan = make_plan(semirings["min_plus"], np.dtype("i4"), KNOWN, KNOWN, 1)
+    far = semirings["min_plus"].identities(np.dtype("i4"))[0]
+    x, y = np.array([3, far, far], "i4"), np.array([far, far, 7], "i4")
+    compiled(closer, plan)(n=3, x=x, y=y)
+    assert y.tolist() == [3, far, 7]
+    plan = make_plan(semirings["lor_land"], np.dtype(bool), KNOWN, KNOWN, 1)
+    x, y = np.array([True, False]), np.array([False, False])
+    compiled(closer, bytewise(plan))(n=2, x=x, y=y)
+    assert y.tolist() == [True, False]

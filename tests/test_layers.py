@@ -215,8 +215,9 @@ def own(loaded):
 #: Calls, and the folders and modules that they have no part in.
 FIRST_CALLS = {
     "sm.matmul(a, a, 'min_plus')": (
-        "gpu tiled hierarchy graphs files plot cli cpu.chain cpu.viterbi cpu.forward_backward "
-        "cpu.select cpu.screen cpu.spanning cpu.sparse cpu.wavefront neighbours chains metrics"
+        "gpu tiles tiled.solve hierarchy graphs files plot cli cpu.chain cpu.viterbi "
+        "cpu.forward_backward cpu.select cpu.screen cpu.spanning cpu.sparse cpu.wavefront "
+        "neighbours chains metrics"
     ),
     "sm.apsp(a, return_predecessors=True)": (
         "gpu hierarchy.structure hierarchy.sweeps files plot cli tiled.solve tiled.stored "

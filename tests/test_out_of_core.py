@@ -21,6 +21,7 @@ import walks
 import semiring_mm as sm
 from semiring_mm import engine as engines
 from semiring_mm import storage
+from semiring_mm.closures import sources
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.elimination import Grid
 from semiring_mm.closures.solve import Problem
@@ -114,6 +115,15 @@ def test_half_of_a_symmetric_matrix(tmp_path, kind, n):
     w = graph(n, directed=False)
     d, _ = solve(w, places(kind, tmp_path, w), symmetric=True, tile=40)
     np.testing.assert_array_equal(d, sm.apsp(w))
+
+
+def test_one_entry_far_from_the_diagonal_makes_a_graph_directed(monkeypatch):
+    monkeypatch.setattr(sources, "_PIECE", 4 << 10)  # entries: strips of four rows
+    w = graph(30, directed=False)
+    source = DenseSource(semirings["min_plus"], w)
+    assert source.symmetric()
+    w[0, 29] = w[29, 0] / 2 if np.isfinite(w[29, 0]) else 1
+    assert not source.symmetric()
 
 
 @pytest.mark.parametrize("kind", KINDS)

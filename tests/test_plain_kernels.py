@@ -1,13 +1,21 @@
 """Kernels of graphs, compiled, against the same text in Python, as they are called."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from plain_kernels import MIN_PLUS
 
+import semiring_mm as sm
+from semiring_mm import pool
 from semiring_mm.closures import spanning
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.closures.solve import Problem
+from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.cpu import codegen
 from semiring_mm.cpu import engine as cpu
+from semiring_mm.graphs.contraction import solve
 from semiring_mm.graphs.kernels import elimination, forest
 from semiring_mm.hierarchy import structure
 from semiring_mm.kernel import Kernel
@@ -28,12 +36,13 @@ def called(monkeypatch):
     """Names of the kernels that were called; each ran in Python, too, with the same results."""
     names = []
 
-    def checked(kernel, *_):
+    def checked(kernel, plan, zero, one):
         def call(**fields):
             names.append(kernel.name)
-            copies = {k: x.copy() if isinstance(x, np.ndarray) else x for k, x in fields.items()}
-            kernel.plain(**copies)
-            codegen.compiled(kernel)(**fields)
+            once = {id(x): x.copy() if isinstance(x, np.ndarray) else x for x in fields.values()}
+            copies = {k: once[id(x)] for k, x in fields.items()}  # two may be the same array
+            kernel.plain(replace(MIN_PLUS, zero=zero), **copies)
+            codegen.compiled(kernel, plan, zero, one)(**fields)
             for k, x in fields.items():
                 np.testing.assert_array_equal(x, copies[k], err_msg=f"{kernel.name}: {k}")
 
@@ -41,7 +50,8 @@ def called(monkeypatch):
         return call
 
     monkeypatch.setattr(cpu, "compiled", checked)
-    return names
+    with pool.limited(1):  # others would change an array that a copy is compared with
+        yield names
 
 
 @pytest.fixture
@@ -71,3 +81,20 @@ def test_spanning_forests(edges, called):
     found.rooted()
     spanning.of_edges(semirings["max_min"], n, row, col, a[row, col]).rooted()
     assert set(called) == kernels(forest) | {"adjacency"}
+
+
+@pytest.mark.parametrize("trees", [False, True])
+def test_factors(edges, called, trees):
+    n, row, col = edges
+    weight = np.random.default_rng(1).integers(1, 30, len(row)).astype(float)
+    graph = EdgeList(range(n), row, col, weight, True)
+    problem = Problem.of(EdgeSource(semirings["min_plus"], graph, "f8"), predecessors=trees)
+    problem.solve(lambda x: solve(x, sources=None))
+    assert set(called) >= {"customize", "join_core", "rise", "fall"}
+
+
+def test_undirected_factors(edges, called):
+    n, row, col = edges
+    graph = EdgeList(range(n), row, col, np.ones(len(row)), False)
+    sm.prepare(graph, order="minimum_degree").distances(np.arange(n))
+    assert set(called) >= {"place", "customize", "rise", "fall"}

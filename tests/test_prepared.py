@@ -750,7 +750,8 @@ def test_kernels_in_python(core, monkeypatch):
         edge["weight"] = 1 + k % 5
     net = sm.prepare(g)
     metric, n = net.metric, len(g)
-    fields, matrix = metric.fields, metric.core
+    matrix = metric.core
+    fields = vars(metric.structure) | {"out": metric.out, "back": metric.back}
     shared = {name: fields[name] for name in ("fringe", "first", "parent", "head", "out", "back")}
     shared["n"] = n
     shared |= {name: np.zeros(n) for name in ("up", "down", "value")}

@@ -255,7 +255,7 @@ def test_a_run_of_tiles_stays_one(tmp_path, monkeypatch):
     monkeypatch.undo()
     graph = undirected(nx.path_graph(600))
     with monkeypatch.context() as patch:
-        patch.setattr(out_of_core, "solve_rows", lambda *_, **__: None)
+        patch.setattr(out_of_core, "sparse_rows", lambda *_, **__: None)
         with pytest.raises(KeyboardInterrupt):
             sm.apsp(graph, out=tmp_path / "d.npy", memory_limit="5MB", progress=stop(0.5))
     assert Checkpoint.load(tmp_path / "d.npy").task["rows"] is None

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..graph_kernels import Arcs, Index
+from ..graph_kernels import Arcs, Index, assert_arcs
 from .blocks import Items, address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import F64, I1, I8, I32, I64, PTR, Function, Type, Value
@@ -61,6 +61,7 @@ class HopSearches:
     LANES = LANES
 
     def __init__(self, n: int, out: Arcs, back: Arcs) -> None:
+        assert_arcs(n, out, back)
         self.n, self.out, self.back = n, out, back
 
     @staticmethod

@@ -458,10 +458,14 @@ class _Writer:
 
     def _vectors(self, call: ast.Call) -> Iterator[_Lanes]:
         """The whole vectors of a range, and what is left; each writes the body once more."""
-        f, n = self.f, self._as(self._expr(call.args[0]), I64, call)
+        f, n = self.f, self._expr(call.args[0])
         count = self._count * (self._static(call.args[1]) if len(call.args) > 1 else 1)
         options = {k.arg: self._static(k.value) for k in call.keywords}
         whole, times = options.get("whole", False), options.get("times", 0)
+        if whole and isinstance(n, int) and n <= count and not n & (n - 1):  # one, and no loop
+            yield _Lanes(f.const(0, I64), n, None)
+            return
+        n = self._as(n, I64, call)
         if times:
             for k in range(times - (not whole)):
                 yield _Lanes(f.const(k * count, I64), count, None)
@@ -610,6 +614,8 @@ class _Writer:
     def _of_BinOp(self, e: ast.BinOp) -> Any:
         x, y = self._expr(e.left), self._expr(e.right)
         kind = type(e.op)
+        if kind in (ast.LShift, ast.RShift) and isinstance(x, Value) and isinstance(y, Value):
+            y = y.to(x.type)
         if isinstance(x, _Lanes) and kind in (ast.Add, ast.Sub) and _is_index(y):
             return _Lanes(_NUMBERS[kind](x.base, y), x.count, x.mask)
         if isinstance(y, _Lanes) and kind is ast.Add and _is_index(x):
@@ -699,9 +705,13 @@ class _Writer:
 
     def _costly(self, e: ast.expr) -> bool:
         """Whether a value is not to be computed in vain: it is loaded, or that of a kernel."""
+        names = self.scope.names
         return any(
-            isinstance(x, ast.Subscript) or (isinstance(x, ast.Call) and self._kernel(x.func))
-            or isinstance(self.scope.names.get(getattr(x, "id", "")), _View)
+            (isinstance(x, ast.Call) and self._kernel(x.func) is not None)
+            or (isinstance(x, ast.Name) and isinstance(names.get(x.id), _View))
+            or (isinstance(x, ast.Subscript) and not (
+                isinstance(x.value, ast.Name) and isinstance(names.get(x.value.id), list)
+            ))
             for x in ast.walk(e)
         )  # fmt: skip
 
@@ -727,6 +737,10 @@ class _Writer:
     def _of_Subscript(self, e: ast.Subscript) -> Any:
         array = self._expr(e.value)
         if isinstance(array, (list, tuple)):
+            index = self._expr(e.slice)
+            if isinstance(index, _Lanes) and len(array) == index.count:
+                entries = [x.get() for x in array]
+                return self.f.stack(entries) if index.count > 1 else entries[0]
             x = array[self._static(e.slice)]
             return x.get() if isinstance(x, Var) else x
         where, view = self._place(array, e)
@@ -735,7 +749,7 @@ class _Writer:
         value = self._load(where, view)
         return (
             value.to(I64.vector(value.type.lanes))
-            if value.type.kind in "iu" and array.wide
+            if value.type.kind in "iu" and value.type.bits < 64 and array.wide
             else value
         )
 
@@ -847,6 +861,8 @@ class _Writer:
             return getattr(algebra, word)(*self._pair(x, y, e))
         if word == "each":
             count = self._count * (args[1] if len(args) > 1 else 1)
+            if self.scope.masked is not None and len(args) == 1:
+                count = self.scope.masked.count
             x = args[0] if isinstance(args[0], Value) else self._constant(args[0])
             return x.splat(count) if x.type.lanes == 1 else x
         if word in ("decode", "encode"):
@@ -879,6 +895,8 @@ class _Writer:
             return (x if isinstance(x, Value) else self._constant(x)).to(
                 Type(word[0], int(word[1:]))
             )
+        if word == "popcount":
+            return self.f.intrinsic("ctpop", self._number(args[0], e))
         if word == "sqrt":
             return vmath.sqrt(self.f, self._number(args[0], e))
         if word == "abs":
@@ -1049,8 +1067,10 @@ class _Writer:
         y = y if isinstance(y, Value) else self._as(y, x.type.scalar, node)
         if x.type.bits != y.type.bits and 1 in (x.type.bits, y.type.bits):
             x, y = x.to(I64), y.to(I64)
-        if (x.type.kind == "f") != (y.type.kind == "f") or x.type.bits != y.type.bits:
-            raise self._error(node, f"{x.type} and {y.type} do not go together: convert one")
+        kinds = {x.type.kind, y.type.kind}
+        if x.type.bits != y.type.bits or (len(kinds) > 1 and ("f" in kinds or x.type.bits == 64)):
+            names = (f"{v.type.kind}{v.type.bits}" for v in (x, y))
+            raise self._error(node, f"{' and '.join(names)} do not go together: convert one")
         lanes = max(x.type.lanes, y.type.lanes)
         x, y = (v.splat(lanes) if v.type.lanes == 1 else v for v in (x, y))
         return x, y

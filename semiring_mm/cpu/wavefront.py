@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import AlignmentRule, Ragged
-from .blocks import load_block, load_item
+from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .edits import each_pair, edit_distances
 from .ir import I32, I64, PTR, Function, Type, Value
@@ -63,13 +63,17 @@ def align(
     }  # fmt: skip
     function = _compiled(rule)
 
+    def run(**own: Any) -> None:
+        values = block(_FIELDS, own)
+        function(address(values))
+
     spans = rows + columns + 1
     terms = (np.minimum(rows, columns) + more) * spans * max(1, len(first))
 
     def memory() -> dict[str, Array]:
         return {"room": np.full((lines, width), np.inf, dtype) if kept is None else kept}
 
-    each_pair(function, _FIELDS, fields, terms, spans, _TURNS, memory)
+    each_pair(run, fields, terms, spans, _TURNS, memory)
     if band is not None and not rule.local:
         out[abs(rows - columns) > band] = np.inf
     return out, None if kept is None else _path(kept[2:], int(rows[0]), int(columns[0]))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..graph_kernels import assert_arcs
 from . import device
 from .memory import from_host, to_host
 from .source import pack
@@ -99,6 +100,7 @@ class HopSearches:
     LANES = 1024 * max(each for each, _ in _BLOCKS)
 
     def __init__(self, n: int, out: Lists, back: Lists, *, shape: Shape | None = None) -> None:
+        assert_arcs(n, out, back)
         self.here, self.n, self.shape = device.current(), n, shape or Shape.of(n)
         self.out = tuple(map(_there, out))
         self.back = self.out if back is out else tuple(map(_there, back))

@@ -26,19 +26,19 @@ class PathQuery:
     """
 
     def __init__(self, metric: Metric) -> None:
-        x, kind, arrays = metric.structure, metric.out.dtype, metric.fields
+        x, kind = metric.structure, metric.out.dtype
         self._algebra = (metric.plan, *metric.identities)
         self._value, self._ends = np.empty(1, kind), np.zeros(2, np.int64)
         self._walk, self._count = np.empty(x.n, np.int32), np.empty(1, np.int64)
         self._core = {"core": x.core, "matrix": metric.core}
-        shared = ("n", "fringe", "first", "parent", "head", "out", "back")
-        self._fields: dict[str, Any] = {name: arrays[name] for name in shared} | {
-            "ends": self._ends, "up": np.empty(x.n, kind), "down": np.empty(x.n, kind),
-            "value": self._value,
+        self._fields: dict[str, Any] = {
+            "n": x.n, "fringe": x.fringe, "first": x.first, "parent": x.parent, "head": x.head,
+            "out": metric.out, "back": metric.back, "ends": self._ends,
+            "up": np.empty(x.n, kind), "down": np.empty(x.n, kind), "value": self._value,
         }  # fmt: skip
         capacity = 3 * (int(x.level.max(initial=0)) + 1) + 8
-        lower = ("low_first", "low_edge", "low_tail")
-        self._tails: dict[str, Any] = {name: arrays[name] for name in lower} | {
+        self._tails: dict[str, Any] = {
+            "low_first": x.low_first, "low_edge": x.low_edge, "low_tail": x.low_tail,
             "up_tail": np.empty(x.n, np.int32), "down_tail": np.empty(x.n, np.int32),
             "walk": self._walk, "room": x.n, "count": self._count, "capacity": capacity,
             "stack": np.empty((capacity, 2), np.int64),

@@ -21,7 +21,9 @@ from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
 from ..closures.steps import Improves, Steps, path_plan
 from ..engine import JOIN
 from ..expressions import evaluate
-from ..graph_kernels import Code, Factor, Index
+from ..graph_kernels import Factor, Index
+from ..graphs.kernels import factor as kernels
+from ..kernel import Kernel
 from ..memory import scratch
 from ..plan import Plan, computed, stored
 from .structure import Structure
@@ -97,25 +99,16 @@ class Metric:
             self.core,
         )  # fmt: skip
 
-    @functools.cached_property
-    def code(self) -> Code:
-        """The compiled functions."""
-        same = self.back is self.out
-        kernels = engines.host_graphs().factor
-        return kernels.Code(self.written or self.plan, *self.identities, self.trees, symmetric=same)
+    def compiled(self, kernel: Kernel) -> Any:
+        """A kernel for the type computed in."""
+        return engines.compiled(kernel, self.plan, *self.identities)
 
     @functools.cached_property
-    def fields(self) -> dict[str, Any]:
-        """What all parameter blocks share."""
-        x, falls = self.structure, self.falls
-        if falls is None:
-            falls = np.arange(x.fringe - 1, -1, -1, dtype=np.int32)
-        return {
-            "fringe": x.fringe, "core": x.core, "n": x.n, "first": x.first, "head": x.head,
-            "low_first": x.low_first, "low_tail": x.low_tail, "low_edge": x.low_edge,
-            "parent": x.parent, "out": self.out, "back": self.back, "out_pred": self.out_pred,
-            "back_pred": self.back_pred, "order": falls, "falls": len(falls),
-        }  # fmt: skip
+    def fall_order(self) -> NDArray[np.int32]:
+        """Positions of the fringe, descending, of which labels are wanted."""
+        if self.falls is not None:
+            return self.falls
+        return np.arange(self.structure.fringe - 1, -1, -1, dtype=np.int32)
 
     @functools.cached_property
     def largest(self) -> Any:
@@ -264,16 +257,26 @@ class _Chunk:
         self.pred = pred.view(np.int32).reshape(-1, width)
         self.pred[x.fringe :] = NO_PREDECESSOR
         source = np.concatenate([position, np.repeat(position[-1:], width - len(position)), [x.n]])
-        self.fields = metric.fields | {
-            "source": source, "visited": visited.view(np.int32), "visits": np.zeros(1, np.int64),
-            "label": self.label, "pred": self.pred if metric.trees else None, "turned": turned,
+        self.turned = turned
+        self.fields = {
+            "width": width, "source": source, "visited": visited.view(np.int32),
+            "visits": np.zeros(1, np.int64), "first": x.first, "head": x.head, "label": self.label,
+            "pred": self.pred if metric.trees else None,
         }  # fmt: skip
 
     def rise(self) -> None:
-        self.metric.code("rise", self.fields)
+        x, metric = self.metric.structure, self.metric
+        metric.compiled(kernels.rise)(
+            fringe=x.fringe, parent=x.parent, out=metric.out, out_pred=metric.out_pred,
+            **self.fields,
+        )  # fmt: skip
 
     def fall(self) -> None:
-        self.metric.code("fall", self.fields)
+        metric, order = self.metric, self.metric.fall_order
+        metric.compiled(kernels.fall)(
+            falls=len(order), order=order, back=metric.back, back_pred=metric.back_pred,
+            **self.fields,
+        )  # fmt: skip
 
     def give(self, core: Array, pred: NDArray[np.int32] | None) -> None:
         """Store the labels of the core, a row for each source."""
@@ -293,13 +296,15 @@ class _Chunk:
     def write(self, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None) -> None:
         """Write the labels of positions to the rows of the sources."""
         rows = np.concatenate([rows, np.repeat(rows[-1:], self.metric.width - len(rows))])
-        fields = self.fields | {"n": len(columns), "where": columns}
-        fields |= {"offsets": rows * d.strides[0], "rows": d, "base": d.ctypes.data}
-        self.metric.code("write_values", fields)
-        if p is not None:
-            fields |= {"offsets": rows * p.strides[0], "rows": p, "base": p.ctypes.data}
-            fields["label"] = self.pred
-            self.metric.code("write_nodes", fields)
+        plan, host = self.metric.written or self.metric.plan, engines.host_graphs().factor
+        for write, label, out in (
+            (host.write_values, self.label, d), (host.write_nodes, self.pred, p)
+        ):  # fmt: skip
+            if out is not None:
+                write(plan, {
+                    "n": len(columns), "where": columns, "offsets": rows * out.strides[0],
+                    "rows": out, "base": out.ctypes.data, "label": label, "turned": self.turned,
+                })  # fmt: skip
 
 
 def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
@@ -413,11 +418,11 @@ def customize_arcs(
         if arcs.undirected:
             join_edges(source.s, matrix, j, i, weight[inside])
         slot, weight = slot[~inside], weight[~inside]
-    fields = {"m": len(slot), "slot": slot, "out": out, "back": back}
-    fields["weight"] = np.ascontiguousarray(weight)
-    metric.code("place", fields)
+    weight = np.ascontiguousarray(weight)
+    place = metric.compiled(kernels.place)
+    place(m=len(slot), slot=slot, out=out, back=back, weight=weight)
     if arcs.undirected and not symmetric:
-        metric.code("place", fields | {"out": back, "back": out})
+        place(m=len(slot), slot=slot, out=back, back=out, weight=weight)
     closing = float(core) ** 3 / (2 if steps.symmetric else 1)
     _contract(metric, reporter(progress, structure.pairs + closing, "weights"))
     return metric
@@ -432,11 +437,23 @@ def _contract(metric: Metric, tick: Tick | None = None) -> None:
             tick(float(done), parts)
 
     nodes, cuts = x.schedule
-    fields = metric.fields | {"nodes": nodes, "matrix": metric.core, "core_pred": metric.core_pred}
+    fields = {
+        "first": x.first, "head": x.head, "low_first": x.low_first, "low_tail": x.low_tail,
+        "low_edge": x.low_edge, "out": metric.out, "out_pred": metric.out_pred,
+    }  # fmt: skip
 
     def some(begin: int, end: int) -> None:
-        place = scratch(8 * x.n)[0].view(np.int64)
-        metric.code("customize", fields | {"begin": begin, "end": end, "place": place})
+        metric.compiled(kernels.customize)(
+            begin=begin, end=end, nodes=nodes, place=scratch(8 * x.n)[0].view(np.int64),
+            back=None if metric.back is metric.out else metric.back, back_pred=metric.back_pred,
+            **fields,
+        )  # fmt: skip
+
+    def some_of_core(begin: int, end: int) -> None:
+        metric.compiled(kernels.join_core)(
+            begin=begin, end=end, fringe=x.fringe, back=metric.back, matrix=metric.core,
+            core_pred=metric.core_pred, **fields,
+        )  # fmt: skip
 
     *parts, last = itertools.pairwise(cuts.tolist())
     each = x.pairs / (len(parts) + 1)
@@ -446,9 +463,7 @@ def _contract(metric: Metric, tick: Tick | None = None) -> None:
     if steps.look:
         check_edges(metric)
     if x.core:
-        _in_parts(
-            lambda lo, hi: metric.code("join_core", fields | {"begin": lo, "end": hi}), 0, x.core
-        )
+        _in_parts(some_of_core, 0, x.core)
         own = np.arange(x.core)
         metric.core[own, own] = steps.identities[1]
         if metric.core_pred is not None:

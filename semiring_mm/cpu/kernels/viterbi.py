@@ -123,7 +123,7 @@ def best_paths_in_lanes(
 ):  # fmt: skip
     """The same where all sequences share a matrix, `many` in the lanes of a vector."""
     for g in range(begin, stop, many):
-        for lane in lanes(many, whole=True, times=1):
+        for lane in lanes(many, whole=True):
             b = order[min(g + lane, stop - 1)]
             own = e[b] if symbols is None else symbols[b]
             count, longest = i32(lengths[b]), across(lengths[b], max)
