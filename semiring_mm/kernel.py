@@ -31,7 +31,8 @@ condition holds, else 2**62. Of ``x[j] if j < n else zero`` only lanes below n a
 index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
 first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
 ``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
-lists; a second argument is how many independent sums there are.
+lists; a second argument is how many independent sums there are, and with ``numbers=True`` no
+entry is a NaN. An ``if`` about lanes is for those where it holds: ``if j < n: out[j] = v``.
 
 :func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
 """
@@ -53,9 +54,10 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "better", "bits", "decode", "each", "encode", "entries", "exp", "exp_gap", "f32", "f64",
-    "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "log", "mul", "one",
-    "pick", "popcount", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled", "zero",
+    "add_exp", "better", "bits", "decode", "each", "encode", "entries", "exp", "exp_gap", "f32",
+    "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "log", "mul",
+    "one", "overflows", "pick", "popcount", "prefetch", "same", "static", "u8", "u16", "u32",
+    "u64", "unrolled", "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -252,9 +254,10 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, \
-    entries, pick, prefetch, popcount, fma, bits, exp, exp_gap, log = map(_Word, (
+    entries, pick, prefetch, popcount, fma, bits, exp, exp_gap, add_exp, log, same, overflows = \
+    map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled "
-        "entries pick prefetch popcount fma bits exp exp_gap log"
+        "entries pick prefetch popcount fma bits exp exp_gap add_exp log same overflows"
     ).split())  # fmt: skip
 
 
@@ -270,7 +273,7 @@ class Operations:
     decode: Callable[[Any], Any] = lambda x: x
     encode: Callable[[Any], Any] = lambda x: x
 
-    def join(self, values: Iterable[Any], *_: Any) -> Any:
+    def join(self, values: Iterable[Any], *_: Any, **__: Any) -> Any:
         """⊕ over some values, or of each entry of some lists."""
         found = list(values)
         if found and isinstance(found[0], list):
@@ -284,7 +287,10 @@ _PLAIN: dict[str, Any] = {
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "i64": int, "f64": float, "decode": lambda x: x,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "encode": lambda x: x,
-    "fma": lambda x, y, z: x * y + z, "log": np.log, "exp": np.exp,
+    "fma": lambda x, y, z: x * y + z, "exp": np.exp, "T": lambda x: x,
+    "log": np.errstate(divide="ignore")(np.log),
+    "add_exp": lambda total, x: total + np.exp(min(x, 0.0)), "overflows": lambda _: False,
+    "same": lambda x, y: x == y or (x != x and y != y),
     "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),
     "exp_gap": lambda x, lift, least: (x >= (least - lift) * math.log(2)) * np.exp(x) * 2.0**lift,
     "each": lambda x, *_: x, "sqrt": math.sqrt,

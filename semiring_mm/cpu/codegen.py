@@ -30,7 +30,6 @@ from .views import ArrayView, check_array_layout
 
 __all__ = ["Call", "Compiled", "compiled", "function_of"]
 
-_LOOPS = ("range", "lanes", "join")
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -225,7 +224,8 @@ class _Scope:
     leave: str = ""  # where return leads
     results: list[Var] | None = None
     masked: _Lanes | None = None  # of the loop over lanes that this is in
-    only: Value | None = None  # lanes for which an expression is computed
+    only: Value | None = None  # lanes for which something is computed
+    above: frozenset[str] = frozenset()  # names from before an `if` about lanes
     outer: frozenset[str] = frozenset()  # names from before it, whose masked lanes do not change
 
 
@@ -361,18 +361,21 @@ class _Writer:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, tuple) or len(value) != len(target.elts):
                 raise self._error(target, "as many values as targets")
-            for t, v in zip(target.elts, value, strict=True):
+            values = [self._variable(v) if isinstance(v, _View) else v for v in value]
+            for t, v in zip(target.elts, values, strict=True):
                 self._assign(t, v)
         elif isinstance(target, ast.Name):
             known = self.scope.names.get(target.id)
             if isinstance(known, Var) and isinstance(value, (Value, int, float)):
                 lanes = self.scope.masked if target.id in self.scope.outer else None
                 self._set(known, value, target, None if lanes is None else lanes.mask)
+                if known.type.lanes == 1 and target.id in self.scope.above:
+                    raise self._error(target, f"{target.id} is one number, of lanes that differ")
             elif isinstance(known, _View) and isinstance(value, _View):
                 if (known.type, known.strides) != (value.type, value.strides):
                     raise self._error(target, "an array of other strides")
                 known.base.set(value.base.get())
-            elif known is None or isinstance(value, (list, str)):
+            elif known is None or isinstance(value, (list, str, _Lanes)):
                 self.scope.names[target.id] = self._variable(value)
             else:
                 raise self._error(target, f"{target.id} is something else before")
@@ -389,6 +392,7 @@ class _Writer:
         value = self._as(value, var.type, node)
         if value.type.lanes > var.type.lanes:
             raise self._error(node, f"{value.type} where there is {var.type}: begin with each(x)")
+        mask = self._masks(mask, self.scope.only)
         if mask is not None and value.type.lanes > 1:
             value = self.f.select(mask, value, var.get())
         var.set(value)
@@ -434,11 +438,16 @@ class _Writer:
 
     def _straight(self, body: Sequence[ast.stmt]) -> bool:
         """Whether a loop has neither loops nor branches, so that addresses are much of its work."""
-        return not any(
-            isinstance(x, (ast.While, ast.If, ast.IfExp, ast.BoolOp))
-            or (isinstance(x, ast.Call) and (self._kernel(x.func) or self._word(x.func) in _LOOPS))
-            for s in body for x in ast.walk(s)
-        )  # fmt: skip
+        for x in (x for s in body for x in ast.walk(s)):
+            if isinstance(x, (ast.While, ast.If, ast.BoolOp)):
+                return False
+            if isinstance(x, ast.Call):
+                inner = self._kernel(x.func)
+                if inner is not None and not self._straight(inner.tree.body):
+                    return False
+                if self._word(x.func) in ("range", "lanes", "join"):
+                    return False
+        return True
 
     @contextmanager
     def _range(self, call: ast.Call) -> Iterator[Value]:
@@ -525,13 +534,29 @@ class _Writer:
             self._block(s.body if known else s.orelse)
             return
         yes, no, end = (self.f.fresh(x) for x in ("then", "else", "end"))
-        self._branch(s.test, yes, no)
+        if isinstance(s.test, ast.Compare):
+            test = self._expr(s.test)
+            if test.type.lanes > 1:
+                self._each_lane(test, s)
+                return
+            self.f.branch(test, yes, no)
+        else:
+            self._branch(s.test, yes, no)
         self.f.label(yes)
         self._block(s.body)
         self.f.jump(end)
         self.f.label(no)
         self._block(s.orelse)
         self.f.place(end)
+
+    def _each_lane(self, condition: Value, s: ast.If) -> None:
+        """What an `if` says of the lanes where its condition holds, and where it does not."""
+        before = self.scope.only, self.scope.above
+        self.scope.above = frozenset(self.scope.names)
+        for body, where in ((s.body, condition), (s.orelse, condition ^ 1)):
+            self.scope.only = self._masks(before[0], where)
+            self._block(body)
+        self.scope.only, self.scope.above = before
 
     def _do_Break(self, s: ast.Break) -> None:
         self._leave(s, 1)
@@ -825,10 +850,11 @@ class _Writer:
             self.f.store(value, place, t.size)
             return
         value = value.splat(lanes.count) if value.type.lanes == 1 else value
-        if lanes.mask is None:
+        mask = self._masks(lanes.mask, self.scope.only)
+        if mask is None:
             self.f.store(value, place, t.size)
         else:
-            self.f.store_masked(value, place, lanes.mask, t.size)
+            self.f.store_masked(value, place, mask, t.size)
 
     # --- calls
 
@@ -855,7 +881,7 @@ class _Writer:
             if len(args) > len(names) or given.keys() != set(names):
                 raise self._error(e, f"{inner.name} takes {', '.join(names)}")
             return self.inline(inner, given)
-        if word in ("add", "mul", "better"):
+        if word in ("add", "mul", "better", "same"):
             algebra = self.algebra(e)
             x, y = (self._as(v, algebra.compute, e) for v in args)
             return getattr(algebra, word)(*self._pair(x, y, e))
@@ -863,7 +889,7 @@ class _Writer:
             count = self._count * (args[1] if len(args) > 1 else 1)
             if self.scope.masked is not None and len(args) == 1:
                 count = self.scope.masked.count
-            x = args[0] if isinstance(args[0], Value) else self._constant(args[0])
+            x = self._value(args[0], e)
             return x.splat(count) if x.type.lanes == 1 else x
         if word in ("decode", "encode"):
             x = self._number(args[0], e)
@@ -878,9 +904,16 @@ class _Writer:
             x = self._number(args[0], e)
             return x.bits_as(Type("f" if x.type.kind == "i" else "i", x.type.bits, x.type.lanes))
         if word in ("exp", "log"):
-            return getattr(vmath, word)(self.f, self._number(args[0], e))
+            return getattr(vmath, word)(self.f, self._value(args[0], e))
         if word == "exp_gap":
-            return vmath.lifted_exp(self.f, args[0], *args[1:])
+            return vmath.lifted_exp(self.f, self._value(args[0], e), *args[1:])
+        if word == "add_exp":
+            return vmath.add_exp(self.f, *self._pair(self._value(args[0], e), args[1], e))
+        if word == "overflows":
+            found = self.algebra(e).encode(args[0])[1]
+            return self.f.const(0, I1.vector(args[0].type.lanes)) if found is None else found
+        if word == "T":
+            return self._value(args[0], e).to(self._types[0])
         if word in ("min", "max"):
             found = args[0]
             for x in args[1:]:
@@ -1001,6 +1034,11 @@ class _Writer:
                 pass
             case _:
                 raise self._error(e, "join(... for NAME in range(...))")
+        if any(k.arg == "numbers" and self._static(k.value) for k in e.keywords):
+            own, self._algebra = algebra, Algebra(f, replace(algebra.plan, keep_nan=False))
+            found = self._join(ast.copy_location(ast.Call(e.func, e.args, []), e))
+            self._algebra = own
+            return found
         count = 1 if self.scope.masked is None else self.scope.masked.count
         several = isinstance(elt, (ast.List, ast.ListComp))
 
@@ -1088,6 +1126,13 @@ class _Writer:
             x = x.to(t.scalar)
         value: Value = x.splat(t.lanes) if x.type.lanes == 1 else x
         return value
+
+    def _value(self, x: Any, node: ast.AST) -> Value:
+        """A number; a float that is known is one of the type computed in."""
+        x = self._number(x, node)
+        if isinstance(x, float):
+            return self.f.const(x, self._types[0])
+        return x if isinstance(x, Value) else self._constant(x)
 
     def _constant(self, x: float) -> Value:
         return self.f.const(x, I1 if isinstance(x, bool) else I64 if isinstance(x, int) else F64)
