@@ -22,6 +22,7 @@ from .arrays import Call, joined
 from .chains import as_lengths
 from .engine import AlignmentRule, Ragged
 from .naming import integer
+from .progress import Progress, reporter
 
 __all__ = ["dtw", "edit_distance", "needleman_wunsch", "smith_waterman"]
 
@@ -37,6 +38,7 @@ def dtw(
     return_path: bool = False,
     lengths: Any = None,
     device: str | None = None,
+    progress: Progress = None,
 ) -> Any:
     """Dynamic time warping: the least cost of aligning two series, each point with one or more.
 
@@ -58,6 +60,10 @@ def dtw(
         behind them has no effect.
     device : {None, "cpu", "cuda", "cuda:N"}
         Where to run. None: where the series live.
+    progress : bool or callable, optional
+        True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
+        callable is called with (done, in all), of the cells of all tables, and may raise to stop
+        the work. On a device it is told at the end.
 
     Returns
     -------
@@ -94,7 +100,7 @@ def dtw(
     """
     if cost not in ("absolute", "squared"):
         raise ValueError(f'dtw: cost is "absolute" or "squared", got {cost!r}')
-    with _pairs("dtw", x, y, _series, device, lengths) as pairs:
+    with _pairs("dtw", x, y, _series, device, lengths, progress) as pairs:
         if return_path and pairs.many:
             raise ValueError("dtw: return_path is for two series, not for several")
         features = {s.entries.shape[1] for s in pairs.both if len(s.entries)}
@@ -108,8 +114,9 @@ def dtw(
 
 
 def edit_distance(
-    x: Any, y: Any, *, band: int | None = None, lengths: Any = None, device: str | None = None
-) -> Any:
+    x: Any, y: Any, *, band: int | None = None, lengths: Any = None, device: str | None = None,
+    progress: Progress = None,
+) -> Any:  # fmt: skip
     """The least number of insertions, deletions and substitutions from one sequence to another.
 
     Parameters
@@ -119,7 +126,7 @@ def edit_distance(
     band : int, optional
         Only alignments within ``|i - j| <= band``: distances of at most `band` are right, others
         are not less than they are.
-    lengths, device
+    lengths, device, progress
         As for :func:`dtw`.
 
     Returns
@@ -142,7 +149,7 @@ def edit_distance(
     >>> alignment.edit_distance(["night", "GATTACA"], ["nacht", "GCATGCU"])
     array([2, 4])
     """
-    with _pairs("edit_distance", x, y, _code, device, lengths) as pairs:
+    with _pairs("edit_distance", x, y, _code, device, lengths, progress) as pairs:
         found, _ = pairs.align(AlignmentRule("f4", "equal"), band, [0, 1, 0, 1])
         whole = pairs.xp.where(pairs.xp.isinf(found), -1, found).astype(np.int64)
         return pairs.give(whole) if pairs.many else int(whole[0])
@@ -160,6 +167,7 @@ def needleman_wunsch(
     band: int | None = None,
     lengths: Any = None,
     device: str | None = None,
+    progress: Progress = None,
 ) -> Any:
     """The best score of a global alignment (Needleman and Wunsch, 1970).
 
@@ -176,7 +184,7 @@ def needleman_wunsch(
         and `mismatch`. Number letters: ``["ACGT".index(c) for c in x]``.
     band : int, optional
         Only alignments within ``|i - j| <= band``.
-    lengths, device
+    lengths, device, progress
         As for :func:`dtw`.
 
     Returns
@@ -203,7 +211,7 @@ def needleman_wunsch(
     """
     return _scores(
         "needleman_wunsch", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
-        local=False,
+        progress, local=False,
     )  # fmt: skip
 
 
@@ -219,12 +227,13 @@ def smith_waterman(
     band: int | None = None,
     lengths: Any = None,
     device: str | None = None,
+    progress: Progress = None,
 ) -> Any:
     """The best score of a local alignment: of any part of one and of the other sequence.
 
     Parameters
     ----------
-    x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device
+    x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device, progress
         As for :func:`needleman_wunsch`, which has the errors too.
 
     Returns
@@ -244,13 +253,14 @@ def smith_waterman(
     """
     return _scores(
         "smith_waterman", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
-        local=True,
+        progress, local=True,
     )  # fmt: skip
 
 
 def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
-    matrix: Any, band: int | None, lengths: Any, device: str | None, *, local: bool,
+    matrix: Any, band: int | None, lengths: Any, device: str | None, progress: Progress, *,
+    local: bool,
 ) -> Any:  # fmt: skip
     numbers: dict[str, Any] = {
         "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
@@ -267,7 +277,7 @@ def _scores(
             raise ValueError(f"{verb}: matrix is square and finite, got shape {table.shape}")
     kind = "equal" if table is None else "table"
     rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local)
-    with _pairs(verb, x, y, _code, device, lengths) as pairs:
+    with _pairs(verb, x, y, _code, device, lengths, progress) as pairs:
         if table is not None:
             for name, (s, _, _) in zip("xy", pairs.both, strict=True):
                 if len(beyond := s[(s < 0) | (s >= len(table))]):
@@ -291,6 +301,7 @@ class _Pairs:
     call: Call
     both: tuple[Ragged, Ragged]
     many: bool
+    progress: Progress
 
     @property
     def xp(self) -> Any:
@@ -314,20 +325,44 @@ class _Pairs:
             return self.xp.zeros(0, dtype), None
         if table is not None:
             table = self.call.engine.from_host(np.ascontiguousarray(table, dtype))
-        found, path = self.call.engine.align(rule, x, y, limit, gaps, table, keep=keep)
+        tick = self._tick(limit)
+        found, path = self.call.engine.align(rule, x, y, limit, gaps, table, keep=keep, tick=tick)
         if keep and limit is not None and abs(x.lengths[0] - y.lengths[0]) > limit:
             path = np.empty((0, 2), np.int64)  # there is none
         return found, path
+
+    def _tick(self, band: int | None) -> Callable[[float], None] | None:
+        """What tells the progress, of the part of the work that is done."""
+        if self.progress is None:
+            return None
+        rows, columns = (s.lengths.astype(np.float64) for s in self.both)
+        cells = float((rows * columns).sum())
+        if band is not None:
+            cells -= float(_beyond(rows, columns, band).sum() + _beyond(columns, rows, band).sum())
+        total = max(1.0, cells)
+        tick = reporter(self.progress, total, self.verb, "cells")
+        if tick is None:
+            return None
+        tick(0.0)
+        return lambda part: tick(part * total)
 
     def give(self, found: Array) -> Any:
         return self.call.give(found if self.many else found[0])
 
 
+def _beyond(rows: Array, columns: Array, band: int) -> Array:
+    """How many cells (i, j) of tables have i - j > band."""
+    last = np.maximum(rows - band - 1, 0)  # columns of the last row, if there are so many
+    more = np.maximum(last - columns, 0)
+    return (last * (last + 1) - more * (more + 1)) / 2
+
+
 @contextlib.contextmanager
 def _pairs(
     verb: str, x: Any, y: Any, read: Callable[[str, str, Array, bool], Array], device: str | None,
-    lengths: Any,
+    lengths: Any, progress: Progress,
 ) -> Iterator[_Pairs]:  # fmt: skip
+    reporter(progress, 1.0)  # the argument's own errors come first
     if lengths is not None and not (isinstance(lengths, (tuple, list)) and len(lengths) == 2):
         raise ValueError(f"{verb}: lengths are two arrays, of x and of y, or None, got {lengths!r}")
     sides = [
@@ -343,7 +378,7 @@ def _pairs(
                 f"{verb} takes as many sequences of each, got {len(first.starts)} and "
                 f"{len(second.starts)}"
             )
-        yield _Pairs(verb, call, (first, second), sides[0].many)
+        yield _Pairs(verb, call, (first, second), sides[0].many, progress)
 
 
 class _Side:

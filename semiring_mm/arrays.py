@@ -20,7 +20,6 @@ import numpy as np
 
 from . import engine as engines
 from .engine import Engine
-from .memory import free_memory
 
 __all__ = [
     "Call", "check_all_pairs", "check_memory", "device_index", "gpu_has", "joined", "masked",
@@ -479,7 +478,7 @@ def check_all_pairs(n: int, needed: int, instead: str) -> None:
     `instead` is what to write.
     """
     if needed > _ALL_PAIRS:
-        free = free_memory()
+        free = engines.named("cpu").free_memory()
         room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
         raise MemoryError(
             f"all pairs of {n:,} nodes take {needed / 2**30:,.1f} GiB of memory{room}: {instead}"

@@ -563,6 +563,7 @@ class Engine(Protocol):
     def align(
         self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None,
         gaps: Sequence[float], table: Array | None, *, keep: bool,
+        tick: Callable[[float], None] | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The least costs of aligning pairs of sequences.
 
@@ -577,6 +578,8 @@ class Engine(Protocol):
             Of the rule's dtype.
         keep : bool
             Also find a path, of a single pair.
+        tick : callable, optional
+            Told by this thread which part of the work is done, from 0 to 1.
 
         Returns
         -------

@@ -23,16 +23,19 @@ indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels
 
 ``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
 second argument of several vectors; with ``whole=True`` n is a multiple of what they hold, or a
-lower power of two that is known when the kernel is compiled; ``times=k``, k known, says that these
-are k, and no loop). ``each(x)`` is a number in every lane, to begin a sum with, ``x[j]`` of a list
-with an entry for each lane is a vector of these, ``across(v)`` is ⊕ over the lanes, or with a
-second argument their min, max, sum or any, and ``first(j, condition)`` the first lane where a
+lower power of two that is known when the kernel is compiled, and with ``times=k``, k known, it is
+at most k times that). ``if`` about a condition in each lane has assignments only, which are made
+where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
+an entry for each lane is a vector of these. ``across(v)`` is ⊕ over the lanes, ``across(v, sum)``,
+min, max and any are other ways to join them, and ``first(j, condition)`` is the first lane where a
 condition holds, else 2**62. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
 index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
 first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
+
 ``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
-lists; a second argument is how many independent sums there are, and with ``numbers=True`` no
-entry is a NaN. An ``if`` about lanes is for those where it holds: ``if j < n: out[j] = v``.
+lists; a second argument is how many independent sums there are, and with ``numbers=True`` no entry
+is a NaN. ``popcount(x)`` is the number of bits of a word that are set, ``bit(x, j)`` whether bit j
+is, ``bits(x)`` a float's bits as an integer and the reverse, and ``T(x)`` a number in the type T.
 
 :func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
 """
@@ -54,10 +57,10 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "add_exp", "better", "bits", "decode", "each", "encode", "entries", "exp", "exp_gap", "f32",
-    "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "log", "mul",
-    "one", "overflows", "pick", "popcount", "prefetch", "same", "static", "u8", "u16", "u32",
-    "u64", "unrolled", "zero",
+    "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
+    "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
+    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "static", "u8",
+    "u16", "u32", "u64", "unrolled", "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -83,7 +86,8 @@ class Parameter:
     axes : int
         Of an array; 0: a number.
     least : tuple
-        How many entries it has at least along each axis, in terms of the parameters, or None.
+        How many entries it has at least along each axis, in terms of the parameters and of the
+        module's constants, or None.
     below : str, optional
         Its entries are indices, and less than this.
     """
@@ -160,18 +164,19 @@ class Kernel:
         """
         if self._fits(**fields):
             return
+        known = self.function.__globals__
         for p in self.parameters:
             x = fields[p.name]
             if x is None:
                 continue
             for axis, formula in enumerate(p.least):
-                if formula is not None and x.shape[axis] < (least := eval(formula, {}, fields)):
+                if formula is not None and x.shape[axis] < (least := eval(formula, known, fields)):
                     raise ValueError(
                         f"{self.name}: {p.name} has {least} entries or more along axis {axis}, "
                         f"got shape {x.shape}"
                     )
             if p.below is not None and x.size:
-                end = eval(p.below, {}, fields)
+                end = eval(p.below, known, fields)
                 if x.min() < 0 or x.max() >= end:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
@@ -189,7 +194,8 @@ class Kernel:
             if here:
                 tests.append(f"({p.name} is None or {' and '.join(here)})")
         names = ", ".join(p.name for p in self.parameters)
-        fits: Callable[..., bool] = eval(f"lambda {names}: {' and '.join(tests)}")
+        text = f"lambda {names}: {' and '.join(tests)}"
+        fits: Callable[..., bool] = eval(text, self.function.__globals__)
         return fits
 
     @functools.cached_property
@@ -253,11 +259,11 @@ class _Word:
 i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
-add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, \
-    entries, pick, prefetch, popcount, fma, bits, exp, exp_gap, add_exp, log, same, overflows = \
-    map(_Word, (
-        "add mul better zero one decode encode each across first join lanes unrolled "
-        "entries pick prefetch popcount fma bits exp exp_gap add_exp log same overflows"
+add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
+    pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, add_exp, log, same, \
+    overflows = map(_Word, (
+        "add mul better zero one decode encode each across first join lanes unrolled entries "
+        "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same overflows"
     ).split())  # fmt: skip
 
 
@@ -286,9 +292,9 @@ _PLAIN: dict[str, Any] = {
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "i64": int, "f64": float, "decode": lambda x: x,
-    "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "encode": lambda x: x,
-    "fma": lambda x, y, z: x * y + z, "exp": np.exp, "T": lambda x: x,
-    "log": np.errstate(divide="ignore")(np.log),
+    "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "T": lambda x: x,
+    "bit": lambda x, j: x >> j & 1, "bit_length": int.bit_length, "encode": lambda x: x,
+    "fma": lambda x, y, z: x * y + z, "exp": np.exp, "log": np.errstate(divide="ignore")(np.log),
     "add_exp": lambda total, x: total + np.exp(min(x, 0.0)), "overflows": lambda _: False,
     "same": lambda x, y: x == y or (x != x and y != y),
     "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),

@@ -292,7 +292,7 @@ def _checked(verb: str, member: Callable[..., Any]) -> Callable[..., Any]:
         places.append((parameters.index(argument), argument, attribute))
     kept: dict[Any, list[_Bound]] = {}
 
-    @functools.wraps(member)
+    @functools.wraps(member, updated=())  # of a class no members
     def call(*args: Any, **options: Any) -> Any:
         given: list[Any] = []
         layout: list[Any] = []

@@ -43,6 +43,7 @@ class _Here(threading.local):
     worker: Worker | None = None  # that it is
     busy = False  # whether it runs a task
     failed: Sequence[BaseException] = ()  # tasks of the same run
+    news: queue.SimpleQueue[None] | None = None  # for the caller of the same run
     most: int | None = None  # threads that it may use
 
 
@@ -236,15 +237,18 @@ def look() -> None:
     """
     if _here.failed:
         raise _GivenUp
+    if _here.news is not None:
+        _here.news.put(None)
 
 
 def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | None = None) -> None:
     """Run the tasks on all threads, the calling one included; return when all are done.
 
-    `on_done` is called in the calling thread with the number of tasks finished. If it, or a task,
-    raises (Ctrl-C included), tasks not yet begun are dropped, the running ones are waited for,
-    since they write to the caller's memory (those that :func:`look` end soon), and the exception
-    goes on.
+    `on_done` is called in the calling thread with the number of tasks finished, and while that has
+    nothing left to do but wait, each time that another one calls :func:`look`, too. If it, or a
+    task, raises (Ctrl-C included), tasks not yet begun are dropped, the running ones are waited
+    for, since they write to the caller's memory (those that :func:`look` end soon), and the
+    exception goes on.
     """
     with lease(min(get_num_threads(), len(tasks)) - 1) as workers:
         run_on(workers, tasks, on_done)
@@ -269,7 +273,7 @@ def run_on(
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def work() -> None:
-        _here.busy, _here.failed = True, failed
+        _here.busy, _here.failed, _here.news = True, failed, news
         try:
             while remaining:
                 try:
@@ -284,7 +288,7 @@ def run_on(
             failed.append(error)
             remaining.clear()
         finally:
-            _here.busy, _here.failed = False, ()
+            _here.busy, _here.failed, _here.news = False, (), None
 
     def help_() -> None:
         work()
@@ -307,6 +311,10 @@ def run_on(
     while len(ended) < begun:
         try:
             news.get()
+            while not news.empty():  # others are not told of again
+                news.get()
+            if on_done and not failed and len(ended) < begun:
+                on_done(len(finished))
         except BaseException as error:  # Ctrl-C: the others give up, and are waited for
             failed.append(error)
     if failed:

@@ -483,7 +483,7 @@ class chains:
                 np.add.at(pairs[b], places, shares[:, None])
 
 
-def align(rule, x, y, band, gaps, table, *, keep):
+def align(rule, x, y, band, gaps, table, *, keep, tick=None):
     opening, extending, equal, other = gaps
     costs = np.empty(len(x.starts), rule.dtype)
     opening = opening if rule.affine else 0
@@ -512,6 +512,8 @@ def align(rule, x, y, band, gaps, table, *, keep):
             left[i, j] = min(d[i, j - 1] + opening, left[i, j - 1]) + extending
             d[i, j] = min(up[i, j], left[i, j], d[i - 1, j - 1] + step, 0 if rule.local else np.inf)
         costs[pair] = d.min() if rule.local else d[-1, -1]
+        if tick is not None:
+            tick((pair + 1) / len(costs))
     if not keep:
         return costs, None
     (i, j), path = (len(p), len(q)), []

@@ -1,14 +1,17 @@
 """Alignments against plain loops over the whole table, and against dtaidistance."""
 
+import threading
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
 from plain_kernels import both
 
-from semiring_mm import alignment
+from semiring_mm import alignment, get_num_threads, set_num_threads
 from semiring_mm.cpu import edits
 from semiring_mm.cpu.kernels import edits as kernels
+from semiring_mm.progress import Watched
 
 theirs = Optional("dtaidistance.dtw")
 inf = np.inf
@@ -288,6 +291,81 @@ def test_strings():
 def test_what_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+SERIES, CODES = (
+    [[make(n) for n in some] for some in zip(*LENGTHS, strict=True)]
+    for make in (RNG.random, lambda n: RNG.integers(0, 3, n))
+)
+VERBS = {
+    "dtw": (alignment.dtw, SERIES),
+    "edit_distance": (alignment.edit_distance, CODES),
+    "needleman_wunsch": (alignment.needleman_wunsch, CODES),
+    "smith_waterman": (alignment.smith_waterman, CODES),
+}
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    """Calls of few terms."""
+    monkeypatch.setattr(edits, "_PIECE", 10)
+    before = get_num_threads()
+    yield
+    set_num_threads(before)
+
+
+@pytest.mark.usefixtures("pieces")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("band", [None, 9])
+@pytest.mark.parametrize("name", VERBS)
+def test_progress_grows_to_the_cells_of_all_tables(name, band, threads):
+    set_num_threads(threads)
+    verb, several = VERBS[name]
+    for chosen in (slice(None), 3):  # several pairs, and one
+        x, y = (some[chosen] for some in several)
+        seen = []
+        watched = Watched(lambda *given, seen=seen: seen.append((*given, threading.get_ident())))
+        assert_array_equal(verb(x, y, band=band, progress=watched), verb(x, y, band=band))
+        tables = LENGTHS if chosen == slice(None) else [LENGTHS[chosen]]
+        cells = sum(
+            band is None or abs(i - j) <= band for n, m in tables for i, j in np.ndindex(n, m)
+        )
+        done, totals, threads_ = zip(*seen, strict=True)
+        assert (watched.method, watched.unit) == (name, "cells")
+        assert {*totals} == {watched.total} == {cells}
+        assert list(done) == sorted({*done})
+        assert (done[0], done[-1]) == (0, cells)
+        assert len(done) > 3 or threads > 1  # another one may have done it all before it is seen
+        assert {*threads_} == {threading.get_ident()}
+
+
+@pytest.mark.usefixtures("pieces")
+@pytest.mark.parametrize("name", VERBS)
+def test_an_exception_in_progress_stops_the_work(name):
+    verb, several = VERBS[name]
+
+    def stop(done, total):
+        seen.append(done)
+        if done:
+            raise KeyError("enough")
+
+    seen = []
+    with pytest.raises(KeyError, match="enough"):
+        verb(*several, progress=stop)
+    assert 0 < seen[-1] == seen[1]
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_progress_is_a_flag_or_a_function(name, capsys):
+    verb, several = VERBS[name]
+    for shown in (True, False):
+        assert_array_equal(verb(*several, progress=shown), verb(*several))
+    assert capsys.readouterr() == ("", "")  # nothing for less than a second
+    with pytest.raises(TypeError, match="progress is True, False or a callable"):
+        verb(None, None, progress=3)  # before the sequences are looked at
+    seen = []
+    verb([[]], [[]], progress=lambda *given: seen.append(given))
+    assert seen[-1] == (1, 1)  # no cells, and callers divide by their number
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -19,13 +19,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from optional import csgraph, nx, real_file, sp
 
 import semiring_mm as sm
+from semiring_mm import progress
 from semiring_mm.cli import compute, tables
 from semiring_mm.cli.options import OPTIONS
-from semiring_mm.closures import progress
-from semiring_mm.closures.progress import ProgressBar, reporter
 from semiring_mm.files import Graph, read_graph
 from semiring_mm.gpu import device
 from semiring_mm.naming import named
+from semiring_mm.progress import ProgressBar, reporter
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = [

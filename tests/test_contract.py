@@ -208,6 +208,13 @@ def test_alignments():
             both(verb, a, b, band=band, matrix=np.array([[3, -1, 0], [-1, 2, -2], [0, -2, 1]]))
 
 
+def test_alignments_tell_their_progress():
+    x, y = ([RNG.integers(0, 3, n) for n in sizes] for sizes in ((9, 5), (7, 0)))
+    told = []
+    both(sm.alignment.edit_distance, x, y, progress=lambda *given: told.append(given))
+    assert told.count((0, 63)) == told.count((63, 63)) == 2
+
+
 POINTS = RNG.integers(-9, 9, (12, 9)) * 1.0, RNG.integers(-9, 9, (200, 9)) * 1.0
 
 

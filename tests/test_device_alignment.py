@@ -76,6 +76,14 @@ def test_long_pairs(there):  # noqa: F811
     assert_array_equal(found, alignment.smith_waterman(*map(list, zip(*codes, strict=True))))
 
 
+def test_progress_is_told_at_both_ends(there):  # noqa: F811
+    pairs = [[RNG.integers(0, 4, n) for n in pair] for pair in LENGTHS]
+    seen = []
+    alignment.smith_waterman(*both(there, pairs), progress=lambda *given: seen.append(given))
+    cells = sum(n * m for n, m in LENGTHS)
+    assert seen == [(0, cells), (cells, cells)]
+
+
 @pytest.mark.usefixtures("moves")
 def test_sequences_of_the_host_move():
     words = ["kitten", "", "flaw"], ["sitting", "a", "lawn"]

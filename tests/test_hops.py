@@ -8,6 +8,7 @@ from optional import csgraph, nx, sp
 
 import semiring_mm as sm
 from semiring_mm.cpu import bfs
+from semiring_mm.cpu.kernels import bfs as kernels
 from semiring_mm.graphs import statistics as module
 from semiring_mm.graphs.hops import HopCollector, Hops
 from semiring_mm.hierarchy.statistics import Wanted
@@ -156,13 +157,19 @@ def test_the_way_follows_from_the_graph(kind, weight, expected):
     assert type(module._way(work)).__name__ == expected
 
 
+def searches(monkeypatch):
+    """A list that becomes longer with each pass of breadth-first searches."""
+    calls, compiled = [], bfs.compiled
+    monkeypatch.setattr(bfs, "compiled", lambda *kernel: calls.append(0) or compiled(*kernel))
+    return calls
+
+
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", ["sparse", "dense"])
 def test_paths_of_edges_that_count_one(name, directed, dtype, monkeypatch):
     """All pairs, and some, of lists and matrices, by breadth-first searches."""
-    n, calls, searched = 600, [], bfs.levels
-    monkeypatch.setattr(bfs, "levels", lambda *a, **k: calls.append(0) or searched(*a, **k))
+    n, calls = 600, searches(monkeypatch)
     u, v = family(name, n)
     expected, rows = matrix(u, v, n, directed), [7, 3]
     unreached = np.iinfo(dtype).max if dtype[0] == "i" else np.inf
@@ -184,8 +191,7 @@ def test_paths_of_edges_that_count_one(name, directed, dtype, monkeypatch):
 
 
 def test_scipys_and_networkx_hop_counts(monkeypatch):
-    calls, searched, n = [], bfs.levels, 600
-    monkeypatch.setattr(bfs, "levels", lambda *a, **k: calls.append(0) or searched(*a, **k))
+    n, calls = 600, searches(monkeypatch)
     G = nx.gnm_random_graph(n, 2 * n, seed=1)
     ours = importlib.import_module("semiring_mm.csgraph")
     graph = sp.csr_array(nx.to_scipy_sparse_array(G, nodelist=range(n)) * 2.5)
@@ -209,3 +215,32 @@ def test_progress_of_searches():
     )
     assert seen[-1] == (2000**2, 2000**2)
     assert len(seen) >= 2
+
+
+@pytest.mark.parametrize("dtype", [None, "u1", "i4"])
+def test_the_kernel_in_python(dtype):
+    """A word after the other, in place of the lanes of a vector."""
+    n, sources, rng = 80, 70, np.random.default_rng(3)
+    graph = Hops(n, *rng.integers(0, n, (2, 140)), directed=True)
+    source, shape = rng.permutation(n), (64, kernels.WORDS)
+    full = np.packbits(np.arange(bfs.LANES) < sources, bitorder="little").view("u8")
+    copies = [
+        {name: np.zeros(shape, "i8") for name in ("counts", "reached", "total", "far")} | {
+            "inverse": np.zeros(shape), "within": np.zeros((1, *shape), "i8"),
+            "table": np.zeros(n + 2, "i8"), "bits": np.zeros((3, n, kernels.WORDS), "u8"),
+            "label": None if dtype is None else np.zeros((n, bfs.LANES), dtype),
+        }
+        for _ in range(2)
+    ]  # fmt: skip
+    given = {
+        "n": n, "arcs": graph.arcs, "sources": sources, "source": source[:sources], "radii": 1,
+        "radius": np.array([2]), "most": 4, "first": graph.out[0], "near": graph.out[1],
+        "back_first": graph.back[0], "back_near": graph.back[1], "full": full,
+    }  # fmt: skip
+    bfs.compiled(kernels.levels, dtype or "u1")(
+        **given, **copies[0], nodes=np.zeros((2, n), np.int32)
+    )
+    kernels.levels.plain(**given, **copies[1], nodes=np.zeros((2, n), np.int32))
+    for name, x in copies[0].items():
+        np.testing.assert_array_equal(x, copies[1][name], err_msg=name)
+    assert copies[0]["far"].max() > 4

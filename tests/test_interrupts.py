@@ -97,6 +97,24 @@ def test_a_task_that_looks_ends_with_the_others():
     pool.look()  # of no run
 
 
+def test_a_caller_that_waits_is_told_when_another_thread_looks():
+    sm.set_num_threads(2)
+    caller, told, first = threading.get_ident(), [], threading.Barrier(2)
+
+    def task():
+        first.wait(10)
+        if threading.get_ident() != caller:
+            for _ in range(500):
+                time.sleep(0.005)
+                pool.look()
+                if len(told) > 2:  # of which the last was told in vain
+                    return
+
+    pool.run([task, task], lambda number: told.append((number, threading.get_ident())))
+    assert told[:3] == [(1, caller)] * 3
+    assert told[-1] == (2, caller)
+
+
 @posix
 def test_ctrl_c_while_another_thread_works():
     """The calling thread has nothing left to do, and waits until the other one has ended."""

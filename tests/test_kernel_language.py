@@ -17,6 +17,8 @@ from semiring_mm.kernel import (
     add,
     add_exp,
     better,
+    bit,
+    bit_length,
     bits,
     decode,
     each,
@@ -64,6 +66,7 @@ def numbers(n: i64, x: i64[:], y: i32[:], out: i64[:, :]):
             if k > 7 * i or not a < 100:
                 break
         out[4, i] = k
+        out[6, i] = bit_length(a & 1023)
     for i in range(n - 1, -1, -2):
         out[5, i] = max(out[5, n - 1 - i], i) + (x[i] == y[i])
 
@@ -72,7 +75,7 @@ def test_integers_are_those_of_python():
     rng = np.random.default_rng(0)
     x, y = rng.integers(-50, 50, 40), rng.integers(-9, 9, 40).astype("i4")
     y[y == 0] = 3
-    both(numbers, n=40, x=x, y=y, out=np.zeros((6, 40), "i8"))
+    both(numbers, n=40, x=x, y=y, out=np.zeros((7, 40), "i8"))
 
 
 @kernel
@@ -143,6 +146,54 @@ def test_lanes(n, dtype):
         weights=rng.integers(0, 9, (5, n)).astype(dtype), out=np.zeros((3, n), dtype),
         best=np.zeros(1, dtype),
     )  # fmt: skip
+
+
+@kernel
+def mixed(n: i64, count: static, at: i64[n, count] < n, x: u64[n, count], out: u64[4, count]):
+    for lane in lanes(count, whole=True):
+        total, high = each(u64(7)), x[0, lane]
+        for i in range(n):
+            picked = [x[at[i, k], k] for k in unrolled(count)]
+            total = u64(total * 3 + picked[lane]) ^ u64(~x[i, lane]) >> (i & 63)
+            high = max(high, total)
+        out[0, lane], out[1, lane] = total, high
+        out[2, lane] = popcount(total) if total > x[0, lane] else u64(-1)
+        out[3, lane] = u64(i64(total >> 1) << 2)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_words_without_sign_and_an_entry_for_each_lane(count):
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 1 << 64, (9, count), "u8")
+    at = rng.integers(0, 9, x.shape)
+    found = both(mixed, n=9, count=count, at=at, x=x, out=np.zeros((4, count), "u8"))
+    assert (found["out"][1] >= 1 << 63).all()
+
+
+WIDTH = 64
+
+
+@kernel
+def marked(n: i64, words: u64[n], x: T[n, WIDTH], out: i64[n]):
+    near, far = x[0], x[n - 1]
+    near, far = far, near
+    for v in range(n):
+        for j in lanes(WIDTH, whole=True):
+            mine = x[v, j]
+            if bit(words[v], j):
+                x[v, j] = T(v + 3)
+                mine = near[j]
+            else:
+                near[j] = far[j]
+            out[v] += across(i64(mine), sum)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "f8"])
+def test_assignments_in_some_lanes(dtype):
+    rng = np.random.default_rng(6)
+    x = rng.integers(0, 99, (4, WIDTH)).astype(dtype)
+    words = rng.integers(0, 1 << 64, 4, "u8")
+    both(marked, None, dtype, n=4, words=words, x=x, out=np.zeros(4, "i8"))
 
 
 @kernel
@@ -249,28 +300,6 @@ def one_number_for_lanes(x: i64[:]):
         if x[j] > 5:
             last = 1
     x[0] = last
-
-
-@kernel
-def mixed(n: i64, count: static, at: i64[n, count] < n, x: u64[n, count], out: u64[4, count]):
-    for lane in lanes(count, whole=True):
-        total, high = each(u64(7)), x[0, lane]
-        for i in range(n):
-            picked = [x[at[i, k], k] for k in unrolled(count)]
-            total = u64(total * 3 + picked[lane]) ^ u64(~x[i, lane]) >> (i & 63)
-            high = max(high, total)
-        out[0, lane], out[1, lane] = total, high
-        out[2, lane] = popcount(total) if total > x[0, lane] else u64(-1)
-        out[3, lane] = u64(i64(total >> 1) << 2)
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_words_without_sign_and_an_entry_for_each_lane(count):
-    rng = np.random.default_rng(5)
-    x = rng.integers(0, 1 << 64, (9, count), "u8")
-    at = rng.integers(0, 9, x.shape)
-    found = both(mixed, n=9, count=count, at=at, x=x, out=np.zeros((4, count), "u8"))
-    assert (found["out"][1] >= 1 << 63).all()
 
 
 @kernel

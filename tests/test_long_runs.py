@@ -16,9 +16,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
-from semiring_mm import cli
+from semiring_mm import cli, progress
 from semiring_mm.cli import compute
-from semiring_mm.closures import progress
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(sm.__file__).parents[1])}
 

@@ -13,8 +13,8 @@ from optional import Optional
 
 import semiring_mm as sm
 from semiring_mm import arrays, neighbours
-from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import select
+from semiring_mm.cpu.screen import Screen
 
 distance = Optional("scipy.spatial.distance")
 inf, nan = np.inf, np.nan
@@ -321,13 +321,13 @@ def test_a_screen_leaves_every_bit_as_it_is(points, dtype, monkeypatch):
     monkeypatch.setattr(select, "FEW", 0)
     monkeypatch.setattr(select, "_ROWS", 4)
     monkeypatch.setattr(select, "_TILE", 4 * 4 * 500)
-    candidates, put = [], cpu.Screen.put
+    candidates, put = [], Screen.put
 
     def counted(screen, rows, columns, tile, *heaps):
         candidates.append(put(screen, rows, columns, tile, *heaps) / tile.size)
         return candidates[-1] * tile.size
 
-    monkeypatch.setattr(cpu.Screen, "put", counted)
+    monkeypatch.setattr(Screen, "put", counted)
     calls = [(1, "sqeuclidean"), (40, "euclidean")]
     found = [sm.knn(x, y, k, metric) for k, metric in calls]
     assert candidates

@@ -1,6 +1,7 @@
 """Kernels of graphs, compiled, against the same text in Python, as they are called."""
 
 import functools
+import operator
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +16,15 @@ from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.cpu import codegen
 from semiring_mm.cpu import engine as cpu
+from semiring_mm.cpu import spanning as cpu_spanning
 from semiring_mm.graphs.contraction import solve
 from semiring_mm.graphs.kernels import elimination, forest
 from semiring_mm.hierarchy import structure
-from semiring_mm.kernel import Kernel
+from semiring_mm.kernel import Kernel, Operations
+from semiring_mm.plan import Plan
 from semiring_mm.semirings import semirings
+
+MAX_MIN = Operations(max, min, operator.gt, 0, 0)
 
 
 def kernels(module):
@@ -36,12 +41,15 @@ def called(monkeypatch):
     """Names of the kernels that were called; each ran in Python, too, with the same results."""
     names = []
 
-    def checked(kernel, plan, zero, one):
+    def checked(kernel, plan=None, zero=0, one=0):
+        maxima = isinstance(plan, Plan) and plan.add.op == "max"
+        operations = replace(MAX_MIN if maxima else MIN_PLUS, zero=zero)
+
         def call(**fields):
             names.append(kernel.name)
             once = {id(x): x.copy() if isinstance(x, np.ndarray) else x for x in fields.values()}
             copies = {k: once[id(x)] for k, x in fields.items()}  # two may be the same array
-            kernel.plain(replace(MIN_PLUS, zero=zero), **copies)
+            kernel.plain(operations, **copies)
             codegen.compiled(kernel, plan, zero, one)(**fields)
             for k, x in fields.items():
                 np.testing.assert_array_equal(x, copies[k], err_msg=f"{kernel.name}: {k}")
@@ -49,7 +57,8 @@ def called(monkeypatch):
         call.bind = lambda **fields: functools.partial(call, **fields)
         return call
 
-    monkeypatch.setattr(cpu, "compiled", checked)
+    for module in (cpu, cpu_spanning):
+        monkeypatch.setattr(module, "compiled", checked)
     with pool.limited(1):  # others would change an array that a copy is compared with
         yield names
 
@@ -75,12 +84,12 @@ def test_eliminations(edges, called, monkeypatch):
 
 def test_spanning_forests(edges, called):
     n, row, col = edges
-    a = np.zeros((n, n))
+    a = np.zeros((n, n), np.int32)
     a[row, col] = a[col, row] = np.random.default_rng(1).integers(1, 30, len(row))
     found = spanning.of_matrix(cpu, semirings["max_min"], a)
-    found.rooted()
+    found.write(cpu, np.empty_like(a), np.empty_like(a))
     spanning.of_edges(semirings["max_min"], n, row, col, a[row, col]).rooted()
-    assert set(called) == kernels(forest) | {"adjacency"}
+    assert set(called) == kernels(forest) | kernels(cpu_spanning.kernels) | {"adjacency"}
 
 
 @pytest.mark.parametrize("trees", [False, True])

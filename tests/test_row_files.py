@@ -12,10 +12,10 @@ from test_out_of_core import ZARR, flip
 from test_sparse import GRAPHS, undirected, walk
 
 import semiring_mm as sm
-from semiring_mm.closures.progress import Watched
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.graphs.inputs import as_graph
+from semiring_mm.progress import Watched
 from semiring_mm.tiled import results, solve, stores
 from semiring_mm.tiled import sparse as out_of_core
 from semiring_mm.tiled.checkpoint import Checkpoint

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..closures.progress import ProgressBar, Watched
 from ..memory import free_memory
+from ..progress import ProgressBar, Watched
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
 from .graph import GivenGraph

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..closures.progress import format_rate
 from ..plot import draw
+from ..progress import format_rate
 from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import Result

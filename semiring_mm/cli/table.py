@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..closures.progress import Watched, reporter
+from ..progress import Watched, reporter
 from . import options
 from .compute import watched
 from .graph import Finder, GivenGraph, read_network, read_nodes_of

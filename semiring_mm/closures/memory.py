@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..engine import JOIN
+from ..progress import reporter
 from .edges import EdgeList
 from .paths import NO_PREDECESSOR, epsilon
-from .progress import reporter
 from .solve import Problem
 from .sources import ArraySource, best_edges
 from .trees import repair_trees

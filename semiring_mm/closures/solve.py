@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..progress import Progress, reporter
 from ..semirings import semirings
-from .progress import Progress, reporter
 from .sources import Source
 from .steps import Improves, Steps
 from .weights import (

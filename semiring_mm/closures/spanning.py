@@ -22,9 +22,9 @@ from ..engine import Engine, Forest
 from ..graph_kernels import offsets
 from ..graphs.kernels import forest as kernels
 from ..graphs.kernels.elimination import adjacency
+from ..progress import reporter
 from ..semirings import Semiring
 from . import memory
-from .progress import reporter
 from .solve import Problem
 
 __all__ = ["SpanningForest", "applies", "close", "of_edges", "of_matrix", "spans"]

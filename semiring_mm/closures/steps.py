@@ -13,10 +13,10 @@ from .. import pool
 from ..engine import JOIN, CloseStep, Engine
 from ..expressions import evaluate
 from ..plan import Facts, Plan, make_plan
+from ..progress import Tick, part_of
 from ..semirings import Semiring
 from .elimination import steps_in_memory
 from .paths import NO_PREDECESSOR
-from .progress import Tick, part_of
 from .weights import Weights
 
 __all__ = ["Improves", "Steps", "path_plan"]

@@ -30,6 +30,7 @@ from .views import ArrayView, check_array_layout
 
 __all__ = ["Call", "Compiled", "compiled", "function_of"]
 
+U64 = Type("u", 64)
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -224,7 +225,7 @@ class _Scope:
     leave: str = ""  # where return leads
     results: list[Var] | None = None
     masked: _Lanes | None = None  # of the loop over lanes that this is in
-    only: Value | None = None  # lanes for which something is computed
+    only: Value | None = None  # lanes for which something is computed or stored
     above: frozenset[str] = frozenset()  # names from before an `if` about lanes
     outer: frozenset[str] = frozenset()  # names from before it, whose masked lanes do not change
 
@@ -256,7 +257,7 @@ def function_of(
         else:
             names[p.name] = f.load(word, t if t.kind == "f" or p.kind == "T" else I64, 8)
     algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
-    both = (F64, F64) if plan is None else (_type_of("T", plan), _type_of("S", plan))
+    both = (I64, I64) if plan is None else (_type_of("T", plan), _type_of("S", plan))
     writer = _Writer(f, algebra, zero, one, both)
     writer.inline(kernel, names)
     return f
@@ -361,8 +362,8 @@ class _Writer:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, tuple) or len(value) != len(target.elts):
                 raise self._error(target, "as many values as targets")
-            values = [self._variable(v) if isinstance(v, _View) else v for v in value]
-            for t, v in zip(target.elts, values, strict=True):
+            copies = [self._variable(v) if isinstance(v, _View) else v for v in value]
+            for t, v in zip(target.elts, copies, strict=True):
                 self._assign(t, v)
         elif isinstance(target, ast.Name):
             known = self.scope.names.get(target.id)
@@ -393,7 +394,7 @@ class _Writer:
         if value.type.lanes > var.type.lanes:
             raise self._error(node, f"{value.type} where there is {var.type}: begin with each(x)")
         mask = self._masks(mask, self.scope.only)
-        if mask is not None and value.type.lanes > 1:
+        if mask is not None and var.type.lanes > 1:
             value = self.f.select(mask, value, var.get())
         var.set(value)
 
@@ -534,14 +535,15 @@ class _Writer:
             self._block(s.body if known else s.orelse)
             return
         yes, no, end = (self.f.fresh(x) for x in ("then", "else", "end"))
-        if isinstance(s.test, ast.Compare):
-            test = self._expr(s.test)
-            if test.type.lanes > 1:
-                self._each_lane(test, s)
-                return
-            self.f.branch(test, yes, no)
-        else:
+        if isinstance(s.test, (ast.BoolOp, ast.UnaryOp)):
             self._branch(s.test, yes, no)
+        else:
+            condition = self._expr(s.test)
+            if isinstance(condition, Value) and condition.type.lanes > 1:
+                self._some_lanes(s.body, condition)
+                self._some_lanes(s.orelse, condition ^ 1)
+                return
+            self.f.branch(self._truth(condition, s.test), yes, no)
         self.f.label(yes)
         self._block(s.body)
         self.f.jump(end)
@@ -549,13 +551,15 @@ class _Writer:
         self._block(s.orelse)
         self.f.place(end)
 
-    def _each_lane(self, condition: Value, s: ast.If) -> None:
-        """What an `if` says of the lanes where its condition holds, and where it does not."""
+    def _some_lanes(self, body: list[ast.stmt], condition: Value) -> None:
+        """Assignments in the lanes of a condition."""
+        for s in body:
+            if not isinstance(s, (ast.Assign, ast.AugAssign, ast.If)):
+                raise self._error(s, "where a condition is one of each lane, there are assignments")
         before = self.scope.only, self.scope.above
+        self.scope.only = self._masks(self.scope.only, condition)
         self.scope.above = frozenset(self.scope.names)
-        for body, where in ((s.body, condition), (s.orelse, condition ^ 1)):
-            self.scope.only = self._masks(before[0], where)
-            self._block(body)
+        self._block(body)
         self.scope.only, self.scope.above = before
 
     def _do_Break(self, s: ast.Break) -> None:
@@ -845,7 +849,7 @@ class _Writer:
                 self.f.store(value[k], at, t.size)
             return
         if lanes is None:
-            if value.type.lanes > 1:
+            if value.type.lanes > 1 or self.scope.only is not None:
                 raise self._error(target, "lanes are stored at an index of lanes")
             self.f.store(value, place, t.size)
             return
@@ -912,8 +916,6 @@ class _Writer:
         if word == "overflows":
             found = self.algebra(e).encode(args[0])[1]
             return self.f.const(0, I1.vector(args[0].type.lanes)) if found is None else found
-        if word == "T":
-            return self._value(args[0], e).to(self._types[0])
         if word in ("min", "max"):
             found = args[0]
             for x in args[1:]:
@@ -923,13 +925,19 @@ class _Writer:
                 else:
                     found = min(x, y) if word == "min" else max(x, y)
             return found
-        if word in ("i32", "i64", "f64", "f32", "u64"):
+        if word in ("i32", "i64", "f64", "f32", "u64", "T"):
             x = self._number(args[0], e)
-            return (x if isinstance(x, Value) else self._constant(x)).to(
-                Type(word[0], int(word[1:]))
-            )
+            t = self._types[0] if word == "T" else Type(word[0], int(word[1:]))
+            return (x if isinstance(x, Value) else self._constant(x)).to(t)
         if word == "popcount":
             return self.f.intrinsic("ctpop", self._number(args[0], e))
+        if word == "bit_length":
+            x = self._as(args[0], I64, e)
+            return self.f.const(64, I64) - self.f.call(
+                "llvm.ctlz.i64", I64, [x, self.f.const(0, I1)]
+            )
+        if word == "bit":
+            return self._bit(*args, node=e)
         if word == "sqrt":
             return vmath.sqrt(self.f, self._number(args[0], e))
         if word == "abs":
@@ -954,17 +962,17 @@ class _Writer:
         raise self._error(e, "a kernel cannot call this")
 
     def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
-        """All lanes joined: by ⊕, or by min, max, sum or any."""
+        """All lanes joined: by ⊕, or by sum, min, max or any."""
         if by == "any" and x.type.lanes > 1:
             return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
+            "sum": operator.add,
             "min": self.f.low,
             "max": lambda x, y: self.f.select(x.cmp(">", y), x, y),
-            "sum": operator.add,
         }.get(by)
         if joined is None:
-            raise self._error(node, "across(x), or with min, max, sum or any")
+            raise self._error(node, "across(x), or with sum, min, max or any")
         lanes = min(x.type.lanes, self._count)
         while True:
             parts = [
@@ -975,6 +983,13 @@ class _Writer:
             if lanes == 1:
                 return x
             lanes //= 2
+
+    def _bit(self, x: Any, j: Any, *, node: ast.AST) -> Value:
+        """Whether bits j, j + 1, ... of a word are set."""
+        if not isinstance(j, _Lanes) or j.count > 64:
+            raise self._error(node, "bit(x, j) with j of lanes, at most 64")
+        some = self._as(x, U64, node) >> j.base.to(U64)
+        return some.to(Type("u", j.count)).bits_as(I1.vector(j.count))
 
     def _first(self, j: Any, condition: Any, *, node: ast.AST) -> Value:
         """The first of some lanes for which a condition holds."""

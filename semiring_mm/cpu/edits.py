@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,9 @@ _PIECE = 1 << 24  # words in a call, between which Ctrl-C is seen
 _ALONE = 1 << 16  # terms that do not repay a second thread
 
 
-def edit_distances(x: Ragged, y: Ragged) -> Array | None:
+def edit_distances(
+    x: Ragged, y: Ragged, tick: Callable[[float], None] | None = None
+) -> Array | None:
     """The least numbers of insertions, deletions and substitutions, as float32.
 
     None for codes that are too far apart for a table.
@@ -56,7 +59,7 @@ def edit_distances(x: Ragged, y: Ragged) -> Array | None:
         return {name: np.zeros(shape, np.uint64) for name, shape in shapes.items()}
 
     call = compiled(kernels.edit_distances)
-    each_pair(call, fields, (tall // 64 + 1) * (most + 1), most, 1, memory)
+    each_pair(call, fields, (tall // 64 + 1) * (most + 1), most, 1, memory, tick)
     out = np.empty(pairs, np.float32)
     out[order] = found.ravel()[:pairs]
     return out
@@ -65,6 +68,7 @@ def edit_distances(x: Ragged, y: Ragged) -> Array | None:
 def each_pair(
     run: Callable[..., None], fields: dict[str, Any], terms: NDArray[np.int64],
     spans: NDArray[np.int64], unit: int, memory: Callable[[], dict[str, Array]],
+    tick: Callable[[float], None] | None = None,
 ) -> None:  # fmt: skip
     """Call a kernel for all pairs, on all threads, some times a second.
 
@@ -78,26 +82,43 @@ def each_pair(
         The work of each pair, and how many antidiagonals it has.
     unit : int
         Calls begin at multiples of it.
+    tick : callable, optional
+        Told by the calling thread which part of the terms is done, from 0 to 1.
     """
     ends = np.cumsum(terms)
     size = min(max(int(ends[-1]) // (4 * pool.get_num_threads()), _ALONE), _PIECE)
     starts = np.flatnonzero(np.diff((ends - 1) // size, prepend=-1))
     all_ = int(spans.max()) + 1
+    caller, parts, done = threading.get_ident(), list[int](), 0
+
+    def report(_: int) -> None:
+        nonlocal done
+        before = done
+        while parts:
+            done += parts.pop()
+        if tick is not None and done > before:
+            tick(done / int(ends[-1]))
 
     def some(first: int, last: int) -> None:
         own = fields | memory()
 
-        def call(first: int, last: int, begin: int, end: int) -> None:
+        def call(first: int, last: int, begin: int, end: int, work: int) -> None:
             run(**own, first=first, last=last, begin=begin, end=end)
+            parts.append(work)
             pool.look()
+            if threading.get_ident() == caller:
+                report(0)
 
         if terms[first] > _PIECE:  # no other one here does
-            step = max(_PIECE * int(spans[first]) // int(terms[first]) // unit, 1) * unit
-            for begin in range(0, int(spans[first]), step):
-                call(first, first + 1, begin, begin + step)
+            span, work = int(spans[first]), int(terms[first])
+            step = max(_PIECE * span // work // unit, 1) * unit
+            for begin in range(0, span, step):
+                end = min(begin + step, span)
+                part = work * end // span - work * begin // span
+                call(first, first + 1, begin, end, part)
             first += 1
         if first < last:
-            call(first, last, 0, all_)
+            call(first, last, 0, all_, int(terms[first:last].sum()))
 
     cuts = itertools.pairwise([*starts.tolist(), len(terms)])
-    pool.run([functools.partial(some, *cut) for cut in cuts])
+    pool.run([functools.partial(some, *cut) for cut in cuts], report if tick else None)

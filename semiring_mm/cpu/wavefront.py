@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,11 @@ _TURNS = 6  # antidiagonals after which three lines, and two of gaps, are in the
 
 def align(
     rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None, gaps: Sequence[float],
-    table: Array | None, *, keep: bool,
+    table: Array | None, *, keep: bool, tick: Callable[[float], None] | None = None,
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """Costs of pairs of sequences, and a path; see :meth:`semiring_mm.engine.Engine.align`."""
     if rule == AlignmentRule("f4", "equal") and band is None and list(gaps) == [0, 1, 0, 1]:
-        distances = edit_distances(x, y)
+        distances = edit_distances(x, y, tick)
         if distances is not None:
             return distances, None
     dtype, pairs = np.dtype(rule.dtype), len(x.starts)
@@ -73,7 +73,7 @@ def align(
     def memory() -> dict[str, Array]:
         return {"room": np.full((lines, width), np.inf, dtype) if kept is None else kept}
 
-    each_pair(run, fields, terms, spans, _TURNS, memory)
+    each_pair(run, fields, terms, spans, _TURNS, memory, tick)
     if band is not None and not rule.local:
         out[abs(rows - columns) > band] = np.inf
     return out, None if kept is None else _path(kept[2:], int(rows[0]), int(columns[0]))

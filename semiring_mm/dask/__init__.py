@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..closures.elimination import Grid
-from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.weights import check_idempotent, check_predecessors
+from ..progress import Progress, reporter
 from ..semirings import Semiring, as_semiring, semirings
 
 try:

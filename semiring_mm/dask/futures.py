@@ -11,8 +11,8 @@ import distributed
 import numpy as np
 
 from ..closures.elimination import Grid, eliminate
-from ..closures.progress import reporter
 from ..closures.solve import Problem
+from ..progress import reporter
 from . import tasks
 from .checkpoint import State
 from .cluster import Cluster

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ _TILE = Tile(64, 64, 16, 8, 4, 8, 4)  # of costs
 
 def align(
     rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None, gaps: Sequence[float],
-    table: Array | None, *, keep: bool,
+    table: Array | None, *, keep: bool, tick: Callable[[float], None] | None = None,
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """Costs of pairs of sequences, and a path; see :meth:`semiring_mm.engine.Engine.align`."""
     here, dtype = device.current(), np.dtype(rule.dtype)
@@ -96,6 +96,9 @@ def align(
                 fields |= {"costs": address(costs), "cost_starts": address(starts)}
             room = max(warps * dtype.itemsize, _WALK if keep else 0)
             kernel.launch(blocks, 32 * warps, room, _packed(fields, _LONGS, _INTS))
+    if tick is not None:
+        to_host(out[:1])  # when all is done
+        tick(1.0)
     if steps is None or path is None:
         return out, None
     count = int(to_host(steps)[0])

@@ -14,11 +14,11 @@ from ..bits import BitMatrix
 from ..closures.bits import closure_bits
 from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
-from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
 from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..naming import integer
+from ..progress import Progress, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions

@@ -21,7 +21,6 @@ from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory, device_index
 from ..closures.edges import EdgeList, edge_dtype
-from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
 from ..closures.trees import repair_trees
@@ -30,6 +29,7 @@ from ..hierarchy.devices import fetch, place
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
+from ..progress import Progress, reporter
 from ..semirings import Semiring, semirings
 from .choice import Choice, hop_device, sweep_device
 from .dijkstra import search, search_shifted, searchable

@@ -16,13 +16,13 @@ from .. import pool
 from ..arrays import check_memory
 from ..closures import memory, spanning
 from ..closures.edges import EdgeList
-from ..closures.progress import Progress, part_of, reporter
 from ..closures.solve import Problem
 from ..closures.sources import ArraySource, EdgeSource
 from ..closures.trees import cyclic_rows, repair_trees
 from ..closures.weights import edges_of
 from ..hierarchy import costs
 from ..products import multiply
+from ..progress import Progress, part_of, reporter
 from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
 
 __all__ = ["Dense"]

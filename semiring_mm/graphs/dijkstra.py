@@ -15,13 +15,13 @@ from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError, find_negative_cycle
-from ..closures.progress import reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.steps import path_plan
 from ..hierarchy import costs
 from ..memory import scratch
 from ..plan import Plan, computed, stored
+from ..progress import reporter
 from .kernels import dijkstra as kernels
 
 __all__ = ["search", "search_shifted", "searchable"]

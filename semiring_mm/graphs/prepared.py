@@ -19,7 +19,6 @@ from .. import pool
 from ..arrays import Call, check_all_pairs, check_memory, device_index, where
 from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
-from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import repair_trees
@@ -28,6 +27,7 @@ from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
+from ..progress import Progress, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, one_line, read_arrays

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ..arrays import check_memory
 from ..closures.edges import EdgeList, edge_dtype
-from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
+from ..progress import Progress, reporter
 from ..semirings import Semiring
 
 __all__ = ["solve_rounds"]

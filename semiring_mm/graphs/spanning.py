@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.edges import EdgeList, edge_dtype
-from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.spanning import SpanningForest, applies, of_edges
+from ..progress import Progress, reporter
 from ..semirings import Semiring
 
 __all__ = ["as_undirected", "forest_of", "solve_forest"]

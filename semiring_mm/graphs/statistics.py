@@ -20,7 +20,6 @@ from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.labelled import Labels, pandas
-from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..display import cell, chosen, html_table
@@ -30,6 +29,7 @@ from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_met
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
+from ..progress import Progress, reporter
 from ..semirings import semirings
 from ..storage import atomic_write, read_arrays, seal, unseal
 from ..tiles import TileOptions

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from .. import pool
-from ..closures.progress import Progress, reporter
 from ..engine import compiled
 from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
 from ..graphs.kernels import elimination as kernels
 from ..naming import install
+from ..progress import Progress, reporter
 from . import costs
 
 __all__ = ["Structure", "eliminate", "prepare_structure"]

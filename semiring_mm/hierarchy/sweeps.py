@@ -15,7 +15,6 @@ from .. import engine as engines
 from .. import pool
 from ..closures.edges import join_edges
 from ..closures.paths import NO_PREDECESSOR
-from ..closures.progress import Progress, Tick, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
 from ..closures.steps import Improves, Steps, path_plan
@@ -26,6 +25,7 @@ from ..graphs.kernels import factor as kernels
 from ..kernel import Kernel
 from ..memory import scratch
 from ..plan import Plan, computed, stored
+from ..progress import Progress, Tick, reporter
 from .structure import Structure
 
 __all__ = [

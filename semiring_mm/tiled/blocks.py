@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..closures.elimination import Grid, eliminate, multiply
-from ..closures.progress import Tick
 from ..closures.steps import Steps
 from ..naming import named
+from ..progress import Tick
 from .devices import Device, Mark
 from .timeline import Timeline
 

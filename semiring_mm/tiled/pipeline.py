@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from ..closures.progress import Tick
+from ..progress import Tick
 from .devices import Device
 from .stores import Readable, Store
 from .timeline import Timeline

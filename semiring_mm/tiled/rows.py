@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..closures.elimination import Grid
-from ..closures.progress import Tick
 from ..closures.solve import Problem
+from ..progress import Tick
 from .checkpoint import Checkpoint, find_state, keep_record
 from .run import Run
 from .stored import check_graph, finished, full, opened, paths_of, task_of

@@ -13,11 +13,11 @@ import numpy as np
 from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
-from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import Operand, best_edges, source_of
 from ..closures.steps import Steps
 from ..closures.trees import repair_trees
+from ..progress import Progress, reporter
 from ..semirings import Semiring
 from ..tiles import TileOptions
 from .blocks import Blocks, shape_of

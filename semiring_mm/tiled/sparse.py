@@ -14,7 +14,6 @@ from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
-from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, Source, source_of
 from ..closures.spanning import SpanningForest, applies, of_matrix, spans
@@ -28,6 +27,7 @@ from ..hierarchy.structure import Structure, eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
 from ..naming import named
+from ..progress import Progress, reporter
 from ..semirings import Semiring, semirings
 from ..tiles import TileOptions
 from .rows import RowFiles

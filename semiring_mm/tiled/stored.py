@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.elimination import Grid
-from ..closures.progress import Tick
 from ..closures.solve import Problem
 from ..closures.sources import Operand
 from ..closures.steps import Improves
 from ..naming import named
+from ..progress import Tick
 from ..semirings import Semiring
 from .budget import Plan, make_plan
 from .checkpoint import Checkpoint, find_state, is_finished, keep_record, leftovers

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ..closures.elimination import Grid
-from ..closures.progress import Tick
 from ..closures.steps import Steps
 from ..engine import Scaling
+from ..progress import Tick
 from ..semirings import Semiring
 from .devices import Device
 from .pipeline import Job, Pair, Pipelines

@@ -24,7 +24,7 @@ class Watched:
     method : str
         Such as "sparse elimination"; the last that was begun.
     unit : str
-        What is counted: "pairs" (⊗, ⊕), or "entries" of the result.
+        What is counted: "pairs" (⊗, ⊕), "entries" of the result, or "cells" of tables.
     total : float
         How many of them there are in all.
     """
@@ -95,8 +95,8 @@ def format_rate(pairs: float) -> str:
 class ProgressBar:
     """A bar of tqdm's on standard error, or in a notebook, for work of more than a second.
 
-    A rate is shown where what is counted is what is done: pairs, or entries of the result. Where
-    standard error is no terminal there is a line every ten seconds.
+    A rate is shown where what is counted is what is done: pairs, entries of the result, or cells of
+    tables. Where standard error is no terminal there is a line every ten seconds.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class ProgressBar:
         notebook = any(x.__module__ == "tqdm.notebook" for x in tqdm.__mro__)
         still = not (notebook or sys.stderr.isatty())
         what = f"{self._method}: " if self._method else ""
-        rate = "{rate_fmt}, " if self._unit in ("pairs", "entries") else ""
+        rate = "{rate_fmt}, " if self._unit in ("pairs", "entries", "cells") else ""
         # tqdm shows nothing on a terminal that does not tell its size; this has a default.
         columns, lines = shutil.get_terminal_size()
         bar = tqdm(
