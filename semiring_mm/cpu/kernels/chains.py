@@ -201,7 +201,8 @@ def carry(
                                 c = p * W + j
                                 if e is not None and reverse:
                                     v = mul(decode(e[b, at, c]), row[c]) if c < n else zero
-                                    row[c] = stored(v, c < n, whole, flags) if c < n else zero
+                                    v = stored(v, c < n, whole, flags)
+                                    row[c] = v if c < n else zero
                                 if quick:
                                     strangers |= strange(row[c], far) & (c < n)
                         if logs == POWERS:
