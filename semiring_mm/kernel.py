@@ -33,9 +33,9 @@ index other than the last differs from lane to lane, so does the row: ``entries(
 first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
 
 ``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
-lists; a second argument is how many independent sums there are. ``popcount(x)`` is the number of
-bits of a word that are set, ``bit(x, j)`` whether bit j is, ``bits(x)`` a float's bits as an
-integer and the reverse, and ``T(x)`` a number in the type T.
+lists; a second argument is how many independent sums there are, and with ``numbers=True`` no entry
+is a NaN. ``popcount(x)`` is the number of bits of a word that are set, ``bit(x, j)`` whether bit j
+is, ``bits(x)`` a float's bits as an integer and the reverse, and ``T(x)`` a number in the type T.
 
 :func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
 """
@@ -58,10 +58,10 @@ import numpy as np
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp", "exp_gap",
-    "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes", "log",
-    "mul", "one", "pick", "popcount", "prefetch", "static", "u8", "u16", "u32", "u64", "unrolled",
-    "zero",
+    "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
+    "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
+    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "static", "u8",
+    "u16", "u32", "u64", "unrolled", "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
@@ -154,11 +154,6 @@ class Kernel:
             f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], "
             f"T[rows, n], i32[n] < m)",
         )
-
-    @functools.cached_property
-    def _stated(self) -> list[Parameter]:
-        """Parameters of which the kernel states a length or a range."""
-        return [p for p in self.parameters if p.below is not None or any(p.least)]
 
     def check(self, fields: Mapping[str, Any]) -> None:
         """Compare arrays with the lengths, and with the range of indices, that the kernel states.
@@ -267,9 +262,10 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
-    pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, log = map(_Word, (
+    pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, add_exp, log, same, \
+    overflows = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
-        "pick prefetch popcount bit bit_length fma bits exp exp_gap log"
+        "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same overflows"
     ).split())  # fmt: skip
 
 
@@ -285,7 +281,7 @@ class Operations:
     decode: Callable[[Any], Any] = lambda x: x
     encode: Callable[[Any], Any] = lambda x: x
 
-    def join(self, values: Iterable[Any], *_: Any) -> Any:
+    def join(self, values: Iterable[Any], *_: Any, **__: Any) -> Any:
         """⊕ over some values, or of each entry of some lists."""
         found = list(values)
         if found and isinstance(found[0], list):
@@ -307,7 +303,9 @@ _PLAIN: dict[str, Any] = {
     "prefetch": lambda *_: None, "i64": int, "f32": np.float32, "f64": np.float64,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "T": lambda x: x,
     "bit": lambda x, j: x >> j & 1, "bit_length": int.bit_length, "decode": lambda x: x,
-    "encode": lambda x: x, "fma": _fma, "log": np.log, "exp": np.exp,
+    "encode": lambda x: x, "fma": _fma, "log": np.errstate(divide="ignore")(np.log), "exp": np.exp,
+    "add_exp": lambda total, x: total + np.exp(min(x, 0.0)), "overflows": lambda _: False,
+    "same": lambda x, y: x == y or (x != x and y != y),
     "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),
     "exp_gap": lambda x, lift, least: (x >= (least - lift) * math.log(2)) * np.exp(x) * 2.0**lift,
     "each": lambda x, *_: x, "sqrt": math.sqrt,

@@ -15,13 +15,17 @@ from semiring_mm.kernel import (
     T,
     across,
     add,
+    add_exp,
     better,
     bit,
     bit_length,
+    bits,
     decode,
     each,
     encode,
     entries,
+    exp,
+    exp_gap,
     f64,
     first,
     fma,
@@ -30,6 +34,7 @@ from semiring_mm.kernel import (
     join,
     kernel,
     lanes,
+    log,
     mul,
     one,
     pick,
@@ -239,7 +244,7 @@ def row_a_lane(
     many: static, n: static, order: i64[:], count: i64[:], x: T[:, :], table: T[:], out: T[:, :],
     last: i32[:, :],
 ):  # fmt: skip
-    for lane in lanes(many, whole=True, times=1):
+    for lane in lanes(many, whole=True):
         row = x[order[lane]]
         values = entries(row, n)
         for j in unrolled(n):
@@ -263,6 +268,50 @@ def test_a_row_in_each_lane(n, dtype):
         table=rng.integers(0, 9, many).astype(dtype), out=np.zeros((n + 1, many), dtype),
         last=np.zeros((many, 2), "i4"),
     )  # fmt: skip
+
+
+@kernel
+def some_lanes(n: i64, whole: i64, many: static, x: T[:, :], out: T[:, :], last: f64[:]):
+    a, b = x[0], x[1]
+    a, b = b, a
+    high = each(zero)
+    for j in lanes(n, times=many):
+        high = add(high, a[j])
+    for j in lanes(whole, whole=True):
+        v = each(one)
+        if j < n:
+            if a[j] < 4.0:
+                v = mul(v, b[j])
+                out[0, j] = v
+            else:
+                out[0, j] = T(2.0)
+        out[1, j] = v
+    last[0] = fma(f64(out[0, 0]), 3.0, 1.0) + f64(exp_gap(-1.0, 2, -60) + add_exp(0.5, 0.0))
+    last[1] = bits(bits(last[0]) + (1 << 52)) + log(exp(last[0])) + across(f64(high), min)
+    if whole == 0:
+        return
+    last[2] = 1.0
+
+
+@pytest.mark.parametrize("n", [3, 8, 31, 32])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_conditions_about_lanes_and_functions_of_numbers(n, dtype):
+    plan = make_plan(semirings["min_plus"], np.dtype(dtype), KNOWN, KNOWN, 1)
+    x = np.random.default_rng(7).integers(0, 9, (2, n)).astype(dtype)
+    many = -(-n * x.itemsize // host_target().vector_bytes)
+    both(
+        some_lanes, MIN_PLUS, plan, (), 1e-6, n=n, whole=32, many=many, x=x,
+        out=np.zeros((2, 32), dtype), last=np.zeros(3),
+    )  # fmt: skip
+
+
+@kernel
+def one_number_for_lanes(x: i64[:]):
+    last = 0
+    for j in lanes(32, whole=True):
+        if x[j] > 5:
+            last = 1
+    x[0] = last
 
 
 @kernel
@@ -354,8 +403,8 @@ def of_a_type(x):
     [
         (of_an_object, "call this"), (of_two_types, "double where there is i64"),
         (of_two_signs, "i64 and u64 do not go together"),
-        (of_itself, "call itself"), (of_a_name, "somewhere has no value"),
-        (of_a_type, "a parameter is"),
+        (of_itself, "call itself"), (one_number_for_lanes, "of lanes that differ"),
+        (of_a_name, "somewhere has no value"), (of_a_type, "a parameter is"),
     ],
 )  # fmt: skip
 def test_errors_name_the_line(wrong, words):
@@ -365,7 +414,7 @@ def test_errors_name_the_line(wrong, words):
         )
     first = wrong.function.__code__.co_firstlineno
     assert caught.value.filename == __file__
-    assert first < caught.value.lineno <= first + 2
+    assert first < caught.value.lineno <= first + 5
 
 
 def test_better_is_of_a_semiring():

@@ -8,7 +8,7 @@ import pytest
 from plain_kernels import both
 
 from semiring_mm.cpu.compiler import host_target
-from semiring_mm.cpu.kernels import forward_backward, viterbi
+from semiring_mm.cpu.kernels import chains, forward_backward, viterbi
 from semiring_mm.kernel import Operations
 from semiring_mm.plan import Facts, make_plan
 from semiring_mm.semirings import semirings
@@ -54,7 +54,7 @@ def test_viterbi(states, times, table, shared, dtype):
         viterbi.best_paths, MAX_PLUS, plan_of(dtype), **fields, padded=padded, deep=deep,
         shared=shared, width=1, times=vectors if times is None else times * (vectors == times),
         together=together, parts=2, a=a, rows=np.zeros((together, steps, padded), dtype),
-        matrix=np.full((deep, padded), -np.inf, dtype),
+        matrix=np.full((vectors, deep, lanes), -np.inf, dtype), panels=vectors, W=lanes,
         columns=np.full((states + together, padded), -np.inf, dtype),
     )  # fmt: skip
     assert found["odd"].sum() == (fields["order"][0] != 2)
@@ -129,3 +129,72 @@ def test_forward_backward(states, width, times, what, table):
         np.testing.assert_allclose(found["out"].sum(2), inside, atol=1e-12)
     if what == "pairs":
         np.testing.assert_allclose(found["pairs"].sum((1, 2)), found["lengths"] - 1, atol=1e-11)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize(("logs", "shared"), [(0, True), (0, False), (1, False), (2, True)])
+def test_carry(logs, shared, given, turned, reverse):
+    batch, steps, n, lanes = 3, 4, 11, host_target().vector_bytes // 8
+    rng = np.random.default_rng(logs)
+    panels = -(-n // lanes)
+    shape = (batch, 1 if shared else steps, n, n)
+    a = np.broadcast_to(rng.normal(size=shape), (batch, steps, n, n))
+    name = "log_plus" if logs else "max_plus"
+    plan = make_plan(semirings[name], np.dtype("f8"), None, None, 1)
+    logarithms = Operations(np.logaddexp, operator.add, operator.gt, -np.inf, 0.0)
+    count, rows = 2 * batch, 2
+    both(
+        chains.carry, logarithms if logs else MAX_PLUS, plan,
+        ["packed", "powers", "tops", "carried", "weights"], 1e-12,
+        begin=0, stop=batch, row0=0, rows=rows, n=n, panels=panels, skip=0, every=not reverse,
+        own=shared, together=2 - shared, W=lanes, reverse=reverse, turned=turned, shared=shared,
+        quick=shared and not logs, far=-np.inf, swapped=reverse, whole=False, logs=logs,
+        levelled=logs > 0, lift=400, least=-511, enough=2.0**-850, scale=2.0**-800,
+        lengths=np.array([4, 0, 3]), a=a, e=rng.normal(size=(batch, steps, n)),
+        x=rng.normal(size=(batch, rows, n)) if given else None,
+        y=np.zeros((batch, 1 if reverse else steps, rows, n)),
+        levels=np.zeros((batch, steps)) if turned and logs else None, flags=np.zeros(8, "u1"),
+        packed=np.zeros((panels, n, lanes)), powers=np.zeros((panels, n, lanes)),
+        tops=np.zeros(panels * lanes), carried=np.zeros((2, count, panels * lanes)),
+        weights=np.zeros(panels * lanes), offsets=np.zeros(count),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("draws", [False, True])
+def test_paths(draws, shared):
+    batch, steps, n, lanes = 4, 5, 11, host_target().vector_bytes // 8
+    rng = np.random.default_rng(n)
+    panels = -(-n // lanes)
+    plan = make_plan(semirings["max_plus"], np.dtype("f8"), None, None, 1)
+    a = np.broadcast_to(
+        rng.normal(size=(batch, 1 if shared else steps, n, n)), (batch, steps, n, n)
+    )
+    found = both(
+        chains.paths, MAX_PLUS, plan, ["packed", "column"], 1e-12,
+        begin=1, stop=batch, n=n, panels=panels, own=shared, W=lanes, shared=shared, draws=draws,
+        lengths=np.array([5, 5, 0, 2]), a=a, rows=rng.normal(size=(batch - 1, steps, n)),
+        end=rng.normal(size=(batch, n)), uniform=rng.random((batch, steps)) if draws else None,
+        path=np.full((batch, steps), -1, "i4"), score=np.zeros(batch),
+        packed=np.zeros((n if shared else 1, n)), column=np.zeros(panels * lanes),
+    )  # fmt: skip
+    assert ((found["path"] >= 0).sum(1) == [0, 5, 0, 2]).all()
+
+
+@pytest.mark.parametrize("pairs", [None, "sum", "each"])
+def test_posterior(pairs):
+    batch, steps, n = 3, 70, 5
+    rng = np.random.default_rng(n)
+    plan = make_plan(semirings["log_plus"], np.dtype("f8"), None, None, 1)
+    logarithms = Operations(np.logaddexp, operator.add, operator.gt, -np.inf, 0.0)
+    draw = lambda *shape: rng.normal(size=shape)  # noqa: E731
+    both(
+        chains.posterior, logarithms, plan, ["sums", "column"], 1e-11,
+        begin=0, stop=batch, n=n, lengths=np.array([70, 0, 3]), a=draw(batch, steps - 1, n, n),
+        e=draw(batch, steps, n), forward=draw(batch, steps, n), backward=draw(batch, steps, n),
+        end=draw(batch, n), total=np.zeros(batch), out=np.zeros((batch, steps, n)),
+        pairs=np.zeros((batch, steps - 1 if pairs == "each" else 1, n, n)) if pairs else None,
+        every=pairs == "each", column=np.zeros(n), levels=draw(batch, steps), sums=np.zeros((n, n)),
+    )  # fmt: skip

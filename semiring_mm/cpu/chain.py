@@ -14,16 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..expressions import may_be_nan
+from ..expressions import joins_logarithms, may_be_nan
 from ..memory import scratch, workspace
-from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
+from ..plan import Plan, bytewise, can_use_fma, make_plan, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import team
-from .blocks import address, block
-from .chain_code import CARRY, PATH, POSTERIOR, carry_code, path_code, posterior_code, shifts
+from .codegen import compiled
 from .compiler import KEPT, host_target
 from .facts import facts
 from .forward_backward import forward_backward
+from .kernels import chains as kernels
+from .logsum import RANGES
 from .product import product
 from .viterbi import Task, viterbi
 
@@ -71,46 +72,66 @@ def carry(
         return
     shared = a.strides[1] == 0
     quick, far = _needs_no_care(semiring, plan, a) if shared else (False, 0.0)
-    code = carry_code(plan, quick, far, reverse and not semiring.commutes)
-    size = int(plan.compute[1:]) // 8
+    if reverse:
+        a = a.swapaxes(2, 3)
+    turned = a.strides[3] != a.itemsize and a.strides[2] == a.itemsize
+    a = a.swapaxes(2, 3) if turned else a
+    if a.strides[3] != a.itemsize:
+        a = _contiguous(a)
+    size, logs = int(plan.compute[1:]) // 8, 0
+    if joins_logarithms(plan.add):
+        powers = shifts(plan) and (shared or rows >= _ROWS)
+        logs = kernels.POWERS if powers else kernels.TERMS
     lanes = host_target().vector_bytes // size
-    padded = -(-n // lanes) * lanes
+    panels = -(-n // lanes)
     together = _TOGETHER if shared and a.strides[0] == 0 else 1
+    compute = np.dtype(f"{plan.compute[0]}{size}")
+    r = RANGES.get(8 * size)
+    call = compiled(kernels.carry, plan, plan.start)
     fixed = {
-        "together": together, "states": n, "padded": padded, "skip": exclusive,
-        "reverse": reverse, "every": every,
-        "shared": shared, "shifted": shifts(plan) and (shared or rows >= _ROWS),
-        "given": x is not None, "factored": e is not None, "a_batch": a.strides[0],
-        "a_step": a.strides[1],
-        "a_row": a.strides[3 if reverse else 2], "a_col": a.strides[2 if reverse else 3],
-        "y_batch": y.strides[0], "y_step": y.strides[1], "y_row": y.strides[2],
-        "lengths": lengths, "a": a, "e": e,
+        "n": n, "panels": panels, "skip": exclusive, "every": every, "own": a.strides[0] != 0,
+        "together": together, "W": lanes, "reverse": reverse, "turned": turned, "shared": shared,
+        "quick": quick, "far": far, "swapped": reverse and not semiring.commutes,
+        "whole": plan.compute[0] in "iu" and plan.codec in ("plain", "sentinel"), "logs": logs,
+        "levelled": shifts(plan), "lift": r.lift if r and logs else 0,
+        "least": r.least if r and logs else 0, "enough": r.sum_from(1) if r and logs else 0,
+        "scale": 2.0 ** (-2 * r.lift) if r and logs else 0,
+        "lengths": lengths, "a": a, "e": e, "levels": levels,
     }  # fmt: skip
-    if levels is not None:
-        fixed |= {"levelled": True, "level_batch": levels.strides[0], "levels": levels}
-    if e is not None:
-        fixed |= {"e_batch": e.strides[0], "e_step": e.strides[1]}
-    if x is not None:
-        fixed |= {"x_batch": x.strides[0], "x_row": x.strides[1]}
 
     def part(b0: int, b1: int, r0: int, r1: int) -> None:
-        count, matrix, line = r1 - r0, n * padded * size, padded * size
-        powers = matrix if shifts(plan) else 0
-        flags, packed, powers_, tops, now, then, weights, offsets = scratch(
-            8, matrix, powers, line, together * count * line, together * count * line, line,
-            8 * together * count,
-        )  # fmt: skip
+        count, line = r1 - r0, panels * lanes
+        shapes = [
+            (panels, n, lanes), (panels, n, lanes) if logs == kernels.POWERS else (1, 1, 1),
+            (line,), (2, together * count, line), (line,),
+        ]  # fmt: skip
+        flags, offsets, *rest = scratch(
+            8, 8 * together * count, *(size * math.prod(shape) for shape in shapes)
+        )
+        packed, powers, tops, carried, weights = (
+            np.ndarray(shape, compute, room) for shape, room in zip(shapes, rest, strict=True)
+        )
         flags[:] = 0
-        values = block(CARRY, fixed | {
-            "first": b0, "last": b1, "row0": r0, "rows": count, "flags": flags, "packed": packed,
-            "powers": powers_, "tops": tops, "now": now, "next": then, "weights": weights,
-            "offsets": offsets, "y": y[:, :, r0:], "x": None if x is None else x[:, r0:],
-        })  # fmt: skip
-        code(address(values))
+        call(
+            **fixed, begin=b0, stop=b1, row0=r0, rows=count, flags=flags, packed=packed,
+            powers=powers, tops=tops, carried=carried, weights=weights,
+            offsets=offsets.view(np.float64), y=y[:, :, r0:], x=None if x is None else x[:, r0:],
+        )  # fmt: skip
         if flags[0]:
             raise overflow(semiring, y.dtype)
 
     _split(part, lengths, rows, rows * n * n)
+
+
+def shifts(plan: Plan) -> bool:
+    """Whether rows are carried by exponentials: see :mod:`semiring_mm.cpu.logsum`."""
+    return joins_logarithms(plan.add) and can_use_fma(plan)
+
+
+def _contiguous(a: Array) -> Array:
+    """Matrices with contiguous rows; those that are repeated are copied once."""
+    once = a[tuple(slice(None) if stride else slice(1) for stride in a.strides[:2])]
+    return np.broadcast_to(np.ascontiguousarray(once), a.shape)
 
 
 def _split(
@@ -469,7 +490,8 @@ def _posterior_in_logarithms(
         return
     plan = _plan(log_plus, a, n)
     assert plan is not None
-    code = posterior_code(plan)
+    call = compiled(kernels.posterior, plan, plan.start)
+    a = a if a.strides[3] == a.itemsize else _contiguous(a)
 
     def backward(first: int, last: int) -> Array:
         some = slice(first, last)
@@ -485,20 +507,13 @@ def _posterior_in_logarithms(
 
     def part(first: int, last: int, rows: Array, behind: Array | None = None) -> None:
         behind = backward(first, last) if behind is None else behind
-        column, sums = scratch((n + 64) * a.itemsize, n * n * a.itemsize)
+        column, sums = (x.view(a.dtype) for x in scratch(n * a.itemsize, n * n * a.itemsize))
         sums[:] = 0
-        values = block(POSTERIOR, {
-            "first": first, "last": last, "states": n, "v_batch": rows.strides[0],
-            "v_step": rows.strides[1], "e_batch": e.strides[0], "e_step": e.strides[1],
-            "a_batch": a.strides[0], "a_step": a.strides[1], "a_row": a.strides[2],
-            "paired": pairs is not None, "pair_batch": 0 if pairs is None else pairs.strides[0],
-            "pair_step": 0 if pairs is None or pairs.shape[1] == 1 else pairs.strides[1],
-            "end_batch": end.strides[0], "out_batch": out.strides[0], "lengths": lengths, "a": a,
-            "e": e, "forward": rows, "backward": behind, "end": end, "total": total, "out": out,
-            "pairs": pairs, "column": column, "levels": levels, "sums": sums,
-            "level_batch": levels.strides[0],
-        })  # fmt: skip
-        code(address(values))
+        call(
+            begin=first, stop=last, n=n, lengths=lengths, a=a, e=e, forward=rows, backward=behind,
+            end=end, total=total, out=out, pairs=pairs, column=column, levels=levels,
+            every=pairs is not None and pairs.shape[1] > 1, sums=sums.reshape(n, n),
+        )  # fmt: skip
 
     batch = len(lengths)
     if batch < _workers(int(lengths.sum()) * n * n):  # one way on a thread, one on another
@@ -558,23 +573,15 @@ def _back(
     first: int, last: int, *, score: Array, uniform: Array | None = None, draws: bool = False,
 ) -> None:  # fmt: skip
     """The compiled way back through the rows of some chains."""
-    n, size = a.shape[-1], a.itemsize
+    n, size, shared = a.shape[-1], a.itemsize, a.strides[1] == 0
     lanes = host_target().vector_bytes // size
-    padded = -(-n // lanes) * lanes
-    shared = a.strides[1] == 0
-    packed, column = scratch((n if shared else 1) * padded * size, padded * size)
-    fields = {
-        "first": first, "last": last, "states": n, "padded": padded, "draws": draws,
-        "a_batch": a.strides[0], "a_step": a.strides[1], "a_row": a.strides[2],
-        "a_col": a.strides[3], "v_batch": rows.strides[0], "v_step": rows.strides[1],
-        "end_batch": end.strides[0], "shared": shared, "path_batch": path.shape[1],
-        "lengths": lengths, "path": path, "a": a, "v": rows, "end": end, "score": score,
-        "packed": packed, "column": column,
-    }  # fmt: skip
-    if uniform is not None:
-        fields |= {
-            "uniform": uniform, "uniform_batch": uniform.strides[0],
-            "uniform_step": uniform.strides[1],
-        }  # fmt: skip
-    values = block(PATH, fields)
-    path_code(plan)(address(values))
+    panels = -(-n // lanes)
+    packed, column = (
+        x.view(a.dtype) for x in scratch((n if shared else 1) * n * size, panels * lanes * size)
+    )
+    compiled(kernels.paths, plan, plan.start)(
+        begin=first, stop=last, n=n, panels=panels, own=a.strides[0] != 0, W=lanes, shared=shared,
+        draws=draws, lengths=lengths, a=a if a.strides[3] == size else _contiguous(a), rows=rows,
+        end=end, uniform=uniform, path=path, score=score, packed=packed.reshape(-1, n),
+        column=column,
+    )  # fmt: skip

@@ -31,7 +31,6 @@ from .views import ArrayView, check_array_layout
 __all__ = ["Call", "Compiled", "compiled", "function_of"]
 
 U64 = Type("u", 64)
-_LOOPS = ("range", "lanes", "join")
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -227,6 +226,7 @@ class _Scope:
     results: list[Var] | None = None
     masked: _Lanes | None = None  # of the loop over lanes that this is in
     only: Value | None = None  # lanes for which something is computed or stored
+    above: frozenset[str] = frozenset()  # names from before an `if` about lanes
     outer: frozenset[str] = frozenset()  # names from before it, whose masked lanes do not change
 
 
@@ -271,7 +271,6 @@ class _Writer:
         types: tuple[Type, Type],
     ) -> None:  # fmt: skip
         self.f, self._algebra, self._zero, self._one, self._types = f, algebra, zero, one, types
-        self._type = types[0]
         self.scope: _Scope
         self._count = host_target().vector_bytes // types[0].size
         self._depth = 0
@@ -370,13 +369,14 @@ class _Writer:
             known = self.scope.names.get(target.id)
             if isinstance(known, Var) and isinstance(value, (Value, int, float)):
                 lanes = self.scope.masked if target.id in self.scope.outer else None
-                mask = self._masks(None if lanes is None else lanes.mask, self.scope.only)
-                self._set(known, value, target, mask)
+                self._set(known, value, target, None if lanes is None else lanes.mask)
+                if known.type.lanes == 1 and target.id in self.scope.above:
+                    raise self._error(target, f"{target.id} is one number, of lanes that differ")
             elif isinstance(known, _View) and isinstance(value, _View):
                 if (known.type, known.strides) != (value.type, value.strides):
                     raise self._error(target, "an array of other strides")
                 known.base.set(value.base.get())
-            elif known is None or isinstance(value, (list, str)):
+            elif known is None or isinstance(value, (list, str, _Lanes)):
                 self.scope.names[target.id] = self._variable(value)
             else:
                 raise self._error(target, f"{target.id} is something else before")
@@ -393,6 +393,7 @@ class _Writer:
         value = self._as(value, var.type, node)
         if value.type.lanes > var.type.lanes:
             raise self._error(node, f"{value.type} where there is {var.type}: begin with each(x)")
+        mask = self._masks(mask, self.scope.only)
         if mask is not None and var.type.lanes > 1:
             value = self.f.select(mask, value, var.get())
         var.set(value)
@@ -438,11 +439,16 @@ class _Writer:
 
     def _straight(self, body: Sequence[ast.stmt]) -> bool:
         """Whether a loop has neither loops nor branches, so that addresses are much of its work."""
-        return not any(
-            isinstance(x, (ast.While, ast.If, ast.IfExp, ast.BoolOp))
-            or (isinstance(x, ast.Call) and (self._kernel(x.func) or self._word(x.func) in _LOOPS))
-            for s in body for x in ast.walk(s)
-        )  # fmt: skip
+        for x in (x for s in body for x in ast.walk(s)):
+            if isinstance(x, (ast.While, ast.If, ast.BoolOp)):
+                return False
+            if isinstance(x, ast.Call):
+                inner = self._kernel(x.func)
+                if inner is not None and not self._straight(inner.tree.body):
+                    return False
+                if self._word(x.func) in ("range", "lanes", "join"):
+                    return False
+        return True
 
     @contextmanager
     def _range(self, call: ast.Call) -> Iterator[Value]:
@@ -548,11 +554,13 @@ class _Writer:
     def _some_lanes(self, body: list[ast.stmt], condition: Value) -> None:
         """Assignments in the lanes of a condition."""
         for s in body:
-            if not isinstance(s, (ast.Assign, ast.AugAssign)):
+            if not isinstance(s, (ast.Assign, ast.AugAssign, ast.If)):
                 raise self._error(s, "where a condition is one of each lane, there are assignments")
-        before, self.scope.only = self.scope.only, self._masks(self.scope.only, condition)
+        before = self.scope.only, self.scope.above
+        self.scope.only = self._masks(self.scope.only, condition)
+        self.scope.above = frozenset(self.scope.names)
         self._block(body)
-        self.scope.only = before
+        self.scope.only, self.scope.above = before
 
     def _do_Break(self, s: ast.Break) -> None:
         self._leave(s, 1)
@@ -877,7 +885,7 @@ class _Writer:
             if len(args) > len(names) or given.keys() != set(names):
                 raise self._error(e, f"{inner.name} takes {', '.join(names)}")
             return self.inline(inner, given)
-        if word in ("add", "mul", "better"):
+        if word in ("add", "mul", "better", "same"):
             algebra = self.algebra(e)
             x, y = (self._as(v, algebra.compute, e) for v in args)
             return getattr(algebra, word)(*self._pair(x, y, e))
@@ -885,7 +893,7 @@ class _Writer:
             count = self._count * (args[1] if len(args) > 1 else 1)
             if self.scope.masked is not None and len(args) == 1:
                 count = self.scope.masked.count
-            x = args[0] if isinstance(args[0], Value) else self._constant(args[0])
+            x = self._value(args[0], e)
             return x.splat(count) if x.type.lanes == 1 else x
         if word in ("decode", "encode"):
             x = self._number(args[0], e)
@@ -900,9 +908,14 @@ class _Writer:
             x = self._number(args[0], e)
             return x.bits_as(Type("f" if x.type.kind == "i" else "i", x.type.bits, x.type.lanes))
         if word in ("exp", "log"):
-            return getattr(vmath, word)(self.f, self._number(args[0], e))
+            return getattr(vmath, word)(self.f, self._value(args[0], e))
         if word == "exp_gap":
-            return vmath.lifted_exp(self.f, args[0], *args[1:])
+            return vmath.lifted_exp(self.f, self._value(args[0], e), *args[1:])
+        if word == "add_exp":
+            return vmath.add_exp(self.f, *self._pair(self._value(args[0], e), args[1], e))
+        if word == "overflows":
+            found = self.algebra(e).encode(args[0])[1]
+            return self.f.const(0, I1.vector(args[0].type.lanes)) if found is None else found
         if word in ("min", "max"):
             found = args[0]
             for x in args[1:]:
@@ -914,7 +927,7 @@ class _Writer:
             return found
         if word in ("i32", "i64", "f64", "f32", "u64", "T"):
             x = self._number(args[0], e)
-            t = self._type if word == "T" else Type(word[0], int(word[1:]))
+            t = self._types[0] if word == "T" else Type(word[0], int(word[1:]))
             return (x if isinstance(x, Value) else self._constant(x)).to(t)
         if word == "popcount":
             return self.f.intrinsic("ctpop", self._number(args[0], e))
@@ -1036,6 +1049,11 @@ class _Writer:
                 pass
             case _:
                 raise self._error(e, "join(... for NAME in range(...))")
+        if any(k.arg == "numbers" and self._static(k.value) for k in e.keywords):
+            own, self._algebra = algebra, Algebra(f, replace(algebra.plan, keep_nan=False))
+            found = self._join(ast.copy_location(ast.Call(e.func, e.args, []), e))
+            self._algebra = own
+            return found
         count = 1 if self.scope.masked is None else self.scope.masked.count
         several = isinstance(elt, (ast.List, ast.ListComp))
 
@@ -1123,6 +1141,13 @@ class _Writer:
             x = x.to(t.scalar)
         value: Value = x.splat(t.lanes) if x.type.lanes == 1 else x
         return value
+
+    def _value(self, x: Any, node: ast.AST) -> Value:
+        """A number; a float that is known is one of the type computed in."""
+        x = self._number(x, node)
+        if isinstance(x, float):
+            return self.f.const(x, self._types[0])
+        return x if isinstance(x, Value) else self._constant(x)
 
     def _constant(self, x: float) -> Value:
         return self.f.const(x, I1 if isinstance(x, bool) else I64 if isinstance(x, int) else F64)

@@ -146,11 +146,12 @@ def viterbi(
         width = 1 if few else math.gcd(vectors, min(4, 64 // lanes))
         call = compiled(kernels.best_paths, plan, plan.start)
         fields |= {
-            "padded": padded, "deep": deep, "shared": shared, "width": width,
+            "padded": padded, "deep": deep, "panels": vectors, "shared": shared, "W": lanes,
+            "width": width,
             "times": vectors if few else 0, "together": together, "parts": parts, "a": matrix,
         }  # fmt: skip
         rooms = {
-            "rows": (together, steps, padded), "matrix": (deep, padded),
+            "rows": (together, steps, padded), "matrix": (vectors, deep, lanes),
             "columns": (n + together, padded),
         }  # fmt: skip
     return task_of(

@@ -48,16 +48,17 @@ def best_state(row, column, n, padded, width, times):
 
 @kernel
 def best_paths(
-    begin: i64, stop: i64, n: i64, padded: i64, deep: i64, shared: i64,
-    width: static, times: static, together: static, parts: static, far: static,
+    begin: i64, stop: i64, n: i64, padded: i64, deep: i64, panels: i64, shared: i64,
+    W: static, width: static, times: static, together: static, parts: static, far: static,
     order: i64[:], lengths: i64[:], a: T[:, :, :], e: T[:, :, :], symbols: i64[:, :], x: T[:, :],
     end: T[:, :], path: i32[:, :], score: T[:], odd: u8[:],
-    rows: T[:, :, :], matrix: T[:, :], columns: T[:, :],
+    rows: T[:, :, :], matrix: T[:, :, :], columns: T[:, :],
 ):  # fmt: skip
     """Best paths of the sequences order[begin:stop]; `rows` has the scores of all their steps.
 
-    Rows and matrices are padded to whole vectors, by what is never the best. After the last step
-    a sequence is in state n + c, whose column has the scores of its end.
+    Rows and columns are padded to whole vectors, by what is never the best. The matrix lies in
+    panels of W columns, a vector. After the last step a sequence is in state n + c, whose column
+    has the scores of its end.
     """
     for g in range(begin, stop, together):
         b = [order[min(g + c, stop - 1)] for c in unrolled(together)]
@@ -68,10 +69,11 @@ def best_paths(
             longest = max(longest, count[c])
         if g == begin or shared == 0:
             given = a[b[0] if shared == 0 else 0]
-            for i in range(n):
-                for j in range(n):
-                    matrix[i, j] = given[i, j]
-                    columns[j, i] = given[i, j]
+            for p in range(panels):
+                for i in range(n):
+                    for k in range(min(W, n - p * W)):
+                        matrix[p, i, k] = given[i, p * W + k]
+                        columns[p * W + k, i] = given[i, p * W + k]
         bad = [each(False) for c in unrolled(together)]
         for j in lanes(padded, whole=True):
             for c in unrolled(together):
@@ -81,15 +83,17 @@ def best_paths(
         for t in range(1, longest):  # a sequence that has ended goes on, after its own rows
             now = [rows[c, t - 1] for c in unrolled(together)]
             emitted = [seen(own[c], e, symbols, min(t, count[c] - 1)) for c in unrolled(together)]
-            for j in lanes(padded, whole=True):
-                best = join(
-                    ([mul(now[c][i], matrix[i, j]) for c in unrolled(together)]
-                     for i in range(deep)), parts,
-                )  # fmt: skip
-                for c in unrolled(together):
-                    v = mul(best[c], emitted[c][j]) if j < n else zero
-                    bad[c] |= strange(v, far)
-                    rows[c, t, j] = v
+            for p in range(panels):
+                for k in lanes(W, whole=True):
+                    best = join(
+                        ([mul(now[c][i], matrix[p, i, k]) for c in unrolled(together)]
+                         for i in range(deep)), parts,
+                    )  # fmt: skip
+                    j = p * W + k
+                    for c in unrolled(together):
+                        v = mul(best[c], emitted[c][j]) if j < n else zero
+                        bad[c] |= strange(v, far)
+                        rows[c, t, j] = v
         state = [n + c for c in unrolled(together)]
         for k in range(1, longest + 1):
             for c in unrolled(together):
@@ -123,7 +127,7 @@ def best_paths_in_lanes(
 ):  # fmt: skip
     """The same where all sequences share a matrix, `many` in the lanes of a vector."""
     for g in range(begin, stop, many):
-        for lane in lanes(many, whole=True, times=1):
+        for lane in lanes(many, whole=True):
             b = order[min(g + lane, stop - 1)]
             own = e[b] if symbols is None else symbols[b]
             count, longest = i32(lengths[b]), across(lengths[b], max)
