@@ -17,7 +17,6 @@ from semiring_mm.layouts import LayoutError
 from semiring_mm.spanning import spanning_plan
 
 FAMILIES = ("compiled", "rows", "HopSearches")
-RNG = np.random.default_rng(5)
 
 
 def graph(side=5, *, directed=True, dtype="int64", weight=None):
@@ -26,7 +25,11 @@ def graph(side=5, *, directed=True, dtype="int64", weight=None):
     if directed:
         row, col = np.append(row, col), np.append(col, row)
     row, col = np.append(row, 0), np.append(col, n)
-    values = RNG.integers(1, 10_000, len(row)) if weight is None else np.full(len(row), weight)
+    values = (
+        np.random.default_rng(5).integers(1, 10_000, len(row))
+        if weight is None
+        else np.full(len(row), weight)
+    )
     return EdgeList(range(n + 1), row, col, values.astype(dtype), directed)
 
 

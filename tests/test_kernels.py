@@ -944,7 +944,10 @@ def test_tiles_of_tensor_cores(shape, monkeypatch):
         )
         check("plus_times", result, expected)
         stack = np.empty((2, 130, 136), dtype)
-        engine.product(sm.semirings["plus_times"], a, b[None], stack, precision=precision)
+        engine.product(
+            sm.semirings["plus_times"], a, np.broadcast_to(b, (len(a), *b.shape)), stack,
+            precision=precision,
+        )  # fmt: skip
         both = [reference.product("plus_times", x, b) for x in a]
         check("plus_times", stack, np.stack(both))
         text = next(x for x in reversed(HOST.launched) if "using Product =" in x)
