@@ -1743,5 +1743,5 @@ def test_fine_tiles_of_tensor_cores(shape, monkeypatch):
         check("plus_times", result, reference.general("plus_times", 2.0, a[0], b, -1.0, c))
         assert f"sr::TensorTile<{shape.rows}, {shape.columns}, 2>" in HOST.launched[-1]
     stack = np.empty((2, 136, 200), "f2")
-    engine.product(sm.semirings["plus_times"], a, b[None], stack)
+    engine.product(sm.semirings["plus_times"], a, np.broadcast_to(b, (len(a), *b.shape)), stack)
     check("plus_times", stack, np.stack([reference.product("plus_times", x, b) for x in a]))
