@@ -1029,7 +1029,9 @@ class _Writer:
             name = f"llvm.x86.avx512.permvar.{'sf' if t.bits == 32 else 'df'}.512"
             vector = self.f.load(row.base.get(), t.vector(lanes), t.size)
             return self.f.call(name, vector.type, [vector, index.to(Type("i", t.bits))])
-        return self._load(row.base.get(), ([index[k].to(I64) for k in range(lanes)], t))
+        index = index & (lanes - 1)  # what other lanes have may be anything
+        places = (row.base.get().at(index[k].to(I64) * t.size) for k in range(lanes))
+        return self.f.stack([self.f.load(at, t, t.size) for at in places])
 
     def _join(self, e: ast.Call) -> Any:
         """⊕ over a range, in independent parts; of lists, of their entries."""
