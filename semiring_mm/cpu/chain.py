@@ -102,7 +102,7 @@ def carry(
     def part(b0: int, b1: int, r0: int, r1: int) -> None:
         count, line = r1 - r0, panels * lanes
         shapes = [
-            (panels, n, lanes), (panels, n, lanes) if logs == kernels.POWERS else (1, 1, 1),
+            (panels, n, lanes), (panels if logs == kernels.POWERS else 0, n, lanes),
             (line,), (2, together * count, line), (line,),
         ]  # fmt: skip
         flags, offsets, *rest = scratch(

@@ -137,9 +137,10 @@ def carry(
     own: i64, together: static, W: static, reverse: static, turned: static, shared: static,
     quick: static, far: static, swapped: static, whole: static, logs: static, levelled: static,
     lift: static, least: static, enough: static, scale: static,
-    lengths: i64[:], a: S[:, :, :, :], e: S[:, :, :], x: S[:, :, :], y: S[:, :, :, :],
-    levels: S[:, :], flags: u8[:], packed: T[:, :, :], powers: T[:, :, :], tops: T[:],
-    carried: T[:, :, :], weights: T[:], offsets: f64[:],
+    lengths: i64[stop], a: S[stop, :, n, n], e: S[stop, :, n], x: S[stop, rows, n],
+    y: S[stop, :, rows, n], levels: S[stop, :], flags: u8[1], packed: T[panels, n, W],
+    powers: T[:, :, W], tops: T[panels * W], carried: T[2, rows * together, panels * W],
+    weights: T[panels * W], offsets: f64[rows * together],
 ):  # fmt: skip
     """Rows through the matrices of chains begin to stop - 1.
 
@@ -292,8 +293,9 @@ def chosen(row, line, n, panels, W, column, draws, uniform):
 @kernel
 def paths(
     begin: i64, stop: i64, n: i64, panels: i64, own: i64, W: static, shared: static, draws: static,
-    lengths: i64[:], a: S[:, :, :, :], rows: S[:, :, :], end: S[:, :], uniform: S[:, :],
-    path: i32[:, :], score: T[:], packed: S[:, :], column: T[:],
+    lengths: i64[stop], a: S[stop, :, n, n], rows: S[stop - begin, :, n], end: S[stop, n],
+    uniform: S[stop, :], path: i32[stop, :], score: T[stop], packed: S[:, n],
+    column: T[panels * W],
 ):  # fmt: skip
     """From the last state back to the first, of chains of floats, whose `rows` were carried.
 
@@ -334,9 +336,9 @@ def add_pairs(a, row, column, share, n, sums):
 @kernel
 def posterior(
     begin: i64, stop: i64, n: i64,
-    lengths: i64[:], a: T[:, :, :, :], e: T[:, :, :], forward: T[:, :, :], backward: T[:, :, :],
-    end: T[:, :], total: T[:], out: T[:, :, :], pairs: T[:, :, :, :], every: static, column: T[:],
-    levels: T[:, :], sums: T[:, :],
+    lengths: i64[stop], a: T[stop, :, n, n], e: T[stop, :, n], forward: T[stop - begin, :, n],
+    backward: T[stop - begin, :, n], end: T[stop, n], total: T[stop], out: T[stop, :, n],
+    pairs: T[stop, :, n, n], every: static, column: T[n], levels: T[stop, :], sums: T[n, n],
 ):  # fmt: skip
     """The probabilities of states, and of pairs of them in a row.
 

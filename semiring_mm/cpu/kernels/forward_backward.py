@@ -40,7 +40,8 @@ def exponentials(row, n, padded, times, least, to):
 
 @kernel
 def of_symbols(
-    count: i64, n: i64, padded: i64, least: T, e: S[:, :], powers: T[:, :, :], tops: T[:, :]
+    count: i64, n: i64, padded: i64, least: T, e: S[count, n], powers: T[1, count, padded],
+    tops: T[1, count],
 ):  # fmt: skip
     """Exponentials of a table of emissions, a row for each symbol."""
     for k in range(count):
@@ -125,11 +126,13 @@ def place(symbols, out, b, t):
 def forward_backward(
     begin: i64, stop: i64, n: i64, padded: i64, depth: i64, wide: i64, panels: i64, own: i64,
     least: T, together: static, width: static, times: static, down: static, limited: static,
-    order: i64[:], lengths: i64[:], matrices: T[:, :, :, :], turned: T[:, :, :, :], a_tops: T[:],
-    e: S[:, :, :], symbols: i64[:, :], x: S[:, :], end: S[:, :],
-    total: T[:], odd: u8[:], out: S[:, :, :], pairs: S[:, :, :],
-    rows: T[:, :, :], powers: T[:, :, :], tops: T[:, :], behind: T[:, :], ahead: T[:, :],
-    shares: T[:, :, :], sums: T[:, :, :],
+    order: i64[stop], lengths: i64[:], matrices: T[:, panels, depth, wide],
+    turned: T[:, panels, depth, wide], a_tops: T[:],
+    e: S[:, :, n], symbols: i64[:, :], x: S[:, n], end: S[:, n],
+    total: T[:], odd: u8[:], out: S[:, :, n], pairs: S[:, n, n],
+    rows: T[together, :, padded], powers: T[:, :, padded], tops: T[:, :],
+    behind: T[together, padded], ahead: T[together, padded], shares: T[together, 64, padded],
+    sums: T[together, padded, padded],
 ):  # fmt: skip
     """Log-partitions and posterior probabilities of the chains order[begin:stop].
 

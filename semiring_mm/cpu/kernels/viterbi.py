@@ -50,9 +50,9 @@ def best_state(row, column, n, padded, width, times):
 def best_paths(
     begin: i64, stop: i64, n: i64, padded: i64, deep: i64, panels: i64, shared: i64,
     W: static, width: static, times: static, together: static, parts: static, far: static,
-    order: i64[:], lengths: i64[:], a: T[:, :, :], e: T[:, :, :], symbols: i64[:, :], x: T[:, :],
-    end: T[:, :], path: i32[:, :], score: T[:], odd: u8[:],
-    rows: T[:, :, :], matrix: T[:, :, :], columns: T[:, :],
+    order: i64[stop], lengths: i64[:], a: T[:, n, n], e: T[:, :, n], symbols: i64[:, :],
+    x: T[:, n], end: T[:, n], path: i32[:, :], score: T[:], odd: u8[:],
+    rows: T[together, :, padded], matrix: T[panels, deep, W], columns: T[n + together, padded],
 ):  # fmt: skip
     """Best paths of the sequences order[begin:stop]; `rows` has the scores of all their steps.
 
@@ -122,8 +122,8 @@ def best_of(scores, n):
 @kernel
 def best_paths_in_lanes(
     begin: i64, stop: i64, n: static, many: static, far: static,
-    order: i64[:], lengths: i64[:], a: T[:], e: T[:, :, :], symbols: i64[:, :], x: T[:, :],
-    end: T[:, :], path: i32[:, :], score: T[:], odd: u8[:], rows: T[:, :],
+    order: i64[stop], lengths: i64[:], a: T[n * many], e: T[:, :, n], symbols: i64[:, :],
+    x: T[:, n], end: T[:, n], path: i32[:, :], score: T[:], odd: u8[:], rows: T[:, n * many],
 ):  # fmt: skip
     """The same where all sequences share a matrix, `many` in the lanes of a vector."""
     for g in range(begin, stop, many):
