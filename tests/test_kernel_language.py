@@ -256,9 +256,6 @@ def row_a_lane(
         last[order[lane], 1] = steps
 
 
-@pytest.mark.skipif(
-    host_target().vector_bytes < 64, reason="pick() is for whole vectors of 64 bytes"
-)
 @pytest.mark.parametrize("n", [1, 3, 8, 19])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_a_row_in_each_lane(n, dtype):
