@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .pool import get_num_threads, set_num_threads
     from .summation import einsum
     from .tiled.product import matmul
+    from .tiles import Tiles
 
 __all__ = [
     "BitMatrix",
@@ -51,6 +52,7 @@ __all__ = [
     "Semiring",
     "SemiringLawError",
     "Statistics",
+    "Tiles",
     "__version__",
     "adjacency",
     "apsp",
@@ -103,6 +105,7 @@ _HOMES = {
     "pool": "get_num_threads set_num_threads",
     "summation": "einsum",
     "tiled.product": "matmul",
+    "tiles": "Tiles",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 #: Modules that are imported when they are first used, and the packages they are for.

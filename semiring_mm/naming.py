@@ -18,10 +18,10 @@ def named(argument: str, *value: object) -> str:
     Examples
     --------
     >>> def message():
-    ...     return f"use a larger {named('memory_limit')}, or {named('device', 'cpu')}"
+    ...     return f"use a larger {named('tiles.memory')}, or {named('device', 'cpu')}"
     >>> message()
-    "use a larger memory_limit, or device='cpu'"
-    >>> with naming_options({"memory_limit": "--memory-limit", "device": "--device"}):
+    "use a larger tiles.memory, or device='cpu'"
+    >>> with naming_options({"tiles.memory": "--memory-limit", "device": "--device"}):
     ...     message()
     'use a larger --memory-limit, or --device cpu'
     """
@@ -69,7 +69,7 @@ def install(extra: str) -> str:
 def naming_options(options: Mapping[str, str]) -> Iterator[None]:
     """Let messages name options in place of arguments, in all threads of the process.
 
-    Keys are arguments, or such with a value: ``"resume=True"``.
+    Keys are arguments, or such with a value: ``"tiles.resume=True"``.
     """
     before = dict(_options)
     _options.update(options)

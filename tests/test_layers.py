@@ -21,7 +21,7 @@ ROOMS = {
     "engine": "engine graph_kernels layouts kernel",
     "cpu": "cpu.*",
     "cuda": "gpu.*",
-    "verbs": """arrays tiles products bits gf2 sparse blas summation neighbours chains sequences
+    "verbs": """arrays tiles deprecated products bits gf2 sparse blas summation neighbours chains sequences
         alignment eigenvalues gradients chain_gradients config""",
     "graphs": "closures.* hierarchy.* graphs.*",
     "files": "files files.*",
