@@ -581,7 +581,7 @@ def calls(monkeypatch):
             solved = plain[name](graph, *semiring, **own)
             arrays = solved if own["return_predecessors"] else (solved,)
             reporter(given["progress"], 1.0)
-            out = given["tiles"].out
+            out = given["tiles"].out if "tiles" in given else None
             if out is not None:
                 files = out if isinstance(out, tuple) else (out,)
                 arrays = [write(*pair) for pair in zip(files, arrays, strict=True)]
@@ -655,8 +655,8 @@ def test_resuming(run, edges, calls, monkeypatch):
     assert calls[0][2]["tiles"] == sm.Tiles(out="D.npy", resume=True)
 
     def unfinished(*_, **__):
-        ways = f"{named('tiles.out')}: D.npy.part is left; {named('tiles.resume', True)} goes on with it"
-        raise FileExistsError(ways)
+        on = f"{named('tiles.resume', True)} goes on with it"
+        raise FileExistsError(f"{named('tiles.out')}: D.npy.part is left; {on}")
 
     monkeypatch.setattr(sm, "apsp", unfinished)
     err = run.refused("apsp", edges, "-o", "D.npy", "--checkpoint", "2", "--force")

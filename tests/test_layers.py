@@ -21,8 +21,8 @@ ROOMS = {
     "engine": "engine graph_kernels layouts kernel",
     "cpu": "cpu.*",
     "cuda": "gpu.*",
-    "verbs": """arrays tiles deprecated products bits gf2 sparse blas summation neighbours chains sequences
-        alignment eigenvalues gradients chain_gradients config""",
+    "verbs": """arrays tiles deprecated products bits gf2 sparse blas summation neighbours chains
+        sequences alignment eigenvalues gradients chain_gradients config""",
     "graphs": "closures.* hierarchy.* graphs.*",
     "files": "files files.*",
     "scale": "tiled.* dask dask.*",
