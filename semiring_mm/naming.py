@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["install", "integer", "named", "naming_options"]
+__all__ = ["install", "integer", "listing", "named", "naming_options"]
 
 _options: dict[str, str] = {}
 
@@ -63,6 +63,11 @@ def install(extra: str) -> str:
     'python -m pip install "semiring-mm[plot]"'
     """
     return f'python -m pip install "semiring-mm[{extra}]"'
+
+
+def listing(names: Iterable[str]) -> Callable[[], list[str]]:
+    """The ``__dir__`` of a public module or class, which shows these names and no others."""
+    return sorted(names).copy
 
 
 @contextlib.contextmanager

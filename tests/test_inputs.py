@@ -472,7 +472,7 @@ def test_row_pointers_that_are_none_are_refused(first):
 
 GRAPH = np.array([[0.0, 1.0], [2.0, 0.0]])
 COUNTS = {
-    "a number of neighbours": ("knn: k", lambda x: sm.knn(GRAPH, GRAPH, x)),
+    "a number of neighbours": ("knn: k", lambda x: sm.neighbours.knn(GRAPH, GRAPH, x)),
     "an exponent": ("matrix_power: k", lambda x: sm.matrix_power(GRAPH, x)),
     "sequences": ("viterbi: k", lambda x: sm.sequences.viterbi(GRAPH, GRAPH, k=x)),
     "draws": ("sample: size", lambda x: sm.sequences.sample(GRAPH, GRAPH, size=x)),

@@ -20,6 +20,7 @@ from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..closures.weights import check_idempotent, check_predecessors
 from ..deprecated import apart
+from ..naming import listing
 from ..progress import Progress, reporter
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions, Tiles
@@ -40,6 +41,7 @@ from .product import product
 from .source import DaskSource, Given
 
 __all__ = ["apsp", "closure", "matmul"]
+__dir__ = listing(__all__)
 
 
 @apart()
