@@ -150,7 +150,7 @@ def nearest(
     _, at = np.unique(given, return_index=True)
     places = given[np.sort(at)]
     kept = min(k, max(1, len(places)))
-    check_memory(n * kept * 24, f"the {kept} nearest of {n} nodes")
+    check_memory(n * kept * 24, f"the table of the {kept} nearest of {n} nodes")
     way = sweeps_or_search(edges, places) if metric is None else metric
     if isinstance(way, Metric):
         d, who = _by_lists(way if outward else reversed_metric(way), places, kept)

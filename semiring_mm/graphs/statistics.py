@@ -524,7 +524,7 @@ def collect(
     )
     way = _on(_way(work, where=where), len(sources), where, automatic=device is None)
     collector = way.collector(Wanted(frozenset(kinds)))
-    check_memory(collector.bytes(), f"{way.method} over {edges.n} nodes")
+    check_memory(collector.bytes(), f"the work by {way.method} over {edges.n} nodes")
     return work._pass(collector, way.order(sources), "out", None, None)
 
 
@@ -616,7 +616,7 @@ class _Work:
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)
                 collector.want(Wanted(frozenset({"bins"}), limits, every=every))
-            check_memory(collector.bytes(), f"{way.method} over {self.edges.n} nodes")
+            check_memory(collector.bytes(), f"the work by {way.method} over {self.edges.n} nodes")
             found[name] = self._pass(
                 collector, order, name, state,
                 None if tick is None else _shifted(tick, number * len(order), self.edges.n),
