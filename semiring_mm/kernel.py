@@ -163,8 +163,6 @@ class Kernel:
         ValueError
             If an array is too short, or holds an index that is out of range.
         """
-        if self._fits(**fields):
-            return
         known = self.function.__globals__
         for p in self.parameters:
             x = fields[p.name]
@@ -181,23 +179,6 @@ class Kernel:
                 if x.min() < 0 or x.max() >= end:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
-
-    @functools.cached_property
-    def _fits(self) -> Callable[..., bool]:
-        """Whether all arrays have the lengths, and ranges of indices, that the kernel states."""
-        tests = ["True"]
-        for p in self.parameters:
-            here = [f"{p.name}.shape[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
-            if p.below is not None:
-                here.append(
-                    f"(not {p.name}.size or 0 <= {p.name}.min() <= {p.name}.max() < {p.below})"
-                )
-            if here:
-                tests.append(f"({p.name} is None or {' and '.join(here)})")
-        names = ", ".join(p.name for p in self.parameters)
-        text = f"lambda {names}: {' and '.join(tests)}"
-        fits: Callable[..., bool] = eval(text, self.function.__globals__)
-        return fits
 
     @functools.cached_property
     def digest(self) -> str:

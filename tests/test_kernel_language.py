@@ -346,6 +346,8 @@ def test_arguments_are_checked():
         call(**good | {"near": np.zeros(2, "i4")})
     with pytest.raises(TypeError, match="strides"):
         call(**good | {"x": np.ones(4)[::2]})
+    with pytest.raises(TypeError, match=r"guarded: a number is not of its type: n=2.5"):
+        call(**good | {"n": 2.5})
     with pytest.raises(TypeError, match="takes n, near, x, out; got n"):
         call(n=3)
 

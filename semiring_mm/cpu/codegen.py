@@ -24,6 +24,7 @@ from ..kernel import TYPES, Kernel, KernelError, Parameter, _Word
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
+from .blocks import address
 from .compiler import KEPT, compile_kept, host_target
 from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
 from .views import ArrayView, check_array_layout
@@ -72,8 +73,7 @@ class Compiled:
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
     ) -> None:
         self.kernel, self._algebra = kernel, (plan, zero, one)
-        self._names = frozenset(p.name for p in kernel.parameters)
-        self._packers = [(p.name, p.axes, _packer(kernel, p, plan)) for p in kernel.parameters]
+        self._pack = _packer(kernel, plan)
         self._variants: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, **fields: Any) -> None:
@@ -84,23 +84,35 @@ class Compiled:
 
         It keeps the arrays.
         """
-        if self._names != fields.keys():
-            raise TypeError(
-                f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
-                f"got {', '.join(fields)}"
-            )
-        words: list[int] = []
-        key: list[Any] = []
-        for name, axes, pack in self._packers:
-            value = fields[name]
-            if pack is None:
-                key.append(value)
-                continue
-            if axes:
-                key.append(value is None)
-            words.append(0 if value is None and axes else pack(value))
-        self.kernel.check(fields)
-        return Call(self._variant(tuple(key), fields), words, fields)
+        try:
+            packed = self._pack(**fields)
+        except (TypeError, struct.error):  # another name, or a number that is none
+            packed = None
+        if packed is None:
+            raise self._error(fields)
+        key, words = packed
+        return Call(self._variants.get(key) or self._variant(key, fields), words, fields)
+
+    def _error(self, fields: dict[str, Any]) -> Exception:
+        """What is wrong with parameters that do not fit."""
+        kernel = self.kernel
+        if fields.keys() != {p.name for p in kernel.parameters}:
+            names = ", ".join(p.name for p in kernel.parameters)
+            return TypeError(f"{kernel.name} takes {names}; got {', '.join(fields)}")
+        for p in kernel.parameters:
+            x, dtype = fields[p.name], _dtype_of(p, self._algebra[0])
+            known = {"_array": np.ndarray, f"_{p.name}": dtype}
+            if p.axes and not eval(_layout_test(p), known, {p.name: x}):
+                given = type(x).__name__
+                if isinstance(x, np.ndarray):
+                    given = f"{x.dtype} of shape {x.shape}, strides {x.strides}"
+                return TypeError(
+                    f"{kernel.name}: {p.name} is an array of {dtype} with {p.axes} axes whose last "
+                    f"is contiguous; got {given}"
+                )
+        kernel.check(fields)
+        given = ", ".join(f"{p.name}={fields[p.name]!r}" for p in kernel.parameters if not p.axes)
+        return TypeError(f"{kernel.name}: a number is not of its type: {given}")
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         found = self._variants.get(key)
@@ -128,15 +140,19 @@ def _writer_digest() -> str:
 
 
 class Call:
-    """One call of a compiled kernel: ``code`` with the address of a ``block`` of parameters."""
+    """One call of a compiled kernel: ``code`` with the address of its parameters' words."""
 
-    def __init__(self, code: Any, words: list[int], kept: Any) -> None:
-        self.code, self._words = code, (ctypes.c_int64 * len(words))(*words)
-        self.block = ctypes.addressof(self._words)
-        self._kept = kept  # the arrays: the block has only their addresses
+    def __init__(self, code: Any, words: bytes, kept: Any) -> None:
+        self.code, self._words = code, words
+        self._kept = kept  # the arrays: the words have only their addresses
+
+    @property
+    def block(self) -> int:
+        """The address of the words, as long as this call is referenced."""
+        return address(np.frombuffer(self._words, np.uint8))
 
     def __call__(self) -> None:
-        self.code(self.block)
+        self.code(self._words)
 
 
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
@@ -151,41 +167,62 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _packer(kernel: Kernel, p: Parameter, plan: Plan | str | None) -> Callable[[Any], int] | None:
-    """The word of a parameter, once it is checked; None: it is static."""
+def _dtype_of(p: Parameter, plan: Plan | str | None) -> np.dtype[Any] | None:
+    """The dtype of a parameter; None: it is static."""
     if p.kind == "static":
         return None
-    if p.axes:
-        t = _type_of(p.kind, plan)
-        dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
-        if p.kind == "S" and isinstance(plan, Plan):
-            dtype = np.dtype(plan.storage)  # bool, for one
-        return functools.partial(_array_word, f"{kernel.name}: {p.name}", dtype, p.axes)
+    if p.kind == "S" and isinstance(plan, Plan):
+        return np.dtype(plan.storage)  # bool, for one
     t = _type_of(p.kind, plan)
-    if t.kind == "f":
-        codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
-        pad = (0,) if t.bits == 32 else ()
-        return lambda x: int(struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0])
-    return int
+    return np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
 
 
-def _array_word(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> int:
-    size = dtype.itemsize
-    strides = x.strides if isinstance(x, np.ndarray) and x.dtype == dtype else ()
-    if len(strides) == axes and (strides[-1] == size or x.shape[-1] < 2 or not x.size):
-        for stride in strides[:-1]:
-            if stride % size:
-                break
+def _layout_test(p: Parameter) -> str:
+    """Whether an array is of the dtype ``_NAME``, and its last axis contiguous, as Python text."""
+    x, size = p.name, np.dtype(TYPES[p.kind]).itemsize if TYPES[p.kind] else f"_{p.name}.itemsize"
+    whole = [f" and not _s[{i}] % {size}" for i in range(p.axes - 1)]
+    return (
+        f"({x} is None or isinstance({x}, _array) and {x}.dtype == _{x} and "
+        f"len(_s := {x}.strides) == {p.axes} and "
+        f"(_s[-1] == {size} or {x}.shape[-1] < 2 or not {x}.size){''.join(whole)})"
+    )
+
+
+def _packer(kernel: Kernel, plan: Plan | str | None) -> Callable[..., tuple[Any, bytes] | None]:
+    """Generate what a call does first: one Python expression, since each step of it counts.
+
+    It takes the parameters. What tells variants apart, and the words; None: a parameter is wrong.
+    """
+    tests, key, words, codes = ["True"], list[str](), list[str](), "="
+    known = kernel.function.__globals__ | {"_array": np.ndarray, "_max": np.maximum.reduce}
+    for p in kernel.parameters:
+        x, dtype = p.name, _dtype_of(p, plan)
+        if dtype is None:
+            key.append(x)
+        elif not p.axes:
+            words.append(x)
+            codes += {"f4": "f4x", "f8": "d", "u8": "Q"}.get(dtype.str[1:], "q")
         else:
-            return id(x)
-    came = (
-        f"{x.dtype} of shape {x.shape}, strides {x.strides}"
-        if isinstance(x, np.ndarray)
-        else type(x).__name__
+            key.append(f"{x} is None")
+            words.append(f"0 if {x} is None else id({x})")
+            codes += "Q"
+            known[f"_{x}"] = dtype
+            tests.append(_layout_test(p))
+            least = [f"_n[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
+            least[:1] = [first.replace("_n", f"(_n := {x}.shape)") for first in least[:1]]
+            if p.below is not None:  # without a sign, what is below 0 is large
+                most = f"_max({x}.view('u{dtype.itemsize}'), None)"
+                least.append(f"(not {x}.size or {most} < {p.below})")
+            if least:
+                tests.append(f"({x} is None or {' and '.join(least)})")
+    known["_pack"] = struct.Struct(codes).pack
+    packed: Callable[..., tuple[Any, bytes] | None] = eval(
+        f"lambda {', '.join(p.name for p in kernel.parameters)}: "
+        f"(({''.join(f'{x}, ' for x in key)}), _pack({', '.join(words)})) "
+        f"if {' and '.join(tests)} else None",
+        known,
     )
-    raise TypeError(
-        f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
-    )
+    return packed
 
 
 # --- values ---------------------------------------------------------------------------------------
