@@ -40,6 +40,7 @@ from semiring_mm.kernel import (
     pick,
     popcount,
     static,
+    stream,
     u64,
     unrolled,
     zero,
@@ -338,6 +339,40 @@ def test_a_call_that_is_bound_keeps_its_arrays():
     assert len(others) == 9
 
 
+@kernel
+def most(x: i64[:, n], n: i64, out: i64[:]) -> i64:
+    for i in range(n):
+        out[i] = max(x[0, i], x[1, i])
+        if out[i] > 9:
+            return i
+    return -1
+
+
+def test_a_kernel_may_return_an_integer_and_be_called_for_arrays_that_lie_alike():
+    x, out = np.array([[3, 4, 12], [5, 1, 7]]), np.zeros(3, "i8")
+    call = compiled(most).of_first(x=x, n=3, out=out)
+    assert [call(x), call(x[::-1].copy()), call(x - 3)] == [2, 2, -1]
+    assert out.tolist() == [2, 1, 9]
+    assert most.plain(x=x, n=3, out=out) == compiled(most)(x=x, n=3, out=out) == 2
+
+
+@kernel
+def streamed(n: i64, count: static, x: i64[n], out: i64[:]):
+    for first_ in range(0, n, count):
+        for j in lanes(count, whole=True):
+            stream(out, first_ + j, x[first_ + j] + 1)
+
+
+def test_vectors_are_stored_past_the_caches():
+    out = np.zeros(64, "i8")
+    out = out[-out.ctypes.data % 64 // 8 :][:32]
+    count = host_target().vector_bytes // 8
+    expected = out.copy()
+    streamed.plain(n=32, count=count, x=np.arange(32), out=expected)
+    compiled(streamed)(n=32, count=count, x=np.arange(32), out=out)
+    assert out.tolist() == expected.tolist() == list(range(1, 33))
+
+
 def test_arguments_are_checked():
     call = compiled(guarded)
     good = {"n": 2, "near": np.zeros(2, "i8"), "x": np.ones(2), "out": np.ones(2)}
@@ -346,8 +381,10 @@ def test_arguments_are_checked():
         call(**good | {"near": np.zeros(2, "i4")})
     with pytest.raises(TypeError, match="strides"):
         call(**good | {"x": np.ones(4)[::2]})
-    with pytest.raises(TypeError, match=r"guarded: a number is not of its type: n=2.5"):
-        call(**good | {"n": 2.5})
+    with pytest.raises(TypeError, match=r"near is an array .* got list"):
+        call(**good | {"near": [1, 2]})
+    with pytest.raises(TypeError, match=r"n is a number of type i64, got 1\.5"):
+        call(**good | {"n": 1.5})
     with pytest.raises(TypeError, match="takes n, near, x, out; got n"):
         call(n=3)
 

@@ -12,24 +12,28 @@ import functools
 import hashlib
 import operator
 import struct
-from collections.abc import Callable, Iterator, Sequence
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..kernel import TYPES, Kernel, KernelError, Parameter, _Word
+from ..kernel import Kernel, KernelError, _Word
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
-from .blocks import address
 from .compiler import KEPT, compile_kept, host_target
 from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
 from .views import ArrayView, check_array_layout
 
 __all__ = ["Call", "Compiled", "compiled", "function_of"]
+
+Array = NDArray[Any]
 
 U64 = Type("u", 64)
 _NEVER = 1 << 62  # the first of no lanes
@@ -73,46 +77,70 @@ class Compiled:
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
     ) -> None:
         self.kernel, self._algebra = kernel, (plan, zero, one)
-        self._pack = _packer(kernel, plan)
+        self._dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
+        self._pack = _packer(kernel, self._dtypes)
         self._variants: dict[tuple[Any, ...], Any] = {}
 
-    def __call__(self, **fields: Any) -> None:
-        self.bind(**fields)()
+    def __call__(self, **fields: Any) -> Any:
+        code, words = self._packed(fields)
+        return code(words)
 
     def bind(self, **fields: Any) -> Call:
         """Check and pack the parameters: the call, to be made as often as one likes.
 
         It keeps the arrays.
         """
+        return Call(*self._packed(fields), fields)
+
+    def of_first(self, **fields: Any) -> Callable[[Array], Any]:
+        """Check and pack the parameters: the call for arrays that lie as the first one does."""
+        (code, words), (_, *others) = self._packed(fields), fields.values()
+        rest = words[8:]
+
+        def call(x: Array, _: Any = others) -> Any:  # the arrays that `rest` has addresses of
+            return code(id(x).to_bytes(8, sys.byteorder) + rest)
+
+        return call
+
+    def _packed(self, fields: dict[str, Any]) -> tuple[Any, bytes]:
+        """Check the parameters; the compiled function, and the block of parameters."""
         try:
             packed = self._pack(**fields)
-        except (TypeError, struct.error):  # another name, or a number that is none
-            packed = None
+        except (struct.error, IndexError, TypeError) as error:
+            raise self._refusal(fields) from error
         if packed is None:
-            raise self._error(fields)
+            raise self._refusal(fields)
         key, words = packed
-        return Call(self._variants.get(key) or self._variant(key, fields), words, fields)
+        code = self._variants.get(key)
+        return code or self._variant(key, fields), words
 
-    def _error(self, fields: dict[str, Any]) -> Exception:
-        """What is wrong with parameters that do not fit."""
-        kernel = self.kernel
-        if fields.keys() != {p.name for p in kernel.parameters}:
-            names = ", ".join(p.name for p in kernel.parameters)
-            return TypeError(f"{kernel.name} takes {names}; got {', '.join(fields)}")
-        for p in kernel.parameters:
-            x, dtype = fields[p.name], _dtype_of(p, self._algebra[0])
-            known = {"_array": np.ndarray, f"_{p.name}": dtype}
-            if p.axes and not eval(_layout_test(p), known, {p.name: x}):
-                given = type(x).__name__
+    def _refusal(self, fields: dict[str, Any]) -> Exception:
+        """The error for parameters that do not fit."""
+        if self._dtypes.keys() != fields.keys():
+            return TypeError(
+                f"{self.kernel.name} takes {', '.join(self._dtypes)}; got {', '.join(fields)}"
+            )
+        for p in self.kernel.parameters:
+            x, dtype = fields[p.name], self._dtypes[p.name]
+            what = f"{self.kernel.name}: {p.name} is"
+            if p.axes and x is not None and not _lies(x, dtype, p.axes):
+                got = type(x).__name__
                 if isinstance(x, np.ndarray):
-                    given = f"{x.dtype} of shape {x.shape}, strides {x.strides}"
+                    got = f"{x.dtype} of shape {x.shape}, strides {x.strides}"
                 return TypeError(
-                    f"{kernel.name}: {p.name} is an array of {dtype} with {p.axes} axes whose last "
-                    f"is contiguous; got {given}"
+                    f"{what} an array of {dtype} with {p.axes} axes whose last is contiguous; "
+                    f"got {got}"
                 )
-        kernel.check(fields)
-        given = ", ".join(f"{p.name}={fields[p.name]!r}" for p in kernel.parameters if not p.axes)
-        return TypeError(f"{kernel.name}: a number is not of its type: {given}")
+            if not p.axes and p.kind != "static":
+                try:
+                    struct.pack(_code(dtype), x)
+                except struct.error as error:
+                    return TypeError(f"{what} a number of type {p.kind}, got {x!r}: {error}")
+        try:
+            self.kernel.check(fields)
+        except ValueError as error:
+            return error
+        return AssertionError(f"{self.kernel.name}: parameters that fit were refused")
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         found = self._variants.get(key)
@@ -126,7 +154,8 @@ class Compiled:
                 lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
                 host_target(),
             )  # fmt: skip
-            found = library.function(self.kernel.name, ctypes.c_void_p)
+            result = ctypes.c_int64 if self.kernel.returns else None
+            found = library.function(self.kernel.name, ctypes.c_void_p, result=result)
             self._variants[key] = found
         return found
 
@@ -140,19 +169,18 @@ def _writer_digest() -> str:
 
 
 class Call:
-    """One call of a compiled kernel: ``code`` with the address of its parameters' words."""
+    """One call of a compiled kernel: ``code`` with the address of a ``block`` of parameters."""
 
     def __init__(self, code: Any, words: bytes, kept: Any) -> None:
         self.code, self._words = code, words
-        self._kept = kept  # the arrays: the words have only their addresses
+        self._kept = kept  # the arrays: the block has only their addresses
 
     @property
     def block(self) -> int:
-        """The address of the words, as long as this call is referenced."""
-        return address(np.frombuffer(self._words, np.uint8))
+        return id(self._words) + bytes.__basicsize__ - 1  # but for the byte that ends them
 
-    def __call__(self) -> None:
-        self.code(self._words)
+    def __call__(self) -> Any:
+        return self.code(self._words)
 
 
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
@@ -167,62 +195,69 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _dtype_of(p: Parameter, plan: Plan | str | None) -> np.dtype[Any] | None:
-    """The dtype of a parameter; None: it is static."""
-    if p.kind == "static":
-        return None
-    if p.kind == "S" and isinstance(plan, Plan):
+def _dtype_of(kind: str, plan: Plan | str | None) -> np.dtype[Any]:
+    if kind == "S" and isinstance(plan, Plan):
         return np.dtype(plan.storage)  # bool, for one
-    t = _type_of(p.kind, plan)
-    return np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
+    if kind == "static":
+        return np.dtype(object)
+    t = _type_of(kind, plan)
+    return np.dtype(f"{t.kind}{t.size}")
 
 
-def _layout_test(p: Parameter) -> str:
-    """Whether an array is of the dtype ``_NAME``, and its last axis contiguous, as Python text."""
-    x, size = p.name, np.dtype(TYPES[p.kind]).itemsize if TYPES[p.kind] else f"_{p.name}.itemsize"
-    whole = [f" and not _s[{i}] % {size}" for i in range(p.axes - 1)]
-    return (
-        f"({x} is None or isinstance({x}, _array) and {x}.dtype == _{x} and "
-        f"len(_s := {x}.strides) == {p.axes} and "
-        f"(_s[-1] == {size} or {x}.shape[-1] < 2 or not {x}.size){''.join(whole)})"
+def _code(dtype: np.dtype[Any]) -> str:
+    """How :mod:`struct` packs a number as a word."""
+    return {"f4": "=f4x", "f8": "=d", "u8": "=Q"}.get(dtype.str[1:], "=q")
+
+
+def _lies(x: Any, dtype: np.dtype[Any], axes: int) -> bool:
+    """Whether an array lies as kernels take it."""
+    if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != axes:
+        return False
+    *strides, last = x.strides
+    return (last == dtype.itemsize or x.shape[-1] < 2 or not x.size) and not any(
+        stride % dtype.itemsize for stride in strides
     )
 
 
-def _packer(kernel: Kernel, plan: Plan | str | None) -> Callable[..., tuple[Any, bytes] | None]:
-    """Generate what a call does first: one Python expression, since each step of it counts.
+def _packer(
+    kernel: Kernel, dtypes: Mapping[str, np.dtype[Any]]
+) -> Callable[..., tuple[tuple[Any, ...], bytes] | None]:
+    """Compile a function that packs parameters.
 
-    It takes the parameters. What tells variants apart, and the words; None: a parameter is wrong.
+    It returns what the kernel is to be specialised for, the static parameters and which arrays are
+    None, and the words; or None, where parameters do not fit.
     """
-    tests, key, words, codes = ["True"], list[str](), list[str](), "="
-    known = kernel.function.__globals__ | {"_array": np.ndarray, "_max": np.maximum.reduce}
+    words = [p for p in kernel.parameters if p.kind != "static"]
+    codes = "".join("q" if p.axes else _code(dtypes[p.name])[1:] for p in words)
+    names = kernel.function.__globals__ | {f"dtype_{x}": t for x, t in dtypes.items()}
+    names |= {f"last_{x}": (t.itemsize,) for x, t in dtypes.items()}
+    names |= {"ndarray_": np.ndarray, "maximum_": np.maximum.reduce}
+    names |= {"lies_": _lies, "pack_": struct.Struct(f"={codes}").pack}
+    return types.FunctionType(_packer_code(kernel), names)
+
+
+@functools.cache
+def _packer_code(kernel: Kernel) -> types.CodeType:
+    """Of the function that :func:`_packer` returns: all tests in one expression."""
+    key, words, tests = list[str](), list[str](), ["True"]
     for p in kernel.parameters:
-        x, dtype = p.name, _dtype_of(p, plan)
-        if dtype is None:
-            key.append(x)
-        elif not p.axes:
-            words.append(x)
-            codes += {"f4": "f4x", "f8": "d", "u8": "Q"}.get(dtype.str[1:], "q")
-        else:
-            key.append(f"{x} is None")
-            words.append(f"0 if {x} is None else id({x})")
-            codes += "Q"
-            known[f"_{x}"] = dtype
-            tests.append(_layout_test(p))
-            least = [f"_n[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
-            least[:1] = [first.replace("_n", f"(_n := {x}.shape)") for first in least[:1]]
-            if p.below is not None:  # without a sign, what is below 0 is large
-                most = f"_max({x}.view('u{dtype.itemsize}'), None)"
-                least.append(f"(not {x}.size or {most} < {p.below})")
-            if least:
-                tests.append(f"({x} is None or {' and '.join(least)})")
-    known["_pack"] = struct.Struct(codes).pack
-    packed: Callable[..., tuple[Any, bytes] | None] = eval(
-        f"lambda {', '.join(p.name for p in kernel.parameters)}: "
-        f"(({''.join(f'{x}, ' for x in key)}), _pack({', '.join(words)})) "
-        f"if {' and '.join(tests)} else None",
-        known,
-    )
-    return packed
+        x = p.name
+        if not p.axes:
+            (key if p.kind == "static" else words).append(x)
+            continue
+        key.append(f"{x} is None")
+        words.append(f"(0 if {x} is None else id({x}))")
+        lies = [f"isinstance({x}, ndarray_)", f"{x}.dtype == dtype_{x}"]
+        lies.append(f"(strides_ := {x}.strides)[{p.axes - 1}:] == last_{x}")
+        lies += [f"not strides_[{k}] % last_{x}[0]" for k in range(p.axes - 1)]
+        fits = [f"({' and '.join(lies)} or lies_({x}, dtype_{x}, {p.axes}))", *kernel.fits(p)]
+        tests.append(f"({x} is None or {' and '.join(fits)})")
+    arguments = ", ".join(p.name for p in kernel.parameters)
+    pair = f"({''.join(f'{k}, ' for k in key)}), pack_({', '.join(words)})"
+    text = f"lambda {arguments}: ({pair}) if {' and '.join(tests)} else None"
+    code = compile(text, f"<parameters of {kernel.name}>", "eval").co_consts[0]
+    assert isinstance(code, types.CodeType)
+    return code
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -275,7 +310,7 @@ def function_of(
     known: dict[str, Any],
 ) -> Function:
     """The function of a kernel; `known` has static parameters, and None for arrays that are."""
-    f = Function(kernel.name, [PTR])
+    f = Function(kernel.name, [PTR], result=I64 if kernel.returns else None)
     names, at = dict[str, Any](), 0
     check_array_layout()
     for p in kernel.parameters:
@@ -296,7 +331,9 @@ def function_of(
     algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
     both = (I64, I64) if plan is None else (_type_of("T", plan), _type_of("S", plan))
     writer = _Writer(f, algebra, zero, one, both)
-    writer.inline(kernel, names)
+    found = writer.inline(kernel, names)
+    if kernel.returns:
+        f.result.set(writer.number(found, kernel))
     return f
 
 
@@ -310,7 +347,7 @@ class _Writer:
         self.f, self._algebra, self._zero, self._one, self._types = f, algebra, zero, one, types
         self.scope: _Scope
         self._count = host_target().vector_bytes // types[0].size
-        self._depth = 0
+        self._depth, self._streams = 0, False
 
     def inline(self, kernel: Kernel, names: dict[str, Any]) -> Any:
         """Write a kernel's body; what it returns."""
@@ -346,7 +383,14 @@ class _Writer:
         self._depth -= 1
         if outer is not None:
             self.scope = outer
+        elif self._streams:
+            self.f.fence()
         return found
+
+    def number(self, x: Any, kernel: Kernel) -> Value:
+        """What a kernel returns, as an integer."""
+        self.scope = _Scope(kernel, {})
+        return self._as(x, I64, kernel.tree)
 
     def _error(self, node: ast.AST, message: str) -> KernelError:
         return self.scope.kernel.error(node, message)
@@ -988,6 +1032,8 @@ class _Writer:
             x, i = args
             self.f.prefetch(x.base.get().at(self._as(i, I64, e) * x.type.size))
             return None
+        if word == "stream":
+            return self._stream(e, *args[1:])
         if word == "across":
             return self._across(args[0], *map(self._word, e.args[1:]), node=e)
         if word == "first":
@@ -997,6 +1043,14 @@ class _Writer:
         if word == "pick":
             return self._pick(*args, node=e)
         raise self._error(e, "a kernel cannot call this")
+
+    def _stream(self, e: ast.Call, j: Any, value: Any) -> None:
+        """Store a vector past the caches; all threads see it from the kernel's end on."""
+        place, entry = self._place(self._expr(e.args[0]), ast.Subscript(e.args[0], e.args[1]))
+        if not isinstance(j, _Lanes) or isinstance(entry, _View) or j.mask or self.scope.only:
+            raise self._error(e, "stream(row, j, value) of whole vectors")
+        self.f.store_past_caches(self._as(value, entry[1].vector(j.count), e), place)
+        self._streams = True
 
     def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
