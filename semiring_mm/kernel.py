@@ -29,7 +29,8 @@ at most k times that). ``if`` about a condition in each lane has assignments onl
 where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
 an entry for each lane is a vector of these. ``across(v)`` is ⊕ over the lanes, ``across(v, sum)``,
 min, max and any are other ways to join them, and ``first(j, condition)`` is the first lane where a
-condition holds, else 2**62. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
+condition holds, else 2**62; ``for c in where(j, condition)`` visits all of these one by one, as
+numbers. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
 index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
 first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
 ``stream(row, j, v)`` stores a whole vector past the caches, to a multiple of its size: its line is
@@ -65,7 +66,7 @@ __all__ = [
     "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
     "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
     "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "static", "stream",
-    "u8", "u16", "u32", "u64", "unrolled", "zero",
+    "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
 ]  # fmt: skip
 
 #: Types of parameters and of arrays. T, the type computed in, and S, that of stored entries, are a
@@ -261,10 +262,10 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
     pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, add_exp, log, same, \
-    stream, overflows = map(_Word, (
+    stream, where, overflows = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
         "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same stream "
-        "overflows"
+        "where overflows"
     ).split())  # fmt: skip
 
 
@@ -298,6 +299,7 @@ def _fma(x: float, y: float, z: float) -> float:
 _PLAIN: dict[str, Any] = {
     "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_: v,
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
+    "where": lambda j, condition: [j] if condition else [],
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
     "prefetch": lambda *_: None, "stream": operator.setitem, "i64": int,
     "f32": np.float32, "f64": np.float64,

@@ -43,6 +43,7 @@ from semiring_mm.kernel import (
     stream,
     u64,
     unrolled,
+    where,
     zero,
 )  # fmt: skip
 from semiring_mm.plan import Facts, bytewise, make_plan
@@ -307,6 +308,31 @@ def test_conditions_about_lanes_and_functions_of_numbers(n, dtype):
 
 
 @kernel
+def chosen(n: i64, x: f64[n], out: i64[n + 1]):
+    for j in lanes(n, 2):
+        for c in where(j, x[j] > 0.5):
+            if x[c] > 0.9:
+                continue
+            out[1 + out[0]] = c
+            out[0] += 1
+
+
+@pytest.mark.parametrize("n", [3, 32, 75])
+def test_lanes_that_are_visited_one_by_one(n):
+    x = np.random.default_rng(8).random(n)
+    found = both(chosen, n=n, x=x, out=np.zeros(n + 1, "i8"))["out"]
+    assert found[1:][: found[0]].tolist() == np.flatnonzero((x > 0.5) & (x <= 0.9)).tolist()
+
+
+@kernel
+def left_early(x: i64[:]):
+    for j in lanes(8):
+        for c in where(j, x[j] > 5):
+            x[c] = 0
+            break
+
+
+@kernel
 def one_number_for_lanes(x: i64[:]):
     last = 0
     for j in lanes(32, whole=True):
@@ -444,6 +470,7 @@ def of_a_type(x):
         (of_two_signs, "i64 and u64 do not go together"),
         (of_itself, "call itself"), (one_number_for_lanes, "of lanes that differ"),
         (of_a_name, "somewhere has no value"), (of_a_type, "a parameter is"),
+        (left_early, "no loop to leave"),
     ],
 )  # fmt: skip
 def test_errors_name_the_line(wrong, words):

@@ -514,8 +514,10 @@ class _Writer:
                 self.f.place(labels[0])
             self.f.place(labels[1])
             self.f.opaque = opaque
+        elif word == "where":
+            self._visit(name, *map(self._expr, call.args), s=s)
         else:
-            raise self._error(s, "a loop is: for NAME in range(...), lanes(...) or unrolled(...)")
+            raise self._error(s, "a loop is: for NAME in range(), lanes(), where() or unrolled()")
         self.scope.names.pop(name, None)
 
     def _straight(self, body: Sequence[ast.stmt]) -> bool:
@@ -574,6 +576,20 @@ class _Writer:
                 yield _Lanes(end, count, None)
         with f.if_(rest.cmp("<", count) & rest.cmp(">", 0)):
             yield _Lanes(end, count, f.below(rest, count))
+
+    def _visit(self, name: str, j: Any, condition: Any, *, s: ast.For) -> None:
+        """A loop over the lanes for which a condition holds."""
+        f, masked = self.f, self.scope.masked
+        left = f.var(self._word_of(j, condition, s))
+        with f.while_() as done:
+            f.break_if(left.get().cmp("==", 0), done)
+            lane = f.call("llvm.cttz.i64", U64, [left.get(), f.const(0, I1)])
+            left.set(left.get() & (left.get() - 1))
+            self.scope.names[name], self.scope.masked = j.base + lane.to(I64), None
+            self.scope.loops.append((done.replace("done", "again"), ""))
+            self._block(s.body)
+            self.scope.loops.pop()
+        self.scope.masked = masked
 
     def _do_While(self, s: ast.While) -> None:
         with self.f.while_() as done:
@@ -650,8 +666,10 @@ class _Writer:
         self._leave(s, 0)
 
     def _leave(self, s: ast.stmt, which: int) -> None:
-        if not self.scope.loops:
-            raise self._error(s, "there is no loop to leave here (lanes and unrolled have none)")
+        if not self.scope.loops or not self.scope.loops[-1][which]:
+            raise self._error(
+                s, "there is no loop to leave here: neither lanes, where nor unrolled"
+            )
         self.f.jump(self.scope.loops[-1][which])
         self.f.label(self.f.fresh("never"))
 
@@ -1084,12 +1102,16 @@ class _Writer:
 
     def _first(self, j: Any, condition: Any, *, node: ast.AST) -> Value:
         """The first of some lanes for which a condition holds."""
-        if not isinstance(j, _Lanes) or j.count > 64:
-            raise self._error(node, "first(j, condition) with j of lanes, at most 64")
-        there = condition if j.mask is None else condition & j.mask
-        bits = there.bits_as(Type("u", j.count)).to(Type("u", 64))
+        bits = self._word_of(j, condition, node)
         place = self.f.call("llvm.cttz.i64", bits.type, [bits, self.f.const(0, I1)])
         return self.f.select(bits.cmp("!=", 0), place.to(I64) + j.base, self.f.const(_NEVER, I64))
+
+    def _word_of(self, j: Any, condition: Any, node: ast.AST) -> Value:
+        """The lanes, below the end, for which a condition holds, as bits of a word."""
+        if not isinstance(j, _Lanes) or j.count > 64:
+            raise self._error(node, "(j, condition) with j of lanes, at most 64")
+        there = condition if j.mask is None else condition & j.mask
+        return there.bits_as(Type("u", j.count)).to(U64)
 
     def _entries(self, row: Any, n: Any, *, node: ast.AST) -> list[Value]:
         """The first n entries of a row, or of the row of each lane: there by transposing."""
