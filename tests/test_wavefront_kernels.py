@@ -5,7 +5,7 @@ import pytest
 from host_device import HostDevice
 from numpy.testing import assert_array_equal
 
-from semiring_mm.cpu import wavefront as cpu
+from semiring_mm.cpu import alignment as cpu
 from semiring_mm.engine import AlignmentRule, Ragged
 from semiring_mm.gpu import device, wavefront
 
