@@ -15,7 +15,8 @@ from test_long_runs import ENVIRONMENT, posix
 import semiring_mm as sm
 from semiring_mm import alignment, pool
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.cpu import edits, product, sparse, vector
+from semiring_mm.cpu import alignment as cpu_alignment
+from semiring_mm.cpu import product, sparse, vector
 from semiring_mm.graphs import dijkstra
 
 #: What each call takes, and calls of minutes; a megabyte or two is soon made.
@@ -169,7 +170,7 @@ def test_alignments_in_pieces(piece, monkeypatch):
             yield from alignment.dtw(series[0][3], series[1][3], band=band, return_path=True)
 
     whole = list(results())
-    monkeypatch.setattr(edits, "_PIECE", piece)
+    monkeypatch.setattr(cpu_alignment, "_PIECE", piece)
     for found, expected in zip(results(), whole, strict=True):
         assert_array_equal(found, expected)
 

@@ -216,7 +216,7 @@ def own(loaded):
 FIRST_CALLS = {
     "sm.matmul(a, a, 'min_plus')": (
         "gpu tiles tiled.solve hierarchy graphs files plot cli cpu.chain cpu.viterbi "
-        "cpu.forward_backward cpu.select cpu.screen cpu.spanning cpu.sparse cpu.wavefront "
+        "cpu.forward_backward cpu.select cpu.screen cpu.spanning cpu.sparse cpu.alignment "
         "neighbours chains metrics"
     ),
     "sm.apsp(a, return_predecessors=True)": (

@@ -10,11 +10,13 @@ import pytest
 import reference
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
+from plain_kernels import both
 
 import semiring_mm as sm
 from semiring_mm import arrays, neighbours
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import select
+from semiring_mm.cpu.kernels import select as kernels
 from semiring_mm.cpu.screen import Screen
 
 distance = Optional("scipy.spatial.distance")
@@ -287,6 +289,23 @@ def test_equal_points_come_by_their_index(metric, dtype, monkeypatch):
         same = np.diff(kind[i], axis=1) == 0
         assert (np.diff(i, axis=1)[same] > 0).all()
     assert_array_equal(sm.neighbours.argbest(x, y, metric)[1], by_sorting(compared, 1)[1][:, 0])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "i8"])
+def test_the_kernels_of_heaps_in_python(dtype):
+    tile = RNG.integers(0, 20, (3, 150)).astype(dtype)
+    if real := tile.dtype.kind == "f":
+        tile[1, ::9] = np.nan
+    value, index = select.empty(3, 7, tile.dtype)
+    heaps = both(
+        kernels.put, None, dtype, many=1, real=real, rows=3, columns=150, k=7, base=5, value=value,
+        index=index, tile=tile,
+    )  # fmt: skip
+    own = {name: heaps[name] for name in ("value", "index")}
+    best = both(kernels.sort, None, dtype, rows=3, k=7, **own)
+    expected = np.argsort(tile, 1, kind="stable")[:, :7]
+    assert_array_equal(best["index"], expected + 5)
+    assert_array_equal(best["value"], np.take_along_axis(tile, expected, 1))
 
 
 def sphere(n, columns=9):
