@@ -195,7 +195,8 @@ def test_a_matrix_that_has_no_room_in_memory_is_not_begun(tmp_path, monkeypatch,
     Path("g.gr").write_text("p sp 3 1\na 1 2 1\n")
     monkeypatch.setattr(compute, "free_memory", lambda: 71)
     assert cli.main(["apsp", "g.gr", "-o", "D.npy"]) == 2
-    assert re.search(r"D.npy of 3 × 3 entries needs .* --memory-limit 4GB works", capsys.readouterr().err)
+    err = capsys.readouterr().err
+    assert re.search(r"D.npy of 3 × 3 entries needs .* --memory-limit 4GB works", err)
     assert os.listdir() == ["g.gr"]
 
 

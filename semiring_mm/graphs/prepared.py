@@ -36,7 +36,7 @@ from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
 from .queries import PathQuery
 
-__all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
+__all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "prepare"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -679,11 +679,11 @@ def prepare(
     *,
     semiring: str | Semiring = "min_plus",
     weight: str | int | None = "weight",
-    directed: bool | None = None,
-    order: str = "auto",
-    dtype: Any = None,
     source: Any = None,
     target: Any = None,
+    dtype: Any = None,
+    directed: bool | None = None,
+    order: str = "auto",
     progress: Progress = None,
 ) -> PreparedGraph:
     """Prepare a sparse graph for many questions about best paths.
@@ -695,6 +695,11 @@ def prepare(
         Whose ⊕ chooses one of its operands (min, max), or works on truth values.
     weight : str or None, default "weight"
         As for :func:`adjacency`.
+    source, target : optional
+        The columns of a table, or of a file, that hold the ends of edges.
+    dtype : dtype, optional
+        Of the weights and the results: default float32 for float32 weights and
+        float64 for others; bool where the semiring works on truth values.
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
     order : {"auto", "minimum_degree", "nested_dissection"}
@@ -703,11 +708,6 @@ def prepare(
         elimination tree is half as deep, so that a single pair takes a third of the time, but
         finding it may take as long again as all other preparation. "auto" takes it for graphs of
         more than 1000 nodes where METIS is installed.
-    dtype : dtype, optional
-        Of the weights and the results: default float32 for float32 weights and
-        float64 for others; bool where the semiring works on truth values.
-    source, target : optional
-        The columns of a table, or of a file, that hold the ends of edges.
     progress : bool or callable, optional
         As for :func:`apsp`: of the nodes in the order, and then of the pairs (⊗, ⊕) of weights.
 
@@ -786,23 +786,41 @@ def _is_array(x: Any) -> bool:
 
 def edges_of_graph(
     s: Semiring, graph: Any, weight: str | int | None, directed: bool | None, source: Any = None,
-    target: Any = None,
+    target: Any = None, dtype: Any = None,
 ) -> EdgeList:  # fmt: skip
-    """The edges of any graph."""
+    """The edges of any graph, with weights of a dtype if one is asked for."""
     if isinstance(graph, PreparedGraph):
         raise TypeError("the graph is prepared already; customize() takes new weights")
     found, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
-    if isinstance(found, EdgeList):
-        return found
-    matrix = np.asarray(found)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
-    if matrix.dtype.kind not in "biuf":
-        raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
-    warn_of_entries(s, matrix)
-    row, col, values = edges_of(s, matrix)
-    nodes = range(len(matrix)) if nodes is None else nodes
-    return EdgeList(nodes, row, col, values, directed is not False)
+    if not isinstance(found, EdgeList):
+        matrix = np.asarray(found)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
+        if matrix.dtype.kind not in "biuf":
+            raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
+        warn_of_entries(s, matrix)
+        row, col, values = edges_of(s, matrix)
+        nodes = range(len(matrix)) if nodes is None else nodes
+        found = EdgeList(nodes, row, col, values, directed is not False)
+    return found if dtype is None else _typed(s, found, np.dtype(dtype))
+
+
+def distances_of(
+    graph: Any, weight: str | int | None, directed: bool | None, source: Any, target: Any,
+    dtype: Any,
+) -> tuple[EdgeList, Metric | None]:  # fmt: skip
+    """The edges of a graph over min_plus, and the metric of a prepared one."""
+    if not isinstance(graph, PreparedGraph):
+        s = semirings["min_plus"]
+        return edges_of_graph(s, graph, weight, directed, source, target, dtype), None
+    if graph.semiring.name != "min_plus":
+        raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
+    if not (source is target is dtype is directed is None and weight == "weight"):
+        raise ValueError(
+            "weight, source, target, dtype and directed are chosen when a graph is prepared: give "
+            "them to sm.prepare"
+        )
+    return graph.edges, graph.metric
 
 
 def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:

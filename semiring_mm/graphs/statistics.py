@@ -38,7 +38,7 @@ from .choice import hop_device, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
-from .prepared import PreparedGraph, edges_of_graph
+from .prepared import PreparedGraph, distances_of
 from .rows import RowCollector
 
 __all__ = ["Histogram", "Statistics", "collect", "fastest", "statistics", "sweeps_or_search"]
@@ -196,6 +196,9 @@ def statistics(
     what: str | Sequence[str] | None = None,
     *,
     weight: str | int | None = "weight",
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
     sources: Any = None,
     bins: int | Sequence[Any] = 50,
@@ -215,6 +218,11 @@ def statistics(
         and "within". Default: all, the last one if a `radius` is given.
     weight : str or None, default "weight"
         As for :func:`adjacency`; None: each edge counts 1.
+    source, target : optional
+        The columns of a table, or of a file, that hold the ends of edges.
+    dtype : dtype, optional
+        Of the distances. Default: float32 for float32 weights, int64 for whole numbers in an
+        integer dtype, and float64 for others.
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
     sources : node, or sequence of nodes, optional
@@ -270,12 +278,7 @@ def statistics(
     asked = _asked(what, radius)
     options = TileOptions.of(device, tiles, "memory")
     where, paths = options.indices(), options.paths(False, "ending in .npz")
-    if isinstance(graph, PreparedGraph):
-        if graph.semiring.name != "min_plus":
-            raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
-        edges, metric = graph.edges, graph.metric
-    else:
-        edges, metric = edges_of_graph(semirings["min_plus"], graph, weight, directed), None
+    edges, metric = distances_of(graph, weight, directed, source, target, dtype)
     labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
     rows = positions(sources, edges.n, labels)
     rows = np.arange(edges.n) if rows is None else rows
