@@ -14,7 +14,7 @@ from semiring_mm.closures import spanning
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.cpu import codegen
+from semiring_mm.cpu import codegen, rows
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import spanning as cpu_spanning
 from semiring_mm.graphs.contraction import solve
@@ -22,7 +22,7 @@ from semiring_mm.graphs.kernels import elimination, forest
 from semiring_mm.hierarchy import structure
 from semiring_mm.hierarchy.statistics import Collector, Wanted
 from semiring_mm.kernel import Kernel, Operations
-from semiring_mm.plan import Plan
+from semiring_mm.plan import Facts, Plan, make_plan
 from semiring_mm.semirings import semirings
 
 MAX_MIN = Operations(max, min, operator.gt, 0, 0)
@@ -60,7 +60,7 @@ def called(monkeypatch):
         call.bind = lambda **fields: functools.partial(call, **fields)
         return call
 
-    for module in (cpu, cpu_spanning):
+    for module in (cpu, cpu_spanning, rows):
         monkeypatch.setattr(module, "compiled", checked)
     with pool.limited(1):  # others would change an array that a copy is compared with
         yield names
@@ -132,3 +132,19 @@ def test_sums(called, weight, gap):
         found = collector.empty(n)
         collector.run(graph.metric.structure.node.astype("i8"), np.arange(n), found)
     assert set(called) >= {"depths", "climb", "fall"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "width"), [("f4", 530, 32), ("f2", 70, 64), ("", 90, 2)]
+)
+def test_rows_of_labels(called, dtype, columns, width):
+    known = Facts(0, 99, False)
+    plan = make_plan(semirings["min_plus"], np.dtype(dtype), known, known, 1) if dtype else None
+    rng = np.random.default_rng(2)
+    label = rng.integers(0, 99, (columns + 9, width)).astype(plan.computed_in if plan else "i4")
+    where, lines = rng.permutation(columns + 9)[:columns], rng.permutation(width)
+    out = np.zeros((width, columns + 3), dtype or "i4")[:, 1:-2]
+    turned = np.zeros(rows.turned_bytes(width, 4), np.uint8)
+    rows.write(plan, label, where, lines, out, turned)
+    assert called == ["write"]
+    np.testing.assert_array_equal(out[lines], label[where].T)
