@@ -181,10 +181,10 @@ class Kernel:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
 
-    def fits(self, p: Parameter) -> list[str]:
+    def fits(self, p: Parameter, shape: str) -> list[str]:
         """Conditions that an array's lengths, and its indices, meet: :meth:`check` as text."""
         x = p.name
-        tests = [f"{x}.shape[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
+        tests = [f"{shape}[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
         if p.below is not None:
             tests.append(f"(not {x}.size or 0 <= {x}.min() <= {x}.max() < {p.below})")
         return tests
