@@ -176,7 +176,7 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
         raise ValueError(
             f"devices is 'all' or a sequence of devices such as 0 or 'cuda:0', got {devices!r}"
         ) from None
-    count = engines.named("cuda", name).count()
+    count = engines.named("cuda", "" if name == "device" else name).count()
     if everything:
         return list(range(count))
     chosen = [x for x in found if x is not None and 0 <= x < count]

@@ -7,6 +7,7 @@ import pytest
 from optional import pd, sp
 
 import semiring_mm as sm
+from semiring_mm.graphs import statistics
 
 GRAPH = {"a": {"b": 3, "c": 8}, "b": {"c": 1}, "d": {"a": 2}}
 
@@ -126,3 +127,51 @@ def test_progress_of_the_nearest(prepared):
     graph, seen = sm.prepare(GRAPH) if prepared else GRAPH, []
     sm.nearest(graph, ["a", "b"], progress=lambda *x: seen.append(x))
     assert seen[-1] == (2, 2)
+
+
+@pytest.mark.parametrize("way", ["sweeps", "searches", "prepared", "hops"])
+@pytest.mark.parametrize("sources", [None, [4, 9, 0]])
+def test_statistics_of_some_targets(way, sources, monkeypatch):
+    """As of a part of the matrix of all distances; a node's distance to itself does not count."""
+    w, targets = random(60, 3), [9, 4, 30, 31, 4]
+    if way == "hops":
+        w[np.isfinite(w)] = 1.0
+    graph = sp.csr_array(np.where(np.isinf(w), 0, w))
+    if way == "searches":
+        monkeypatch.setattr(statistics, "_metric", lambda *_: None)
+    if way == "prepared":
+        graph = sm.prepare(graph)
+    found = sm.statistics(graph, sources=sources, targets=targets, radius=[5, 9], bins=[0, 4, 99])
+    rows, columns = np.arange(60) if sources is None else np.array(sources), np.unique(targets)
+    d, away = sm.apsp(w)[rows][:, columns], sm.apsp(w)[columns][:, rows].T
+    other = rows[:, None] != columns
+    there = np.isfinite(d)
+    np.testing.assert_array_equal(found.reached, there.sum(1))
+    np.testing.assert_array_equal(found.eccentricity, np.where(there, d, 0).max(1))
+    pairs = there & other
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(found.mean, np.where(pairs, d, 0).sum(1) / pairs.sum(1))
+    assert found.mean_distance == pytest.approx(d[pairs].mean())
+    inward = np.isfinite(away) & other
+    r, total = inward.sum(1), np.where(inward, away, 0).sum(1)
+    closeness = np.divide(r * r, total * other.sum(1), out=np.zeros(len(rows)), where=total > 0)
+    np.testing.assert_allclose(found.closeness, closeness)
+    inverse = np.divide(1, away, out=np.zeros(away.shape), where=inward)
+    np.testing.assert_allclose(found.harmonic, inverse.sum(1))
+    np.testing.assert_array_equal(found.within, [[(x <= 5).sum(), (x <= 9).sum()] for x in d])
+    np.testing.assert_array_equal(found.histogram.counts, np.histogram(d[pairs], [0, 4, 99])[0])
+    assert found.diameter == d[there].max()
+    a, b = found.ends
+    assert d[list(rows).index(a), list(columns).index(b)] == found.diameter
+    assert found.n == len(columns)
+
+
+def test_an_attribute_of_targets_and_refusals():
+    mass = np.arange(60.0)
+    found = sm.statistics(random(60, 3), targets=[7, 8], radius=np.inf, attribute=mass)
+    there = np.isfinite(sm.apsp(random(60, 3))[:, [7, 8]])
+    np.testing.assert_array_equal(found.within[:, 0], there @ mass[[7, 8]])
+    with pytest.raises(ValueError, match="computed on the CPU: leave out device"):
+        sm.statistics(GRAPH, targets="a", device="cuda")
+    with pytest.raises(ValueError, match="targets: at least one node"):
+        sm.statistics(GRAPH, targets=[])
