@@ -175,3 +175,13 @@ def test_an_attribute_of_targets_and_refusals():
         sm.statistics(GRAPH, targets="a", device="cuda")
     with pytest.raises(ValueError, match="targets: at least one node"):
         sm.statistics(GRAPH, targets=[])
+
+
+@pytest.mark.parametrize(
+    ("shift", "targets"), [(0, None), (0, [3, 4]), (0.5, None)], ids=["whole", "table", "real"]
+)
+def test_progress_of_distances(shift, targets):
+    net, seen = sm.prepare(random() + shift), []
+    net.distances(range(40), targets, progress=lambda *x: seen.append(x))
+    assert seen[-1] == (40, 40)
+    assert seen == sorted(seen)

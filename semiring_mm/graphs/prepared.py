@@ -27,7 +27,7 @@ from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
-from ..progress import Progress, reporter
+from ..progress import Progress, Tick, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, one_line, read_arrays
@@ -332,8 +332,9 @@ class PreparedGraph:
         return self._customizers[here]
 
     def distances(
-        self, sources: Any = None, targets: Any = None, *, device: str | None = None
-    ) -> Any:
+        self, sources: Any = None, targets: Any = None, *, device: str | None = None,
+        progress: Progress = None,
+    ) -> Any:  # fmt: skip
         """The weights of best paths from some nodes to all others, or to some.
 
         Parameters
@@ -345,6 +346,8 @@ class PreparedGraph:
         device : {None, "cpu", "cuda", "cuda:N"}
             Where to compute; None: where `sources` or `targets` live, if one is an array of numbers
             on a CUDA device, or else on the CPU. The first call brings the graph to the device.
+        progress : bool or callable, optional
+            As for :func:`apsp`, of the sources.
 
         Returns
         -------
@@ -394,12 +397,16 @@ class PreparedGraph:
                 engines.named("cpu") if call.moved else call.engine,
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
-            if call.engine.FactorSweeps is None:
-                found = self._on_cpu(state, start, columns)
+            tick = reporter(progress, float(count), "sweeps", "sources")
+            host = call.engine.FactorSweeps is None
+            if host:
+                found = self._on_cpu(state, start, columns, tick)
             else:
                 found = self._on_device(call, state, start, columns)
-                if not call.moved:
-                    return call.give(found)
+            if tick is not None:
+                tick(float(count))
+            if not (host or call.moved):
+                return call.give(found)
         if self._labels is None:
             return found
         return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
@@ -423,7 +430,7 @@ class PreparedGraph:
         d = sweeps.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
         return d if restore is None else restore(d)
 
-    def _on_cpu(self, state: _State, start: Index, end: Index | None) -> Array:
+    def _on_cpu(self, state: _State, start: Index, end: Index | None, tick: Tick | None) -> Array:
         count, width = len(start), len(self.nodes) if end is None else len(end)
         steps = state.metric.steps
         metric, found = state.metric, np.empty((count, width), self.dtype)
@@ -436,7 +443,9 @@ class PreparedGraph:
         if end is not None and found.size:
             metric = metric.above(start, end)
         if found.size and (whole is not None or steps.dtype == self.dtype):
-            metric.sweep(start, found, None, targets=end)
+            n = metric.structure.n
+            told = None if tick is None else (lambda entries: tick(entries / n))
+            metric.sweep(start, found, None, told, targets=end)
         elif found.size:  # computed in a wider type, some rows at a time
             wide = np.empty((min(count, max(_ROWS, _PIECE // width)), width), steps.dtype)
             for begin in range(0, count, len(wide)):
