@@ -1053,7 +1053,8 @@ class _Writer:
         if word == "stream":
             return self._stream(e, *args[1:])
         if word == "across":
-            return self._across(args[0], *map(self._word, e.args[1:]), node=e)
+            ordered = any(k.arg == "ordered" for k in e.keywords)
+            return self._across(args[0], *map(self._word, e.args[1:]), ordered=ordered, node=e)
         if word == "first":
             return self._first(*args, node=e)
         if word == "entries":
@@ -1070,7 +1071,9 @@ class _Writer:
         self.f.store_past_caches(self._as(value, entry[1].vector(j.count), e), place)
         self._streams = True
 
-    def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
+    def _across(
+        self, x: Value, by: str | None = None, *, ordered: bool = False, node: ast.AST
+    ) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
         if by == "any" and x.type.lanes > 1:
             return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
@@ -1082,7 +1085,7 @@ class _Writer:
         }.get(by)
         if joined is None:
             raise self._error(node, "across(x), or with sum, min, max or any")
-        lanes = min(x.type.lanes, self._count)
+        lanes = 1 if ordered else min(x.type.lanes, self._count)
         while True:
             parts = [
                 self.f.shuffle(x, x, range(k, k + lanes)) if lanes > 1 else x[k]
