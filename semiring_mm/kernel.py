@@ -28,13 +28,13 @@ lower power of two that is known when the kernel is compiled, and with ``times=k
 at most k times that). ``if`` about a condition in each lane has assignments only, which are made
 where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
 an entry for each lane is a vector of these. ``across(v)`` is ⊕ over the lanes, ``across(v, sum)``,
-min, max and any are other ways to join them (``ordered=True``: lane after lane), and ``first(j, condition)`` is the first lane where a
-condition holds, else 2**62; ``for c in where(j, condition)`` visits all of these one by one, as
-numbers. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
-index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
-first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
-``stream(row, j, v)`` stores a whole vector past the caches, to a multiple of its size: its line is
-not read first.
+min, max and any are other ways to join them, with ``ordered=True`` one lane after the other.
+``first(j, condition)`` is the first lane where a condition holds, else 2**62, and ``for c in
+where(j, condition)`` visits all of these, as numbers. Of ``x[j] if j < n else zero`` only lanes
+below n are loaded. Where an index other than the last differs from lane to lane, so does the row:
+``entries(row, n)`` loads the first n entries of each as a list, and ``pick(row, i)`` is ``row[i]``
+of a row as long as a vector. ``stream(row, j, v)`` stores a whole vector past the caches, to a
+multiple of its size: its line is not read first.
 
 ``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
 lists; a second argument is how many independent sums there are, and with ``numbers=True`` no entry
@@ -65,8 +65,8 @@ __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
     "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
     "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
-    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "sqrt", "static", "stream",
-    "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
+    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "sqrt", "static",
+    "stream", "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
 ]  # fmt: skip
 
 #: Types of parameters and of arrays. T, the type computed in, and S, that of stored entries, are a
@@ -182,14 +182,12 @@ class Kernel:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
 
-    def fits(self, p: Parameter) -> list[str]:
+    def fits(self, p: Parameter, shape: str) -> list[str]:
         """Conditions that an array's lengths, and its indices, meet: :meth:`check` as text."""
         x = p.name
-        axes = [(i, n) for i, n in enumerate(p.least) if n is not None]
-        shapes = [f"(shape_ := {x}.shape)", *["shape_"] * len(axes)]
-        tests = [f"{shape}[{i}] >= {n}" for (i, n), shape in zip(axes, shapes, strict=False)]
-        if p.below is not None:  # without a sign, what is below 0 is large
-            word = f"u{int(p.kind[1:]) // 8}"
+        tests = [f"{shape}[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
+        if p.below is not None:
+            word = f"u{int(p.kind[1:]) // 8}"  # without a sign, what is below 0 is large
             tests.append(f"(not {x}.size or maximum_({x}.view('{word}'), None) < {p.below})")
         return tests
 

@@ -19,17 +19,15 @@ __all__ = ["apply", "unit_rows"]
 
 Array = NDArray[Any]
 
-_STRIP = 64 << 10  # bytes of each matrix that stay in the second-level cache
+_STRIP = 256 << 10  # bytes of each matrix that stay in the second-level cache
 
 
 def apply(expr: Expr, x: Array, other: Array | float) -> None:
     """x ← expr(x, other): see :meth:`semiring_mm.engine.Engine.apply`."""
     to = x if x.strides[1] == x.itemsize else np.ascontiguousarray(x)
     alone = not isinstance(other, np.ndarray)
-    second = np.ascontiguousarray([[other]] if alone else other, x.dtype)
-    _compiled(expr, x.dtype)(
-        alone=alone, rows=x.shape[0], columns=x.shape[1], x=to, other=second
-    )
+    second = np.array(other, x.dtype, ndmin=2) if alone else np.ascontiguousarray(other, x.dtype)
+    _compiled(expr, x.dtype)(alone=alone, rows=x.shape[0], columns=x.shape[1], x=to, other=second)
     if to is not x:
         x[...] = to
 
@@ -43,22 +41,24 @@ def _compiled(expr: Expr, dtype: np.dtype[Any]) -> Compiled:
 
 def unit_rows(x: Array) -> Array:
     """The rows divided by their norms: see :meth:`semiring_mm.engine.Engine.unit_rows`."""
-    unit, info = np.empty(x.shape, x.dtype), np.finfo(x.dtype)
-    code = compiled(kernels.unit_rows, x.dtype.str[1:])
-    straight = x.strides[1] == x.itemsize or len(x) < 2
-
-    def divide(i: int, j: int) -> None:
-        rows = unit[i:j]
-        if not straight:
-            rows[...] = x[i:j]
-        code(
-            mantissa=info.nmant, bias=info.maxexp - 1, rows=len(rows), columns=x.shape[1],
-            x=x[i:j] if straight else rows, unit=rows,
-        )  # fmt: skip
-
-    if x.nbytes < 2 * _STRIP:
-        divide(0, len(x))
+    unit = np.empty(x.shape, x.dtype)
+    if x.nbytes < _STRIP:
+        _divide(x, unit)
     else:
         step = max(1, _STRIP // (x.shape[1] * x.itemsize))
-        pool.run([functools.partial(divide, i, i + step) for i in range(0, len(x), step)])
+        pool.run([
+            functools.partial(_divide, x[i : i + step], unit[i : i + step])
+            for i in range(0, len(x), step)
+        ])  # fmt: skip
     return unit
+
+
+def _divide(x: Array, unit: Array) -> None:
+    rows, columns = x.shape
+    if x.strides[1] != x.itemsize:
+        unit[...] = x
+        x = unit
+    mantissa, bias = (52, 1023) if x.itemsize == 8 else (23, 127)
+    compiled(kernels.unit_rows, x.dtype.str[1:])(
+        mantissa=mantissa, bias=bias, rows=rows, columns=columns, x=x, unit=unit
+    )
