@@ -32,10 +32,13 @@ LONG = {
     ),
     "knn, few queries": (
         "x = r.random((300000, 64)); y = x[:90].copy()",
-        "[sm.knn(y, x, 5, 'minkowski', p=3.3) for _ in range(9)]",
+        "[sm.neighbours.knn(y, x, 5, 'minkowski', p=3.3) for _ in range(9)]",
     ),
-    "knn": ("x = r.random((200000, 64))", "sm.knn(x, x, 5)"),
-    "radius_count": ("x = r.random((200000, 64))", "sm.radius_count(x, x, 1.0, 'canberra')"),
+    "knn": ("x = r.random((200000, 64))", "sm.neighbours.knn(x, x, 5)"),
+    "radius_count": (
+        "x = r.random((200000, 64))",
+        "sm.neighbours.radius_count(x, x, 1.0, 'canberra')",
+    ),
     "matmul of one thread": (
         "a = r.random((6000, 6000), 'f4'); sm.set_num_threads(1)",
         "[sm.matmul(a, a, 'min_plus') for _ in range(9)]",
