@@ -290,7 +290,7 @@ class Operations:
 def _fma(x: float, y: float, z: float) -> float:
     """x y + z, rounded once."""
     if math.isfinite(x) and math.isfinite(y) and math.isfinite(z):
-        return float(Fraction(x) * Fraction(y) + Fraction(z))
+        return type(x)(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)))
     return x * y + z
 
 
