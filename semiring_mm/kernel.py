@@ -8,13 +8,14 @@
         out[0] = s
 
 A kernel takes numbers and arrays and returns nothing. Inside it integers have 64 bits, whatever an
-array stores; those of ``u64`` have no sign, and ``u64(x)`` is the lowest 64 bits of x. ``T`` is the
-type that a semiring is computed in, and ``add, mul, better, zero, one`` are its operations. Arrays
-of ``S`` hold entries as they are stored: ``decode`` and ``encode`` lead to T and back. Statements
+array stores; those of ``u64`` have no sign, and ``u64(x)`` is the lowest 64 bits of x. An array of
+``I`` has int32 or int64. ``T`` is the type that a semiring is computed in; ``add, mul, better,
+zero, one`` are its operations; ``scale(x, y)`` is x ⊗ y outside of inner loops. Arrays of ``S``
+hold entries as they are stored: ``decode`` and ``encode`` lead to T and back. Statements
 are assignments, ``for`` over ``range``, ``while``, ``if``, ``break``, ``continue`` and ``return``.
 A call of another kernel is inlined: its parameters need no annotations there, and it may return
 values. ``x[i:]`` is an array from entry i on, ``x[i]`` of an array of two axes a row. A ``static``
-parameter is known when the kernel is compiled, and so is whether an array is None: an ``if`` about
+parameter is known when the kernel is compiled, and so is whether another is None: an ``if`` about
 them costs nothing. Everything else is an error that names the line.
 
 An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
@@ -57,18 +58,18 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
+    "TYPES", "I", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
     "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
     "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
-    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "static", "u8",
-    "u16", "u32", "u64", "unrolled", "zero",
+    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "scale", "static",
+    "u8", "u16", "u32", "u64", "unrolled", "zero",
 ]  # fmt: skip
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
 #: stored entries, are a semiring's.
 TYPES = {
     "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
-    "i64": "int64", "u64": "uint64", "f32": "float32", "f64": "float64", "T": "", "S": "",
+    "i64": "int64", "u64": "uint64", "f32": "float32", "f64": "float64", "I": "", "T": "", "S": "",
 }  # fmt: skip
 
 
@@ -98,6 +99,15 @@ class Parameter:
     axes: int
     least: tuple[str | None, ...] = ()
     below: str | None = None
+
+    @property
+    def tests(self) -> list[str]:
+        """Expressions that hold for an array which is as long, and has indices, as stated."""
+        x, sizes = self.name, enumerate(self.least)
+        tests = [f"{x}.shape[{axis}] >= {n}" for axis, n in sizes if n is not None]
+        if self.below is not None:
+            tests.append(f"(not {x}.size or 0 <= {x}.min() <= {x}.max() < {self.below})")
+        return tests
 
 
 class Kernel:
@@ -163,8 +173,6 @@ class Kernel:
         ValueError
             If an array is too short, or holds an index that is out of range.
         """
-        if self._fits(**fields):
-            return
         known = self.function.__globals__
         for p in self.parameters:
             x = fields[p.name]
@@ -181,23 +189,6 @@ class Kernel:
                 if x.min() < 0 or x.max() >= end:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
-
-    @functools.cached_property
-    def _fits(self) -> Callable[..., bool]:
-        """Whether all arrays have the lengths, and ranges of indices, that the kernel states."""
-        tests = ["True"]
-        for p in self.parameters:
-            here = [f"{p.name}.shape[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
-            if p.below is not None:
-                here.append(
-                    f"(not {p.name}.size or 0 <= {p.name}.min() <= {p.name}.max() < {p.below})"
-                )
-            if here:
-                tests.append(f"({p.name} is None or {' and '.join(here)})")
-        names = ", ".join(p.name for p in self.parameters)
-        text = f"lambda {names}: {' and '.join(tests)}"
-        fits: Callable[..., bool] = eval(text, self.function.__globals__)
-        return fits
 
     @functools.cached_property
     def digest(self) -> str:
@@ -217,7 +208,9 @@ class Kernel:
     def plain(self, operations: Operations | None = None, **fields: Any) -> None:
         """Run in Python, on NumPy arrays, with a check of every index."""
         self.check(fields)
-        names = {} if operations is None else vars(operations) | {"join": operations.join}
+        names = {}
+        if operations is not None:
+            names = vars(operations) | {"join": operations.join, "scale": operations.mul}
         arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
         with np.errstate(divide="ignore", invalid="ignore"):  # in lanes that are not taken
             self._python(_PLAIN | names)(**arrays)
@@ -258,14 +251,15 @@ class _Word:
         raise TypeError(f"{self.name} is for kernels (semiring_mm.kernel)")
 
 
-i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
+i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, I, T, S, static = (  # noqa: E741
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
     pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, add_exp, log, same, \
-    overflows = map(_Word, (
+    overflows, scale = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
-        "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same overflows"
+        "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same overflows "
+        "scale"
     ).split())  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from .views import ArrayView, check_array_layout
 __all__ = ["Call", "Compiled", "compiled", "function_of"]
 
 U64 = Type("u", 64)
+_WORDS = {("f", 32): "f4x", ("f", 64): "d", ("u", 64): "Q"}  # of numbers, as struct packs them
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -65,49 +66,91 @@ def compiled(
 class Compiled:
     """A kernel to be called with its parameters by name.
 
-    Each set of static parameters, and of arrays that are None, is compiled when it is met first.
+    Each set of static parameters, of those that are None, and of types of index arrays is compiled
+    when it is met first.
     """
 
     def __init__(
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
     ) -> None:
-        self.kernel, self._algebra = kernel, (plan, zero, one)
+        self.kernel, self._algebra, self._plan = kernel, (plan, zero, one), plan
         self._names = frozenset(p.name for p in kernel.parameters)
-        self._packers = [(p.name, p.axes, _packer(kernel, p, plan)) for p in kernel.parameters]
         self._variants: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, **fields: Any) -> None:
-        self.bind(**fields)()
+        code, block = self._prepared(fields)
+        code(block)
 
     def bind(self, **fields: Any) -> Call:
         """Check and pack the parameters: the call, to be made as often as one likes.
 
         It keeps the arrays.
         """
+        return Call(*self._prepared(fields), fields)
+
+    def _prepared(self, fields: dict[str, Any]) -> tuple[Any, bytes]:
+        """The compiled function, and the block of parameters it takes."""
         if self._names != fields.keys():
             raise TypeError(
                 f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
                 f"got {', '.join(fields)}"
             )
-        words: list[int] = []
-        key: list[Any] = []
-        for name, axes, pack in self._packers:
-            value = fields[name]
-            if pack is None:
-                key.append(value)
+        fit, key, block = self._packed(**fields)
+        if not fit:
+            for p in self.kernel.parameters:
+                if p.axes and fields[p.name] is not None:
+                    _check_array(self.kernel, p, _dtypes(p, self._plan), fields[p.name])
+            self.kernel.check(fields)
+        return self._variants.get(key) or self._variant(key, fields), block
+
+    @functools.cached_property
+    def _packed(self) -> Callable[..., tuple[bool, tuple[Any, ...], bytes]]:
+        """A function of the parameters: whether arrays fit, what the code depends on, the block.
+
+        It is written for the kernel, since a small call takes less time than a loop over them.
+        """
+        names: dict[str, Any] = {"_array": np.ndarray}
+        fit, key, words, layout = ["True"], list[str](), list[str](), ""
+        for p in self.kernel.parameters:
+            x = p.name
+            if p.kind == "static":
+                key.append(x)
                 continue
-            if axes:
-                key.append(value is None)
-            words.append(0 if value is None and axes else pack(value))
-        self.kernel.check(fields)
-        return Call(self._variant(tuple(key), fields), words, fields)
+            key.append(f"{x} is None or {x}.itemsize" if p.kind == "I" else f"{x} is None")
+            if p.axes:
+                names[f"_{x}"] = _dtypes(p, self._plan)
+                tests = [
+                    f"isinstance({x}, _array) and {x}.dtype in _{x} and {x}.ndim == {p.axes}",
+                    f"({x}.strides[-1] == {x}.itemsize or {x}.shape[-1] < 2)",
+                    *(f"not {x}.strides[{k}] % {x}.itemsize" for k in range(p.axes - 1)),
+                    *p.tests,
+                ]
+                fit.append(f"({x} is None or {' and '.join(tests)})")
+                words.append(f"id({x})")
+                layout += "q"
+            else:
+                t = _type_of(p.kind, self._plan)
+                words.append(f"{x} or 0" if t.kind == "f" else f"int({x} or 0)")
+                layout += _WORDS.get((t.kind, t.bits), "q")
+        names["_block"] = struct.Struct(layout).pack
+        text = f"({' and '.join(fit)}, ({', '.join(key)},), _block({', '.join(words)}))"
+        function: Callable[..., tuple[bool, tuple[Any, ...], bytes]] = eval(
+            f"lambda {', '.join(p.name for p in self.kernel.parameters)}: {text}",
+            self.kernel.function.__globals__ | names,
+        )
+        return function
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         found = self._variants.get(key)
         if found is None:
-            arrays = (p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
-            known: dict[str, Any] = dict.fromkeys(arrays)
-            known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
+            known = {
+                p.name: fields[p.name] for p in self.kernel.parameters
+                if p.kind == "static" or fields[p.name] is None
+            }  # fmt: skip
+            known |= {
+                p.name: Type("i", 8 * fields[p.name].itemsize) for p in self.kernel.parameters
+                if p.kind == "I" and p.name not in known
+            }  # fmt: skip
             what = repr((self._algebra, known))
             library = compile_kept(
                 [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
@@ -128,15 +171,19 @@ def _writer_digest() -> str:
 
 
 class Call:
-    """One call of a compiled kernel: ``code`` with the address of a ``block`` of parameters."""
+    """One call of a compiled kernel: ``code`` with a ``block`` of parameters."""
 
-    def __init__(self, code: Any, words: list[int], kept: Any) -> None:
-        self.code, self._words = code, (ctypes.c_int64 * len(words))(*words)
-        self.block = ctypes.addressof(self._words)
+    def __init__(self, code: Any, block: bytes, kept: Any) -> None:
+        self.code, self.block = code, block
         self._kept = kept  # the arrays: the block has only their addresses
 
     def __call__(self) -> None:
         self.code(self.block)
+
+    @property
+    def address(self) -> int:
+        """Where the block lies, as long as the call is referenced."""
+        return ctypes.cast(ctypes.c_char_p(self.block), ctypes.c_void_p).value or 0
 
 
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
@@ -151,40 +198,26 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _packer(kernel: Kernel, p: Parameter, plan: Plan | str | None) -> Callable[[Any], int] | None:
-    """The word of a parameter, once it is checked; None: it is static."""
-    if p.kind == "static":
-        return None
-    if p.axes:
-        t = _type_of(p.kind, plan)
-        dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
-        if p.kind == "S" and isinstance(plan, Plan):
-            dtype = np.dtype(plan.storage)  # bool, for one
-        return functools.partial(_array_word, f"{kernel.name}: {p.name}", dtype, p.axes)
+def _dtypes(p: Parameter, plan: Plan | str | None) -> tuple[np.dtype[Any], ...]:
+    """What the entries of an array parameter may be."""
+    if p.kind == "I":
+        return np.dtype(np.int32), np.dtype(np.int64)
+    if p.kind == "S" and isinstance(plan, Plan):
+        return (np.dtype(plan.storage),)  # bool, for one
     t = _type_of(p.kind, plan)
-    if t.kind == "f":
-        codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
-        pad = (0,) if t.bits == 32 else ()
-        return lambda x: int(struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0])
-    return int
+    return (np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}"),)
 
 
-def _array_word(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> int:
-    size = dtype.itemsize
-    strides = x.strides if isinstance(x, np.ndarray) and x.dtype == dtype else ()
-    if len(strides) == axes and (strides[-1] == size or x.shape[-1] < 2 or not x.size):
-        for stride in strides[:-1]:
-            if stride % size:
-                break
-        else:
-            return id(x)
-    came = (
-        f"{x.dtype} of shape {x.shape}, strides {x.strides}"
-        if isinstance(x, np.ndarray)
-        else type(x).__name__
-    )
+def _check_array(kernel: Kernel, p: Parameter, dtypes: tuple[np.dtype[Any], ...], x: Any) -> None:
+    came = type(x).__name__
+    if isinstance(x, np.ndarray):
+        lies = x.ndim == p.axes and (x.strides[-1] == x.itemsize or x.shape[-1] < 2 or not x.size)
+        if lies and x.dtype in dtypes and not any(stride % x.itemsize for stride in x.strides[:-1]):
+            return
+        came = f"{x.dtype} of shape {x.shape}, strides {x.strides}"
     raise TypeError(
-        f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
+        f"{kernel.name}: {p.name} is an array of {' or '.join(map(str, dtypes))} with {p.axes} "
+        f"axes whose last is contiguous; got {came}"
     )
 
 
@@ -237,16 +270,17 @@ def function_of(
     one: float | int,
     known: dict[str, Any],
 ) -> Function:
-    """The function of a kernel; `known` has static parameters, and None for arrays that are."""
+    """The function of a kernel; `known` has static ones, those that are None, and types of I."""
     f = Function(kernel.name, [PTR])
     names, at = dict[str, Any](), 0
     check_array_layout()
     for p in kernel.parameters:
-        if p.name in known:
-            names[p.name] = known[p.name]
+        own = known.get(p.name)
+        if p.name in known and not isinstance(own, Type):
+            names[p.name] = own
             at += 8 * (p.kind != "static")
             continue
-        t, word = _type_of(p.kind, plan), f.args[0].at(at)
+        t, word = own or _type_of(p.kind, plan), f.args[0].at(at)
         at += 8
         if p.axes:
             array = ArrayView(f, f.load(word, PTR, 8))
@@ -885,7 +919,7 @@ class _Writer:
             if len(args) > len(names) or given.keys() != set(names):
                 raise self._error(e, f"{inner.name} takes {', '.join(names)}")
             return self.inline(inner, given)
-        if word in ("add", "mul", "better", "same"):
+        if word in ("add", "mul", "better", "same", "scale"):
             algebra = self.algebra(e)
             x, y = (self._as(v, algebra.compute, e) for v in args)
             return getattr(algebra, word)(*self._pair(x, y, e))
