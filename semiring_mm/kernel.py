@@ -27,11 +27,12 @@ second argument of several vectors; with ``whole=True`` n is a multiple of what 
 lower power of two that is known when the kernel is compiled, and with ``times=k``, k known, it is
 at most k times that). ``if`` about a condition in each lane has assignments only, which are made
 where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
-an entry for each lane is a vector of these. ``across(v)`` is ⊕ over the lanes, ``across(v, sum)``,
-min, max and any are other ways to join them, and ``first(j, condition)`` is the first lane where a
-condition holds, else 2**62. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
-index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
-first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
+an entry for each lane is a vector of these, to be loaded and stored. ``across(v)`` is ⊕ over the
+lanes, ``across(v, sum)``, min, max and any are other ways to join them, and ``first(j, condition)``
+is the first lane where a condition holds, else 2**62. Of ``x[j] if j < n else zero`` only lanes
+below n are loaded. Where an index other than the last differs from lane to lane, so does the row:
+``entries(row, n)`` loads the first n entries of each as a list, and ``pick(row, i)`` is ``row[i]``
+of a row as long as a vector.
 
 ``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
 lists; a second argument is how many independent sums there are, and with ``numbers=True`` no entry

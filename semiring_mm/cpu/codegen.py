@@ -417,6 +417,11 @@ class _Writer:
         elif isinstance(target, ast.Subscript):
             array = self._expr(target.value)
             if isinstance(array, list):
+                index = self._expr(target.slice)
+                if isinstance(index, _Lanes) and len(array) == index.count == value.type.lanes:
+                    for k, var in enumerate(array):
+                        self._set(var, value[k], target)
+                    return
                 self._set(array[self._static(target.slice)], value, target)
             else:
                 self._store(array, target, value)
@@ -997,8 +1002,8 @@ class _Writer:
 
     def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
-        if by == "any" and x.type.lanes > 1:
-            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
+        if by == "any":
+            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0) if x.type.lanes > 1 else x
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
             "sum": operator.add,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from .compiler import KEPT, host_target
 from .facts import facts
 from .kernels import gemv as kernels
 
-__all__ = ["gemv", "vector_plan"]
+__all__ = ["even_strides", "gemv", "vector_plan"]
 
 Array = NDArray[Any]
 
@@ -37,7 +38,13 @@ def gemv(
     if scaling == PLAIN and product.blas_serves(semiring, a, x, y):
         product.by_blas(a, x, y)
         return
+    if not even_strides(y):
+        out = np.ascontiguousarray(y)
+        gemv(semiring, a, x, out, scaling, scale_x=scale_x)
+        y[...] = out
+        return
     m, depth = a.shape[-2:]
+    x = x if even_strides(x) else np.ascontiguousarray(x)
     left, right = (x, a) if scale_x else (a, x)
     plan = vector_plan(semiring, left, right, y, depth, scaling)
     stack = a if a.ndim == 3 else a[np.newaxis]
@@ -91,7 +98,7 @@ def _code(plan: Plan) -> tuple[Compiled, np.dtype[Any], dict[str, int]]:
 def _forms(a: Array) -> dict[str, Array | None]:
     """A stack of matrices as one of the arrays by which the kernel reads them."""
     size = a.itemsize
-    if any(stride % size for stride in a.strides):  # of a field of a structure
+    if not even_strides(a):
         a = np.ascontiguousarray(a)
     down, across = a.strides[-2:]
     given: dict[str, Array | None] = {"a": None, "turned": None, "apart": None}
@@ -102,6 +109,11 @@ def _forms(a: Array) -> dict[str, Array | None]:
     else:
         given["apart"] = a[..., np.newaxis]
     return given
+
+
+def even_strides(x: Array) -> bool:
+    """Whether entries are whole entries apart; those of a field of a structure may not be."""
+    return math.gcd(x.itemsize, *x.strides) == x.itemsize
 
 
 def vector_plan(
