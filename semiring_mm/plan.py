@@ -343,7 +343,7 @@ def _in_float32(expr: ex.Expr) -> ex.Expr:
 def _float32(value: float | int) -> float | int:
     """The value itself, or an infinity where it rounds to one in float32, as in NumPy."""
     try:
-        struct.pack("f", value)
+        struct.pack("<f", value)
     except OverflowError:
         return math.copysign(math.inf, value)
     return value

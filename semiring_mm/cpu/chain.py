@@ -342,7 +342,7 @@ def _in_team(task: Task, lengths: Lengths, pairs: int, workers: int) -> None:
                 task.bind(i, j, memory)
                 for (i, j, *_), memory in zip(pieces[first:], memories, strict=False)
             ]
-            rows = [(call.address,) for call in calls]
+            rows = [(call.block,) for call in calls]
             team.call_each(calls[0].code, rows, leased)
 
 

@@ -12,15 +12,18 @@ import functools
 import hashlib
 import operator
 import struct
-from collections.abc import Callable, Iterator, Sequence
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..kernel import TYPES, Kernel, KernelError, Parameter, _Word
+from ..kernel import Kernel, KernelError, _Word
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
@@ -30,8 +33,10 @@ from .views import ArrayView, check_array_layout
 
 __all__ = ["Call", "Compiled", "compiled", "function_of"]
 
+Array = NDArray[Any]
+
 U64 = Type("u", 64)
-_WORDS = {("f", 32): "f4x", ("f", 64): "d", ("u", 64): "Q"}  # of numbers, as struct packs them
+_INDICES = np.dtype(np.int32), np.dtype(np.int64)  # an array of I
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -66,98 +71,110 @@ def compiled(
 class Compiled:
     """A kernel to be called with its parameters by name.
 
-    Each set of static parameters, of those that are None, and of types of index arrays is compiled
-    when it is met first.
+    Each set of static parameters, of others that are None and of types of indices is compiled when
+    it is met first.
+
+    Attributes
+    ----------
+    dtypes : dict
+        Of its parameters.
     """
 
     def __init__(
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
     ) -> None:
-        self.kernel, self._algebra, self._plan = kernel, (plan, zero, one), plan
-        self._names = frozenset(p.name for p in kernel.parameters)
+        check_array_layout()
+        self.kernel, self._algebra = kernel, (plan, zero, one)
+        self.dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
+        self._pack = _packer(kernel, self.dtypes)
         self._variants: dict[tuple[Any, ...], Any] = {}
 
-    def __call__(self, **fields: Any) -> None:
-        code, block = self._prepared(fields)
-        code(block)
+    def __call__(self, **fields: Any) -> Any:
+        code, words = self._packed(fields)
+        return code(words)
 
     def bind(self, **fields: Any) -> Call:
         """Check and pack the parameters: the call, to be made as often as one likes.
 
         It keeps the arrays.
         """
-        return Call(*self._prepared(fields), fields)
+        return Call(*self._packed(fields), fields)
 
-    def _prepared(self, fields: dict[str, Any]) -> tuple[Any, bytes]:
-        """The compiled function, and the block of parameters it takes."""
-        if self._names != fields.keys():
-            raise TypeError(
-                f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
-                f"got {', '.join(fields)}"
+    def function_of(self, name: str, **fields: Any) -> Callable[[Array], Any]:
+        """Check and pack the parameters: the call for arrays that lie as one of these does."""
+        code, words = self._packed(fields)
+        names = [p.name for p in self.kernel.parameters if p.kind != "static"]
+        at = 8 * names.index(name)
+        before, rest = words[:at], words[at + 8 :]
+        del fields[name]
+
+        def call(x: Array, _: Any = fields) -> Any:  # the arrays whose addresses are in the words
+            return code(before + id(x).to_bytes(8, sys.byteorder) + rest)
+
+        return call
+
+    def _packed(self, fields: dict[str, Any]) -> tuple[Any, bytes]:
+        """Check the parameters; the compiled function, and the block of parameters."""
+        try:
+            packed = self._pack(**fields)
+        except (struct.error, IndexError, TypeError) as error:
+            raise self._refusal(fields) from error
+        if packed is None:
+            raise self._refusal(fields)
+        key, words = packed
+        code = self._variants.get(key)
+        return code or self._variant(key, fields), words
+
+    def _refusal(self, fields: dict[str, Any]) -> Exception:
+        """The error for parameters that do not fit."""
+        names = [p.name for p in self.kernel.parameters]
+        if fields.keys() != set(names):
+            return TypeError(
+                f"{self.kernel.name} takes {', '.join(names)}; got {', '.join(fields)}"
             )
-        fit, key, block = self._packed(**fields)
-        if not fit:
-            for p in self.kernel.parameters:
-                if p.axes and fields[p.name] is not None:
-                    _check_array(self.kernel, p, _dtypes(p, self._plan), fields[p.name])
-            self.kernel.check(fields)
-        return self._variants.get(key) or self._variant(key, fields), block
-
-    @functools.cached_property
-    def _packed(self) -> Callable[..., tuple[bool, tuple[Any, ...], bytes]]:
-        """A function of the parameters: whether arrays fit, what the code depends on, the block.
-
-        It is written for the kernel, since a small call takes less time than a loop over them.
-        """
-        names: dict[str, Any] = {"_array": np.ndarray}
-        fit, key, words, layout = ["True"], list[str](), list[str](), ""
         for p in self.kernel.parameters:
-            x = p.name
-            if p.kind == "static":
-                key.append(x)
-                continue
-            key.append(f"{x} is None or {x}.itemsize" if p.kind == "I" else f"{x} is None")
-            if p.axes:
-                names[f"_{x}"] = _dtypes(p, self._plan)
-                tests = [
-                    f"isinstance({x}, _array) and {x}.dtype in _{x} and {x}.ndim == {p.axes}",
-                    f"({x}.strides[-1] == {x}.itemsize or {x}.shape[-1] < 2)",
-                    *(f"not {x}.strides[{k}] % {x}.itemsize" for k in range(p.axes - 1)),
-                    *p.tests,
-                ]
-                fit.append(f"({x} is None or {' and '.join(tests)})")
-                words.append(f"id({x})")
-                layout += "q"
-            else:
-                t = _type_of(p.kind, self._plan)
-                words.append(f"{x} or 0" if t.kind == "f" else f"int({x} or 0)")
-                layout += _WORDS.get((t.kind, t.bits), "q")
-        names["_block"] = struct.Struct(layout).pack
-        text = f"({' and '.join(fit)}, ({', '.join(key)},), _block({', '.join(words)}))"
-        function: Callable[..., tuple[bool, tuple[Any, ...], bytes]] = eval(
-            f"lambda {', '.join(p.name for p in self.kernel.parameters)}: {text}",
-            self.kernel.function.__globals__ | names,
-        )
-        return function
+            x, dtype = fields[p.name], self.dtypes[p.name]
+            what, kind = f"{self.kernel.name}: {p.name} is", str(dtype)
+            if p.kind == "I":
+                kind = "int32 or int64"
+                dtype = x.dtype if getattr(x, "dtype", None) in _INDICES else dtype
+            if p.axes and x is not None and not _lies(x, dtype, p.axes):
+                got = type(x).__name__
+                if isinstance(x, np.ndarray):
+                    got = f"{x.dtype} of shape {x.shape}, strides {x.strides}"
+                return TypeError(
+                    f"{what} an array of {kind} with {p.axes} axes whose last is contiguous; "
+                    f"got {got}"
+                )
+            if not p.axes and p.kind != "static" and x is not None:
+                try:
+                    struct.pack(_code(dtype), x)
+                except struct.error as error:
+                    return TypeError(f"{what} a number of type {p.kind}, got {x!r}: {error}")
+        try:
+            self.kernel.check(fields)
+        except ValueError as error:
+            return error
+        return AssertionError(f"{self.kernel.name}: parameters that fit were refused")
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         found = self._variants.get(key)
         if found is None:
-            known = {
-                p.name: fields[p.name] for p in self.kernel.parameters
-                if p.kind == "static" or fields[p.name] is None
-            }  # fmt: skip
-            known |= {
-                p.name: Type("i", 8 * fields[p.name].itemsize) for p in self.kernel.parameters
-                if p.kind == "I" and p.name not in known
-            }  # fmt: skip
+            known: dict[str, Any] = {}
+            for p in self.kernel.parameters:
+                x = fields[p.name]
+                if p.kind == "static" or x is None:
+                    known[p.name] = x
+                elif p.kind == "I":
+                    known[p.name] = Type("i", 8 * x.itemsize)
             what = repr((self._algebra, known))
             library = compile_kept(
                 [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
                 lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
                 host_target(),
             )  # fmt: skip
-            found = library.function(self.kernel.name, ctypes.c_void_p)
+            result = ctypes.c_int64 if self.kernel.returns else None
+            found = library.function(self.kernel.name, ctypes.c_void_p, result=result)
             self._variants[key] = found
         return found
 
@@ -171,19 +188,18 @@ def _writer_digest() -> str:
 
 
 class Call:
-    """One call of a compiled kernel: ``code`` with a ``block`` of parameters."""
+    """One call of a compiled kernel: ``code`` with the address of a ``block`` of parameters."""
 
-    def __init__(self, code: Any, block: bytes, kept: Any) -> None:
-        self.code, self.block = code, block
+    def __init__(self, code: Any, words: bytes, kept: Any) -> None:
+        self.code, self._words = code, words
         self._kept = kept  # the arrays: the block has only their addresses
 
-    def __call__(self) -> None:
-        self.code(self.block)
-
     @property
-    def address(self) -> int:
-        """Where the block lies, as long as the call is referenced."""
-        return ctypes.cast(ctypes.c_char_p(self.block), ctypes.c_void_p).value or 0
+    def block(self) -> int:
+        return id(self._words) + bytes.__basicsize__ - 1  # but for the byte that ends them
+
+    def __call__(self) -> Any:
+        return self.code(self._words)
 
 
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
@@ -198,27 +214,74 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _dtypes(p: Parameter, plan: Plan | str | None) -> tuple[np.dtype[Any], ...]:
-    """What the entries of an array parameter may be."""
-    if p.kind == "I":
-        return np.dtype(np.int32), np.dtype(np.int64)
-    if p.kind == "S" and isinstance(plan, Plan):
-        return (np.dtype(plan.storage),)  # bool, for one
-    t = _type_of(p.kind, plan)
-    return (np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}"),)
+def _dtype_of(kind: str, plan: Plan | str | None) -> np.dtype[Any]:
+    if kind == "S" and isinstance(plan, Plan):
+        return np.dtype(plan.storage)  # bool, for one
+    if kind == "static":
+        return np.dtype(object)
+    if kind == "I":
+        return _INDICES[1]
+    t = _type_of(kind, plan)
+    return np.dtype(f"{t.kind}{t.size}")
 
 
-def _check_array(kernel: Kernel, p: Parameter, dtypes: tuple[np.dtype[Any], ...], x: Any) -> None:
-    came = type(x).__name__
-    if isinstance(x, np.ndarray):
-        lies = x.ndim == p.axes and (x.strides[-1] == x.itemsize or x.shape[-1] < 2 or not x.size)
-        if lies and x.dtype in dtypes and not any(stride % x.itemsize for stride in x.strides[:-1]):
-            return
-        came = f"{x.dtype} of shape {x.shape}, strides {x.strides}"
-    raise TypeError(
-        f"{kernel.name}: {p.name} is an array of {' or '.join(map(str, dtypes))} with {p.axes} "
-        f"axes whose last is contiguous; got {came}"
+def _code(dtype: np.dtype[Any]) -> str:
+    """How :mod:`struct` packs a number as a word."""
+    return {"f4": "=f4x", "f8": "=d", "u8": "=Q"}.get(dtype.str[1:], "=q")
+
+
+def _lies(x: Any, dtype: np.dtype[Any], axes: int) -> bool:
+    """Whether an array lies as kernels take it."""
+    if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != axes:
+        return False
+    *strides, last = x.strides
+    return (last == dtype.itemsize or x.shape[-1] < 2 or not x.size) and not any(
+        stride % dtype.itemsize for stride in strides
     )
+
+
+def _packer(
+    kernel: Kernel, dtypes: Mapping[str, np.dtype[Any]]
+) -> Callable[..., tuple[tuple[Any, ...], bytes] | None]:
+    """Compile a function that packs parameters.
+
+    It returns what the kernel is to be specialised for, the static parameters and which others are
+    None, and the words; or None, where parameters do not fit.
+    """
+    words = [p for p in kernel.parameters if p.kind != "static"]
+    codes = "".join("q" if p.axes else _code(dtypes[p.name])[1:] for p in words)
+    names = kernel.function.__globals__ | {f"dtype_{x}": t for x, t in dtypes.items()}
+    names |= {"indices_": _INDICES, "ndarray_": np.ndarray, "maximum_": np.maximum.reduce}
+    names |= {"lies_": _lies, "pack_": struct.Struct(f"={codes}").pack}
+    return types.FunctionType(_packer_code(kernel), names)
+
+
+@functools.cache
+def _packer_code(kernel: Kernel) -> types.CodeType:
+    """Of the function that :func:`_packer` returns: all tests in one expression."""
+    key, words, tests = list[str](), list[str](), ["True"]
+    for p in kernel.parameters:
+        x = p.name
+        if p.kind == "static":
+            key.append(x)
+            continue
+        key.append(f"{x} is None" if p.kind != "I" else f"{x} is None or {x}.itemsize")
+        words.append(f"(0 if {x} is None else {f'id({x})' if p.axes else x})")
+        if not p.axes:
+            continue
+        dtype = f"dtype_{x}"
+        if p.kind == "I":
+            dtype = f"({x}.dtype if {x}.dtype in indices_ else dtype_{x})"
+        lies = f"{x}.flags.c_contiguous and {x}.ndim == {p.axes} and {x}.dtype is {dtype}"
+        lies = f"(isinstance({x}, ndarray_) and ({lies} or lies_({x}, {dtype}, {p.axes})))"
+        fits = [lies, f"(shape_ := {x}.shape)", *kernel.fits(p, "shape_")]
+        tests.append(f"({x} is None or {' and '.join(fits)})")
+    arguments = ", ".join(p.name for p in kernel.parameters)
+    pair = f"({''.join(f'{k}, ' for k in key)}), pack_({', '.join(words)})"
+    text = f"lambda {arguments}: ({pair}) if {' and '.join(tests)} else None"
+    code = compile(text, f"<parameters of {kernel.name}>", "eval").co_consts[0]
+    assert isinstance(code, types.CodeType)
+    return code
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -271,9 +334,8 @@ def function_of(
     known: dict[str, Any],
 ) -> Function:
     """The function of a kernel; `known` has static ones, those that are None, and types of I."""
-    f = Function(kernel.name, [PTR])
+    f = Function(kernel.name, [PTR], result=I64 if kernel.returns else None)
     names, at = dict[str, Any](), 0
-    check_array_layout()
     for p in kernel.parameters:
         own = known.get(p.name)
         if p.name in known and not isinstance(own, Type):
@@ -293,7 +355,9 @@ def function_of(
     algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
     both = (I64, I64) if plan is None else (_type_of("T", plan), _type_of("S", plan))
     writer = _Writer(f, algebra, zero, one, both)
-    writer.inline(kernel, names)
+    found = writer.inline(kernel, names)
+    if kernel.returns:
+        f.result.set(writer.number(found, kernel))
     return f
 
 
@@ -307,7 +371,7 @@ class _Writer:
         self.f, self._algebra, self._zero, self._one, self._types = f, algebra, zero, one, types
         self.scope: _Scope
         self._count = host_target().vector_bytes // types[0].size
-        self._depth = 0
+        self._depth, self._streams = 0, False
 
     def inline(self, kernel: Kernel, names: dict[str, Any]) -> Any:
         """Write a kernel's body; what it returns."""
@@ -343,7 +407,14 @@ class _Writer:
         self._depth -= 1
         if outer is not None:
             self.scope = outer
+        elif self._streams:
+            self.f.fence()
         return found
+
+    def number(self, x: Any, kernel: Kernel) -> Value:
+        """What a kernel returns, as an integer."""
+        self.scope = _Scope(kernel, {})
+        return self._as(x, I64, kernel.tree)
 
     def _error(self, node: ast.AST, message: str) -> KernelError:
         return self.scope.kernel.error(node, message)
@@ -472,8 +543,10 @@ class _Writer:
                 self.f.place(labels[0])
             self.f.place(labels[1])
             self.f.opaque = opaque
+        elif word == "where":
+            self._visit(name, *map(self._expr, call.args), s=s)
         else:
-            raise self._error(s, "a loop is: for NAME in range(...), lanes(...) or unrolled(...)")
+            raise self._error(s, "a loop is: for NAME in range(), lanes(), where() or unrolled()")
         self.scope.names.pop(name, None)
 
     def _straight(self, body: Sequence[ast.stmt]) -> bool:
@@ -532,6 +605,20 @@ class _Writer:
                 yield _Lanes(end, count, None)
         with f.if_(rest.cmp("<", count) & rest.cmp(">", 0)):
             yield _Lanes(end, count, f.below(rest, count))
+
+    def _visit(self, name: str, j: Any, condition: Any, *, s: ast.For) -> None:
+        """A loop over the lanes for which a condition holds."""
+        f, masked = self.f, self.scope.masked
+        left = f.var(self._word_of(j, condition, s))
+        with f.while_() as done:
+            f.break_if(left.get().cmp("==", 0), done)
+            lane = f.call("llvm.cttz.i64", U64, [left.get(), f.const(0, I1)])
+            left.set(left.get() & (left.get() - 1))
+            self.scope.names[name], self.scope.masked = j.base + lane.to(I64), None
+            self.scope.loops.append((done.replace("done", "again"), ""))
+            self._block(s.body)
+            self.scope.loops.pop()
+        self.scope.masked = masked
 
     def _do_While(self, s: ast.While) -> None:
         with self.f.while_() as done:
@@ -608,8 +695,10 @@ class _Writer:
         self._leave(s, 0)
 
     def _leave(self, s: ast.stmt, which: int) -> None:
-        if not self.scope.loops:
-            raise self._error(s, "there is no loop to leave here (lanes and unrolled have none)")
+        if not self.scope.loops or not self.scope.loops[-1][which]:
+            raise self._error(
+                s, "there is no loop to leave here: neither lanes, where nor unrolled"
+            )
         self.f.jump(self.scope.loops[-1][which])
         self.f.label(self.f.fresh("never"))
 
@@ -990,6 +1079,8 @@ class _Writer:
             x, i = args
             self.f.prefetch(x.base.get().at(self._as(i, I64, e) * x.type.size))
             return None
+        if word == "stream":
+            return self._stream(e, *args[1:])
         if word == "across":
             return self._across(args[0], *map(self._word, e.args[1:]), node=e)
         if word == "first":
@@ -999,6 +1090,14 @@ class _Writer:
         if word == "pick":
             return self._pick(*args, node=e)
         raise self._error(e, "a kernel cannot call this")
+
+    def _stream(self, e: ast.Call, j: Any, value: Any) -> None:
+        """Store a vector past the caches; all threads see it from the kernel's end on."""
+        place, entry = self._place(self._expr(e.args[0]), ast.Subscript(e.args[0], e.args[1]))
+        if not isinstance(j, _Lanes) or isinstance(entry, _View) or j.mask or self.scope.only:
+            raise self._error(e, "stream(row, j, value) of whole vectors")
+        self.f.store_past_caches(self._as(value, entry[1].vector(j.count), e), place)
+        self._streams = True
 
     def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
@@ -1032,12 +1131,16 @@ class _Writer:
 
     def _first(self, j: Any, condition: Any, *, node: ast.AST) -> Value:
         """The first of some lanes for which a condition holds."""
-        if not isinstance(j, _Lanes) or j.count > 64:
-            raise self._error(node, "first(j, condition) with j of lanes, at most 64")
-        there = condition if j.mask is None else condition & j.mask
-        bits = there.bits_as(Type("u", j.count)).to(Type("u", 64))
+        bits = self._word_of(j, condition, node)
         place = self.f.call("llvm.cttz.i64", bits.type, [bits, self.f.const(0, I1)])
         return self.f.select(bits.cmp("!=", 0), place.to(I64) + j.base, self.f.const(_NEVER, I64))
+
+    def _word_of(self, j: Any, condition: Any, node: ast.AST) -> Value:
+        """The lanes, below the end, for which a condition holds, as bits of a word."""
+        if not isinstance(j, _Lanes) or j.count > 64:
+            raise self._error(node, "(j, condition) with j of lanes, at most 64")
+        there: Value = condition if j.mask is None else condition & j.mask
+        return there.bits_as(Type("u", j.count)).to(U64)
 
     def _entries(self, row: Any, n: Any, *, node: ast.AST) -> list[Value]:
         """The first n entries of a row, or of the row of each lane: there by transposing."""
