@@ -28,14 +28,14 @@ second argument of several vectors; with ``whole=True`` n is a multiple of what 
 lower power of two that is known when the kernel is compiled, and with ``times=k``, k known, it is
 at most k times that). ``if`` about a condition in each lane has assignments only, which are made
 where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
-an entry for each lane is a vector of these, also as a target. ``across(v)`` is ⊕ over the lanes;
-``across(v, sum)``, min, max and any join them otherwise, with ``ordered=True`` one by one.
-``first(j, condition)`` is the first lane where a condition holds, else 2**62, and ``for c in
-where(j, condition)`` visits all of these, as numbers. Of ``x[j] if j < n else zero`` only lanes
-below n are loaded. Where an index other than the last differs from lane to lane, so does the row:
-``entries(row, n)`` loads the first n entries of each as a list, and ``pick(row, i)`` is ``row[i]``
-of a row as long as a vector. ``stream(row, j, v)`` stores a whole vector past the caches, to a
-multiple of its size: its line is not read first.
+an entry for each lane is a vector of these, also as a target. ``across(v)`` is ⊕ over the lanes,
+``across(v, sum)``, min, max and any are other ways to join them, with ``ordered=True`` one lane
+after the other. ``first(j, condition)`` is the first lane where a condition holds, else 2**62, and
+``for c in where(j, condition)`` visits all of these, as numbers. Of ``x[j] if j < n else zero``
+only lanes below n are loaded. Where an index other than the last differs from lane to lane, so does
+the row: ``entries(row, n)`` loads the first n entries of each as a list, and ``pick(row, i)`` is
+``row[i]`` of a row as long as a vector. ``stream(row, j, v)`` stores a whole vector past the
+caches, to a multiple of its size: its line is not read first.
 
 ``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
 lists; a second argument is how many independent sums there are, and with ``numbers=True`` no entry
@@ -64,10 +64,10 @@ import numpy as np
 
 __all__ = [
     "TYPES", "I", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
-    "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
-    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "scale", "sqrt",
-    "static", "stream", "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
+    "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries",
+    "exp", "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel",
+    "lanes", "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "scale",
+    "sqrt", "static", "stream", "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
 ]  # fmt: skip
 
 #: Types of parameters and of arrays. I is int32 or int64, as an array has it; T, the type computed
