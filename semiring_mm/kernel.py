@@ -17,9 +17,9 @@ values. ``x[i:]`` is an array from entry i on, ``x[i]`` of an array of two axes 
 parameter is known when the kernel is compiled, and so is whether an array is None: an ``if`` about
 them costs nothing. Everything else is an error that names the line.
 
-An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
-indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels begins with
-``from __future__ import annotations``.
+An array's annotation is its layout (:mod:`semiring_mm.layouts`), which a call is compared with: how
+long it is (``first: i64[n + 1]``), and that its entries are indices (``head: i32[first[n]] < n``).
+A module of kernels begins with ``from __future__ import annotations``.
 
 ``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
 second argument of several vectors; with ``whole=True`` n is a multiple of what they hold, or a
@@ -49,12 +49,14 @@ import inspect
 import math
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
+from .layouts import DTYPES, Signature
 
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
@@ -66,10 +68,7 @@ __all__ = [
 
 #: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
 #: stored entries, are a semiring's.
-TYPES = {
-    "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
-    "i64": "int64", "u64": "uint64", "f32": "float32", "f64": "float64", "T": "", "S": "",
-}  # fmt: skip
+TYPES = {word: dtype for word, dtype in DTYPES.items() if word != "b1"} | {"T": "", "S": ""}
 
 
 class KernelError(SyntaxError):
@@ -86,18 +85,11 @@ class Parameter:
         A key of TYPES, or ``"static"``.
     axes : int
         Of an array; 0: a number.
-    least : tuple
-        How many entries it has at least along each axis, in terms of the parameters and of the
-        module's constants, or None.
-    below : str, optional
-        Its entries are indices, and less than this.
     """
 
     name: str
     kind: str
     axes: int
-    least: tuple[str | None, ...] = ()
-    below: str | None = None
 
 
 class Kernel:
@@ -138,66 +130,33 @@ class Kernel:
 
     def _parameter(self, name: str, annotation: str) -> Parameter:
         match ast.parse(annotation, mode="eval").body:
-            case ast.Compare(left=kind, ops=[ast.Lt()], comparators=[end]):
-                below: str | None = ast.unparse(end)
-            case kind:
-                below = None
-        match kind:
-            case ast.Name(id=word) if word == "static" or (word in TYPES and below is None):
+            case ast.Name(id=word) if word in ("static", *TYPES):
                 return Parameter(name, word, 0)
-            case ast.Subscript(value=ast.Name(id=word), slice=axes) if word in TYPES:
-                sizes = axes.elts if isinstance(axes, ast.Tuple) else [axes]
-                least = tuple(None if isinstance(x, ast.Slice) else ast.unparse(x) for x in sizes)
-                return Parameter(name, word, len(least), least, below)
+            case (
+                ast.Subscript(value=ast.Name(id=word), slice=axes)
+                | ast.Compare(left=ast.Subscript(value=ast.Name(id=word), slice=axes))
+            ) if word in TYPES:
+                return Parameter(name, word, len(getattr(axes, "elts", [axes])))
         raise self.error(
             next(x for x in self.tree.args.args if x.arg == name),
             f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], "
             f"T[rows, n], i32[n] < m)",
         )
 
-    def check(self, fields: Mapping[str, Any]) -> None:
-        """Compare arrays with the lengths, and with the range of indices, that the kernel states.
+    def checker(self, **elements: np.dtype[Any]) -> Callable[..., None]:
+        """A function that compares arguments with the layouts that the kernel states.
 
-        Raises
-        ------
-        ValueError
-            If an array is too short, or holds an index that is out of range.
+        `elements` are the dtypes of T and S, where these are known.
         """
-        if self._fits(**fields):
-            return
+        arrays = [p.name for p in self.parameters if p.axes]
+        layouts = {name: str(self.function.__annotations__[name]) for name in arrays}
+        every = ", ".join(p.name for p in self.parameters)
         known = self.function.__globals__
-        for p in self.parameters:
-            x = fields[p.name]
-            if x is None:
-                continue
-            for axis, formula in enumerate(p.least):
-                if formula is not None and x.shape[axis] < (least := eval(formula, known, fields)):
-                    raise ValueError(
-                        f"{self.name}: {p.name} has {least} entries or more along axis {axis}, "
-                        f"got shape {x.shape}"
-                    )
-            if p.below is not None and x.size:
-                end = eval(p.below, known, fields)
-                if x.min() < 0 or x.max() >= end:
-                    wrong = x[(x < 0) | (x >= end)][0]
-                    raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
+        return Signature(self.name, layouts, every, arrays, known, elements).compiled()
 
     @functools.cached_property
-    def _fits(self) -> Callable[..., bool]:
-        """Whether all arrays have the lengths, and ranges of indices, that the kernel states."""
-        tests = ["True"]
-        for p in self.parameters:
-            here = [f"{p.name}.shape[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
-            if p.below is not None:
-                here.append(
-                    f"(not {p.name}.size or 0 <= {p.name}.min() <= {p.name}.max() < {p.below})"
-                )
-            if here:
-                tests.append(f"({p.name} is None or {' and '.join(here)})")
-        names = ", ".join(p.name for p in self.parameters)
-        text = f"lambda {names}: {' and '.join(tests)}"
-        fits: Callable[..., bool] = eval(text, self.function.__globals__)
-        return fits
+    def _check(self) -> Callable[..., None]:
+        return self.checker()
 
     @functools.cached_property
     def digest(self) -> str:
@@ -216,7 +175,7 @@ class Kernel:
 
     def plain(self, operations: Operations | None = None, **fields: Any) -> None:
         """Run in Python, on NumPy arrays, with a check of every index."""
-        self.check(fields)
+        self._check(**fields)
         names = {} if operations is None else vars(operations) | {"join": operations.join}
         arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
         with np.errstate(divide="ignore", invalid="ignore"):  # in lanes that are not taken

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import TYPES, Kernel, KernelError, Parameter, _Word
+from ..kernel import Kernel, KernelError, Parameter, _Word
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
@@ -73,7 +73,7 @@ class Compiled:
     ) -> None:
         self.kernel, self._algebra = kernel, (plan, zero, one)
         self._names = frozenset(p.name for p in kernel.parameters)
-        self._packers = [(p.name, p.axes, _packer(kernel, p, plan)) for p in kernel.parameters]
+        self._packers = [(p.name, p.axes, _packer(p, plan)) for p in kernel.parameters]
         self._variants: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, **fields: Any) -> None:
@@ -89,6 +89,7 @@ class Compiled:
                 f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
                 f"got {', '.join(fields)}"
             )
+        self._check(**fields)
         words: list[int] = []
         key: list[Any] = []
         for name, axes, pack in self._packers:
@@ -99,8 +100,13 @@ class Compiled:
             if axes:
                 key.append(value is None)
             words.append(0 if value is None and axes else pack(value))
-        self.kernel.check(fields)
         return Call(self._variant(tuple(key), fields), words, fields)
+
+    @functools.cached_property
+    def _check(self) -> Callable[..., None]:
+        plan = self._algebra[0]
+        kinds = {p.kind for p in self.kernel.parameters if p.axes} & {"T", "S"}
+        return self.kernel.checker(**{kind: _dtype_of(kind, plan) for kind in kinds})
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         found = self._variants.get(key)
@@ -151,41 +157,26 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _packer(kernel: Kernel, p: Parameter, plan: Plan | str | None) -> Callable[[Any], int] | None:
-    """The word of a parameter, once it is checked; None: it is static."""
+def _dtype_of(kind: str, plan: Plan | str | None) -> np.dtype[Any]:
+    """What T or S stands for in arrays."""
+    if kind == "S" and isinstance(plan, Plan):
+        return np.dtype(plan.storage)  # bool, for one
+    t = _type_of(kind, plan)
+    return np.dtype(f"{t.kind}{t.size}")
+
+
+def _packer(p: Parameter, plan: Plan | str | None) -> Callable[[Any], int] | None:
+    """The word of a parameter that was compared; None: it is static."""
     if p.kind == "static":
         return None
     if p.axes:
-        t = _type_of(p.kind, plan)
-        dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
-        if p.kind == "S" and isinstance(plan, Plan):
-            dtype = np.dtype(plan.storage)  # bool, for one
-        return functools.partial(_array_word, f"{kernel.name}: {p.name}", dtype, p.axes)
+        return id
     t = _type_of(p.kind, plan)
     if t.kind == "f":
         codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
         pad = (0,) if t.bits == 32 else ()
         return lambda x: int(struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0])
     return int
-
-
-def _array_word(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> int:
-    size = dtype.itemsize
-    strides = x.strides if isinstance(x, np.ndarray) and x.dtype == dtype else ()
-    if len(strides) == axes and (strides[-1] == size or x.shape[-1] < 2 or not x.size):
-        for stride in strides[:-1]:
-            if stride % size:
-                break
-        else:
-            return id(x)
-    came = (
-        f"{x.dtype} of shape {x.shape}, strides {x.strides}"
-        if isinstance(x, np.ndarray)
-        else type(x).__name__
-    )
-    raise TypeError(
-        f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
-    )
 
 
 # --- values ---------------------------------------------------------------------------------------

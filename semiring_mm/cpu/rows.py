@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph_kernels import assert_lies
+from ..layouts import LayoutError
 from ..plan import Plan
 from .algebra import Algebra
 from .blocks import address, block, load_block, load_item
@@ -47,13 +47,8 @@ def write(
 ) -> None:  # fmt: skip
     """``out[lines[i], j]`` ← ``label[where[j], i]``, stored as a plan says; None: as it is."""
     width = label.shape[1]
-    kind, dtype = ("i4", "i4") if plan is None else (plan.computed_in, plan.storage)
-    assert_lies("label", label, kind, len(label), width)
-    assert_lies("where", where, np.int64, len(where))
-    assert_lies("lines", lines, np.int64, width)
-    assert_lies("out", out[0], dtype, len(where))
-    scratch = turned_bytes(width, label.itemsize)
-    assert_lies("turned", turned[:scratch], np.uint8, scratch)
+    if len(turned) < turned_bytes(width, label.itemsize):
+        raise LayoutError(f"turned has {len(turned)} bytes, less than turned_bytes")
     offsets = lines * out.strides[0]
     values = block(_BLOCK, {
         "n": len(where), "base": out.ctypes.data, "offsets": offsets,
