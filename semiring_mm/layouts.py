@@ -74,6 +74,14 @@ class _Tests(NamedTuple):
     entries: list[str]
 
 
+class Condition(NamedTuple):
+    """A condition about an argument, or about its ``entries``, as an expression in Python."""
+
+    text: str
+    name: str
+    about: str
+
+
 class Signature:
     """Layouts of arguments, and the function that compares them.
 
@@ -104,35 +112,41 @@ class Signature:
         self._names: set[str] = set()  # that stand for sizes and dtypes
         self._certain: set[str] = set()  # those that have a value by then, whatever is None
 
-    def written(self) -> str:
-        """The text of the function that compares the arguments."""
-        first, then = list[str](), list[str]()
+    def conditions(self) -> list[Condition]:
+        """What is asked of the arguments, in the order in which names get values."""
+        first, then = list[Condition](), list[Condition]()
         sure = [name for name in self.layouts if not self._may_differ(name)]
         for name in [*sure, *(name for name in self.layouts if name not in sure)]:
             tests = self._tests(self.layouts[name], name)
             if name in sure:
                 self._certain |= self._names
-            for lines, conditions, wrong in (
+            absent = f"{name} is None or " if name in self.optional else ""
+            for some, tested, about in (
                 (first, tests.lies, "lies"), (then, tests.sizes, "lies"),
                 (then, tests.entries, "entries"),
             ):  # fmt: skip
-                if conditions:
-                    absent = f"{name} is None or " if name in self.optional else ""
-                    lines.append(
-                        f"if not ({absent}{_all(conditions)}): _wrong_{wrong}({name!r}, locals())"
-                    )
-        names = [f"{' = '.join(sorted(self._names))} = None"] if self._names else []
-        return "\n    ".join([f"def check({self.parameters}):", *names, *first, *then, "pass"])
+                if tested:
+                    some.append(Condition(f"({absent}{_all(tested)})", name, about))
+        return first + then
 
-    def compiled(self) -> Callable[..., None]:
-        """A function of the arguments that raises LayoutError for one that differs."""
-        values = {
+    def values(self) -> dict[str, Any]:
+        """What names in the conditions stand for, but for arguments."""
+        return {
             **self.known, **{word: np.dtype(name) for word, name in DTYPES.items()},
             **self.elements, "_ndarray": np.ndarray, "_generic": np.generic, "_ends": _ends,
             "_least": np.minimum.reduce, "_most": np.maximum.reduce,
-            "_wrong_lies": self._wrong_lies, "_wrong_entries": self._wrong_entries,
         }  # fmt: skip
-        exec(compile(self.written(), f"<layouts of {self.what}>", "exec"), values)
+
+    def compiled(self) -> Callable[..., None]:
+        """A function of the arguments that raises LayoutError for one that differs."""
+        tests = [
+            f"    if not {x.text}: refuse_({x.name!r}, {x.about!r}, locals())"
+            for x in self.conditions()
+        ]
+        names = [f"    {name} = None" for name in self._names]
+        text = "\n".join([f"def check({self.parameters}):", *names, *tests, "    pass"])
+        values = self.values() | {"refuse_": self._refuse}
+        exec(compile(text, f"<layouts of {self.what}>", "exec"), values)
         check: Callable[..., None] = values["check"]
         return check
 
@@ -174,12 +188,16 @@ class Signature:
         if isinstance(inner, ast.Name):
             tests.entries.append(f"{low} <= {x} {sign} {high}")
             return tests
-        each = isinstance(end, ast.BinOp) and {*map(ast.unparse, (end.left, end.right))}
-        if each and each & self.layouts.keys():
-            inside = f"_least({x}, None) >= {low} and ({x} {sign} {high}).all()"
-        else:
-            inside = f"_least({x}, None) >= {low} and _most({x}, None) {sign} {high}"
-        tests.entries.append(f"(not isinstance({x}, _ndarray) or not {x}.size or {inside})")
+        entries, above = x, f"_least({x}, None) >= {low} and "
+        if low == "0":  # without a sign, what is below 0 is large
+            word = next(e.value for e in ast.walk(inner) if isinstance(e, ast.Subscript))
+            entries, above = f"{x}.view('u{int(ast.unparse(word)[1:]) // 8}')", ""
+        both = {*map(ast.unparse, (end.left, end.right))} if isinstance(end, ast.BinOp) else set()
+        below = f"_most({entries}, None) {sign} {high}"
+        if both & self.layouts.keys():
+            below = f"({entries} {sign} {high}).all()"
+        here = "" if self.kernel else f"not isinstance({x}, _ndarray) or "
+        tests.entries.append(f"({here}not {x}.size or {above}{below})")
         return tests
 
     def _array(self, x: str, elements: str, axes: list[ast.expr], contiguous: str) -> _Tests:
@@ -209,7 +227,7 @@ class Signature:
                 sizes.append(f"{x}.shape[{k}] {sign} {ast.unparse(axis)}")
         if self.kernel:
             lies.append(f"({x}.strides[-1] == {x}.itemsize or _s[-1] < 2 or not {x}.size)")
-            lies += [f"{x}.strides[{k}] % {x}.itemsize == 0" for k in range(len(axes) - 1)]
+            lies += [f"not {x}.strides[{k}] % {x}.itemsize" for k in range(len(axes) - 1)]
         elif contiguous == "rows":
             lies.append(f"(_s[-1] < 2 or {x}.strides[-1] == {x}.itemsize or 0 in _s)")
         elif contiguous:
@@ -224,18 +242,14 @@ class Signature:
         self._names.add(name)
         return f"({name} := {value} if {name} is None else {name}) == {value}"
 
-    def _wrong_lies(self, name: str, values: dict[str, Any]) -> NoReturn:
-        x = _value(name, values)
-        is_ = f"a {type(x).__name__}"
-        if hasattr(x, "strides"):
-            is_ = f"{x.dtype} of shape {x.shape} with strides {x.strides}"
-        self._raise(f"{name} is {is_}", name, values)
-
-    def _wrong_entries(self, name: str, values: dict[str, Any]) -> NoReturn:
-        x = np.asarray(_value(name, values))
-        self._raise(f"{name} has entries from {x.min()} to {x.max()}", name, values)
-
-    def _raise(self, differs: str, name: str, values: dict[str, Any]) -> NoReturn:
+    def _refuse(self, name: str, about: str, values: dict[str, Any]) -> NoReturn:
+        x = functools.reduce(getattr, name.split(".")[1:], values[name.partition(".")[0]])
+        if about == "entries":
+            is_ = f"has entries from {np.min(x)} to {np.max(x)}"
+        elif hasattr(x, "strides"):
+            is_ = f"is {x.dtype} of shape {x.shape} with strides {x.strides}"
+        else:
+            is_ = f"is a {type(x).__name__}"
         layout = ast.unparse(self.layouts[name])
         used = dict.fromkeys(re.findall(r"\w+", layout))
         shown = {k: values.get(k, self.elements.get(k, self.known.get(k))) for k in used}
@@ -243,18 +257,13 @@ class Signature:
             f"{k} = {v}" for k, v in shown.items() if isinstance(v, (int, tuple, np.dtype))
         )
         raise LayoutError(
-            f"{self.what}: {differs}; accepted: {layout}{' or longer' * self.kernel}"
+            f"{self.what}: {name} {is_}; accepted: {layout}{' or longer' * self.kernel}"
             + (f", where {where}" if where else "")
         )
 
 
 def _all(conditions: list[str]) -> str:
     return f"({' and '.join(conditions or ['True'])})"
-
-
-def _value(name: str, values: dict[str, Any]) -> Any:
-    argument, *fields = name.split(".")
-    return functools.reduce(getattr, fields, values[argument])
 
 
 def _ends(x: Any) -> bool:
