@@ -106,7 +106,7 @@ class Signature:
         known: Mapping[str, Any] | None = None, elements: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.what, self.parameters, self.optional = what, parameters, frozenset(optional)
-        self.layouts = {name: ast.parse(x, mode="eval").body for name, x in layouts.items()}
+        self.layouts = {name: _parsed(layout) for name, layout in layouts.items()}
         self.known, self.elements, self.kernel = known or {}, elements or {}, elements is not None
         self._arguments = set(re.findall(r"\w+", parameters))
         self._names: set[str] = set()  # that stand for sizes and dtypes
@@ -260,6 +260,11 @@ class Signature:
             f"{self.what}: {name} {is_}; accepted: {layout}{' or longer' * self.kernel}"
             + (f", where {where}" if where else "")
         )
+
+
+@functools.cache
+def _parsed(layout: str) -> ast.expr:
+    return ast.parse(layout, mode="eval").body
 
 
 def _all(conditions: list[str]) -> str:

@@ -79,7 +79,9 @@ class Compiled:
     ) -> None:
         self.kernel, self._algebra = kernel, (plan, zero, one)
         self._dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
-        self._pack = _packer(kernel, self._dtypes)
+        semiring = {p.kind: self._dtypes[p.name] for p in kernel.parameters if p.kind in ("T", "S")}
+        self._signature = kernel.signature(**semiring)
+        self._pack = _packer(kernel, self._dtypes, self._signature.values())
         self._variants: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, **fields: Any) -> Any:
@@ -130,11 +132,8 @@ class Compiled:
                         f"{self.kernel.name}: {p.name} is a number of type {p.kind}, "
                         f"got {fields[p.name]!r}: {error}"
                     )
-        elements = {
-            p.kind: self._dtypes[p.name] for p in self.kernel.parameters if p.kind in ("T", "S")
-        }
         try:
-            self.kernel.signature(**elements).compiled()(**fields)
+            self._signature.compiled()(**fields)
         except LayoutError as error:
             return error
         return AssertionError(f"{self.kernel.name}: parameters that fit were refused")
@@ -207,7 +206,7 @@ def _code(dtype: np.dtype[Any]) -> str:
 
 
 def _packer(
-    kernel: Kernel, dtypes: Mapping[str, np.dtype[Any]]
+    kernel: Kernel, dtypes: Mapping[str, np.dtype[Any]], values: dict[str, Any]
 ) -> Callable[..., tuple[tuple[Any, ...], bytes] | None]:
     """Compile a function that packs parameters.
 
@@ -216,9 +215,8 @@ def _packer(
     """
     words = [p for p in kernel.parameters if p.kind != "static"]
     codes = "".join("q" if p.axes else _code(dtypes[p.name])[1:] for p in words)
-    elements = {p.kind: dtypes[p.name] for p in kernel.parameters if p.kind in ("T", "S")}
-    names = kernel.signature(**elements).values() | {"pack_": struct.Struct(f"={codes}").pack}
-    return types.FunctionType(_packer_code(kernel), names)
+    pack = {"pack_": struct.Struct(f"={codes}").pack}
+    return types.FunctionType(_packer_code(kernel), values | pack)
 
 
 @functools.cache
