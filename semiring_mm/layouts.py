@@ -133,7 +133,8 @@ class Signature:
         """What names in the conditions stand for, but for arguments."""
         return {
             **self.known, **{word: np.dtype(name) for word, name in DTYPES.items()},
-            **self.elements, "_ndarray": np.ndarray, "_generic": np.generic, "_ends": _ends,
+            **self.elements, "_ndarray": np.ndarray, "_generic": np.generic,
+            "_ends": _ends, "_in_entries": _in_entries,
             "_least": np.minimum.reduce, "_most": np.maximum.reduce,
         }  # fmt: skip
 
@@ -226,8 +227,7 @@ class Signature:
                 sign = ">=" if self.kernel else "=="
                 sizes.append(f"{x}.shape[{k}] {sign} {ast.unparse(axis)}")
         if self.kernel:
-            lies.append(f"({x}.strides[-1] == {x}.itemsize or _s[-1] < 2 or not {x}.size)")
-            lies += [f"not {x}.strides[{k}] % {x}.itemsize" for k in range(len(axes) - 1)]
+            lies.append(f"({x}.flags.c_contiguous or _in_entries({x}))")
         elif contiguous == "rows":
             lies.append(f"(_s[-1] < 2 or {x}.strides[-1] == {x}.itemsize or 0 in _s)")
         elif contiguous:
@@ -271,14 +271,19 @@ def _all(conditions: list[str]) -> str:
     return f"({' and '.join(conditions or ['True'])})"
 
 
+def _in_entries(x: Any) -> bool:
+    """Whether the last axis is contiguous, and steps along the others are whole entries."""
+    *strides, last = x.strides
+    return (last == x.itemsize or x.shape[-1] < 2 or not x.size) and not any(
+        stride % x.itemsize for stride in strides
+    )
+
+
 def _ends(x: Any) -> bool:
     """Whether the last two axes are contiguous."""
     rows, columns = x.shape[-2:]
-    steps = columns * x.itemsize, x.itemsize
-    return 0 in x.shape or all(
-        size < 2 or stride == step
-        for size, stride, step in zip((rows, columns), x.strides[-2:], steps, strict=True)
-    )
+    inner = columns < 2 or x.strides[-1] == x.itemsize
+    return 0 in x.shape or (inner and (rows < 2 or x.strides[-2] == columns * x.itemsize))
 
 
 # --- annotations ----------------------------------------------------------------------------------

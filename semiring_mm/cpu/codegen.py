@@ -72,16 +72,22 @@ class Compiled:
     """A kernel to be called with its parameters by name.
 
     Each set of static parameters, and of arrays that are None, is compiled when it is met first.
+
+    Attributes
+    ----------
+    dtypes : dict
+        Of its parameters.
     """
 
     def __init__(
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
     ) -> None:
+        check_array_layout()
         self.kernel, self._algebra = kernel, (plan, zero, one)
-        self._dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
-        semiring = {p.kind: self._dtypes[p.name] for p in kernel.parameters if p.kind in ("T", "S")}
+        self.dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
+        semiring = {p.kind: self.dtypes[p.name] for p in kernel.parameters if p.kind in ("T", "S")}
         self._signature = kernel.signature(**semiring)
-        self._pack = _packer(kernel, self._dtypes, self._signature.values())
+        self._pack = _packer(kernel, self.dtypes, self._signature.values())
         self._variants: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, **fields: Any) -> Any:
@@ -95,13 +101,16 @@ class Compiled:
         """
         return Call(*self._packed(fields), fields)
 
-    def of_first(self, **fields: Any) -> Callable[[Array], Any]:
-        """Check and pack the parameters: the call for arrays that lie as the first one does."""
-        (code, words), (_, *others) = self._packed(fields), fields.values()
-        rest = words[8:]
+    def function_of(self, name: str, **fields: Any) -> Callable[[Array], Any]:
+        """Check and pack the parameters: the call for arrays that lie as one of these does."""
+        code, words = self._packed(fields)
+        names = [p.name for p in self.kernel.parameters if p.kind != "static"]
+        at = 8 * names.index(name)
+        before, rest = words[:at], words[at + 8 :]
+        del fields[name]
 
-        def call(x: Array, _: Any = others) -> Any:  # the arrays that `rest` has addresses of
-            return code(id(x).to_bytes(8, sys.byteorder) + rest)
+        def call(x: Array, _: Any = fields) -> Any:  # the arrays whose addresses are in the words
+            return code(before + id(x).to_bytes(8, sys.byteorder) + rest)
 
         return call
 
@@ -119,14 +128,15 @@ class Compiled:
 
     def _refusal(self, fields: dict[str, Any]) -> Exception:
         """The error for parameters that do not fit."""
-        if self._dtypes.keys() != fields.keys():
+        names = [p.name for p in self.kernel.parameters]
+        if fields.keys() != set(names):
             return TypeError(
-                f"{self.kernel.name} takes {', '.join(self._dtypes)}; got {', '.join(fields)}"
+                f"{self.kernel.name} takes {', '.join(names)}; got {', '.join(fields)}"
             )
         for p in self.kernel.parameters:
             if not p.axes and p.kind != "static":
                 try:
-                    struct.pack(_code(self._dtypes[p.name]), fields[p.name])
+                    struct.pack(_code(self.dtypes[p.name]), fields[p.name])
                 except struct.error as error:
                     return TypeError(
                         f"{self.kernel.name}: {p.name} is a number of type {p.kind}, "
@@ -211,7 +221,8 @@ def _packer(
     """Compile a function that packs parameters.
 
     It returns what the kernel is to be specialised for, the static parameters and which arrays are
-    None, and the words; or None, where parameters do not fit.
+    None, and the words; or None, where parameters do not fit. `values` are those of the names in
+    the conditions of the kernel's signature.
     """
     words = [p for p in kernel.parameters if p.kind != "static"]
     codes = "".join("q" if p.axes else _code(dtypes[p.name])[1:] for p in words)
@@ -224,12 +235,11 @@ def _packer_code(kernel: Kernel) -> types.CodeType:
     """Of the function that :func:`_packer` returns: all tests in one expression."""
     key, words = list[str](), list[str]()
     for p in kernel.parameters:
-        x = p.name
         if p.axes:
-            key.append(f"{x} is None")
-            words.append(f"(0 if {x} is None else id({x}))")
+            key.append(f"{p.name} is None")
+            words.append(f"(0 if {p.name} is None else id({p.name}))")
         else:
-            (key if p.kind == "static" else words).append(x)
+            (key if p.kind == "static" else words).append(p.name)
     signature = kernel.signature(T=np.dtype(object), S=np.dtype(object))
     tests = " and ".join(["True", *(x.text for x in signature.conditions())])
     pair = f"({''.join(f'{k}, ' for k in key)}), pack_({', '.join(words)})"
@@ -291,7 +301,6 @@ def function_of(
     """The function of a kernel; `known` has static parameters, and None for arrays that are."""
     f = Function(kernel.name, [PTR], result=I64 if kernel.returns else None)
     names, at = dict[str, Any](), 0
-    check_array_layout()
     for p in kernel.parameters:
         if p.name in known:
             names[p.name] = known[p.name]
@@ -1089,7 +1098,7 @@ class _Writer:
         """The lanes, below the end, for which a condition holds, as bits of a word."""
         if not isinstance(j, _Lanes) or j.count > 64:
             raise self._error(node, "(j, condition) with j of lanes, at most 64")
-        there = condition if j.mask is None else condition & j.mask
+        there: Value = condition if j.mask is None else condition & j.mask
         return there.bits_as(Type("u", j.count)).to(U64)
 
     def _entries(self, row: Any, n: Any, *, node: ast.AST) -> list[Value]:
