@@ -223,9 +223,10 @@ class Signature:
         for k, axis in enumerate(axes, -len(axes)):
             if isinstance(axis, ast.Name) and not self.kernel and axis.id not in self._arguments:
                 lies.append(self._named(axis.id, f"_s[{k}]"))
+            elif self.kernel and not isinstance(axis, ast.Slice):  # of arguments, which are known
+                lies.append(f"_s[{k}] >= {ast.unparse(axis)}")
             elif not isinstance(axis, ast.Slice):
-                sign = ">=" if self.kernel else "=="
-                sizes.append(f"{x}.shape[{k}] {sign} {ast.unparse(axis)}")
+                sizes.append(f"{x}.shape[{k}] == {ast.unparse(axis)}")
         if self.kernel:
             lies.append(f"({x}.flags.c_contiguous or _in_entries({x}))")
         elif contiguous == "rows":
