@@ -38,14 +38,9 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 __all__ = [
-    "DTYPES",
-    "LayoutError",
-    "Signature",
-    "assert_fields",
-    "assert_lies",
-    "asserted",
+    "DTYPES", "LayoutError", "Signature", "assert_fields", "assert_lies", "asserted",
     "signature_of",
-]
+]  # fmt: skip
 
 #: Words for elements, and their dtypes.
 DTYPES = {
@@ -59,19 +54,17 @@ _LETTERS = {
 }  # fmt: skip
 #: What only the annotation with a layout has.
 _LAYOUT = re.compile(rf"\b({'|'.join([*DTYPES, *_LETTERS])})\[|\b(rows|matrices|whole)\(| <=? ")
+#: What is asked of strides, for a word and in a kernel; ``_s`` is the shape.
+_STRIDES = {
+    "": "True", "rows": "(_s[-1] < 2 or {0}.strides[-1] == {0}.itemsize or 0 in _s)",
+    "matrices": "_ends({0})", "whole": "{0}.flags.c_contiguous",
+    "kernel": "({0}.flags.c_contiguous or _in_entries({0}))",
+}  # fmt: skip
 _SIGNS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<="}
 
 
 class LayoutError(ValueError):
     """An array does not lie as a verb of an engine, or a kernel, reads it."""
-
-
-class _Tests(NamedTuple):
-    """Conditions about one argument, in Python."""
-
-    lies: list[str]  # dtype, number of axes, contiguity, and sizes that a name stands for
-    sizes: list[str]  # that are formulas, whose names all have values by then
-    entries: list[str]
 
 
 class Condition(NamedTuple):
@@ -80,6 +73,14 @@ class Condition(NamedTuple):
     text: str
     name: str
     about: str
+
+
+class _Tests(NamedTuple):
+    """Conditions about one argument."""
+
+    lies: list[str]  # dtype, number of axes, contiguity, and sizes that a name stands for
+    sizes: list[str]  # that are formulas, whose names all have values by then
+    entries: list[str]
 
 
 class Signature:
@@ -105,20 +106,24 @@ class Signature:
         self, what: str, layouts: Mapping[str, str], parameters: str, optional: Iterable[str],
         known: Mapping[str, Any] | None = None, elements: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        self.what, self.parameters, self.optional = what, parameters, frozenset(optional)
-        self.layouts = {name: _parsed(layout) for name, layout in layouts.items()}
+        self.what, self.layouts, self.parameters = what, layouts, parameters
+        self.optional = frozenset(optional)
         self.known, self.elements, self.kernel = known or {}, elements or {}, elements is not None
-        self._arguments = set(re.findall(r"\w+", parameters))
         self._names: set[str] = set()  # that stand for sizes and dtypes
         self._certain: set[str] = set()  # those that have a value by then, whatever is None
 
     def conditions(self) -> list[Condition]:
         """What is asked of the arguments, in the order in which names get values."""
         first, then = list[Condition](), list[Condition]()
-        sure = [name for name in self.layouts if not self._may_differ(name)]
-        for name in [*sure, *(name for name in self.layouts if name not in sure)]:
-            tests = self._tests(self.layouts[name], name)
-            if name in sure:
+        self._names, self._certain = set(), set()
+        varying = {
+            name
+            for name, layout in self.layouts.items()
+            if name in self.optional or " if " in layout or " | " in layout
+        }
+        for name in sorted(self.layouts, key=varying.__contains__):
+            tests = self._tests(ast.parse(self.layouts[name], mode="eval").body, name)
+            if name not in varying:
                 self._certain |= self._names
             absent = f"{name} is None or " if name in self.optional else ""
             for some, tested, about in (
@@ -151,21 +156,12 @@ class Signature:
         check: Callable[..., None] = values["check"]
         return check
 
-    def _may_differ(self, name: str) -> bool:
-        """Whether it depends on the call which names an argument has."""
-        return name in self.optional or any(
-            isinstance(x, (ast.IfExp, ast.BitOr)) for x in ast.walk(self.layouts[name])
-        )
-
     def _tests(self, layout: ast.expr, x: str, contiguous: str = "") -> _Tests:
         match layout:
             case ast.IfExp(test=test, body=body, orelse=other):
-                by = ast.unparse(test)
-                one, two = self._tests(body, x), self._tests(other, x)
-                return _Tests(*(
-                    [f"({_all(a)} if {by} else {_all(b)})"] if a or b else []
-                    for a, b in zip(one, two, strict=True)
-                ))  # fmt: skip
+                both = zip(self._tests(body, x), self._tests(other, x), strict=True)
+                by = f"if {ast.unparse(test)} else"
+                return _Tests(*([f"({_all(a)} {by} {_all(b)})"] if a or b else [] for a, b in both))
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                 one, two = self._tests(left, x), self._tests(right, x)
                 return _Tests([f"({_all(one.lies)} or {_all(two.lies)})"], [], [])
@@ -205,6 +201,7 @@ class Signature:
         here = "" if self.kernel else f" or hasattr({x}, 'strides')"
         tests = _Tests([f"(isinstance({x}, _ndarray){here})"], [], [])
         lies, sizes, _ = tests
+        arguments = re.findall(r"\w+", self.parameters)
         if elements not in _LETTERS or elements in self.elements:
             lies.append(f"{x}.dtype == {elements}")
         elif not self.kernel:
@@ -221,19 +218,14 @@ class Signature:
             case _:
                 lies.append(f"len(_s := {x}.shape) == {len(axes)}")
         for k, axis in enumerate(axes, -len(axes)):
-            if isinstance(axis, ast.Name) and not self.kernel and axis.id not in self._arguments:
-                lies.append(self._named(axis.id, f"_s[{k}]"))
-            elif self.kernel and not isinstance(axis, ast.Slice):  # of arguments, which are known
-                lies.append(f"_s[{k}] >= {ast.unparse(axis)}")
-            elif not isinstance(axis, ast.Slice):
-                sizes.append(f"{x}.shape[{k}] == {ast.unparse(axis)}")
-        if self.kernel:
-            lies.append(f"({x}.flags.c_contiguous or _in_entries({x}))")
-        elif contiguous == "rows":
-            lies.append(f"(_s[-1] < 2 or {x}.strides[-1] == {x}.itemsize or 0 in _s)")
-        elif contiguous:
-            test = {"whole": "{}.flags.c_contiguous", "matrices": "_ends({})"}[contiguous]
-            lies.append(test.format(x))
+            formula = ast.unparse(axis)
+            if formula.isidentifier() and not self.kernel and formula not in arguments:
+                lies.append(self._named(formula, f"_s[{k}]"))
+            elif self.kernel and formula != ":":  # of arguments, which are known
+                lies.append(f"_s[{k}] >= {formula}")
+            elif formula != ":":
+                sizes.append(f"{x}.shape[{k}] == {formula}")
+        lies.append(_STRIDES["kernel" if self.kernel else contiguous].format(x))
         return tests
 
     def _named(self, name: str, value: str) -> str:
@@ -251,7 +243,7 @@ class Signature:
             is_ = f"is {x.dtype} of shape {x.shape} with strides {x.strides}"
         else:
             is_ = f"is a {type(x).__name__}"
-        layout = ast.unparse(self.layouts[name])
+        layout = self.layouts[name]
         used = dict.fromkeys(re.findall(r"\w+", layout))
         shown = {k: values.get(k, self.elements.get(k, self.known.get(k))) for k in used}
         where = ", ".join(
@@ -261,11 +253,6 @@ class Signature:
             f"{self.what}: {name} {is_}; accepted: {layout}{' or longer' * self.kernel}"
             + (f", where {where}" if where else "")
         )
-
-
-@functools.cache
-def _parsed(layout: str) -> ast.expr:
-    return ast.parse(layout, mode="eval").body
 
 
 def _all(conditions: list[str]) -> str:
@@ -320,15 +307,8 @@ def signature_of(what: str, declared: Callable[..., Any]) -> Signature:
     return Signature(what, layouts, ", ".join(parameters), optional, known)
 
 
-def _is_laid_out(declared: Any) -> bool:
-    """Whether an argument may have a layout, by the words of its annotation alone."""
-    if isinstance(declared, type):
-        return any(map(_is_laid_out, vars(declared).values()))
-    text = " ".join(getattr(declared, "__annotations__", {}).values())
-    values = map(declared.__globals__.get, re.findall(r"\w+", text)) if text else ()
-    return any(isinstance(x, str) or hasattr(x, "_fields") for x in values) or bool(
-        _LAYOUT.search(text)
-    )
+def _has_layouts(declared: Callable[..., Any]) -> bool:
+    return bool(signature_of("", declared).layouts)
 
 
 def asserted(what: str, declared: Any, member: Any) -> Any:
@@ -342,10 +322,13 @@ def asserted(what: str, declared: Any, member: Any) -> Any:
         What the contract has for it: a method, or a protocol with several.
     member : object
     """
-    if member is None or hasattr(member, "declared") or not _is_laid_out(declared):
+    if member is None or hasattr(member, "declared"):
         return member
     if isinstance(declared, type):
-        return _Verbs(what, declared, member)
+        verbs = [x for x in vars(declared).values() if inspect.isfunction(x)]
+        return _Verbs(what, declared, member) if any(map(_has_layouts, verbs)) else member
+    if not inspect.isfunction(declared) or not _has_layouts(declared):
+        return member
     check: Callable[..., None] | None = None
 
     @functools.wraps(member, updated=())  # of a class no members
@@ -353,10 +336,8 @@ def asserted(what: str, declared: Any, member: Any) -> Any:
         nonlocal check
         if check is None:
             check = signature_of(f"engine.{what}", declared).compiled()
-            check.__defaults__, check.__kwdefaults__ = (
-                declared.__defaults__,
-                declared.__kwdefaults__,
-            )
+            check.__defaults__ = declared.__defaults__
+            check.__kwdefaults__ = declared.__kwdefaults__
         check(*args, **options)
         return member(*args, **options)
 
@@ -371,11 +352,11 @@ class _Verbs:
         self._what, self.declared, self._module = what, declared, module
 
     def __getattr__(self, name: str) -> Any:
-        member, declared = getattr(self._module, name), vars(self.declared).get(name)
-        if inspect.isfunction(declared) and _is_laid_out(declared):
-            member = asserted(f"{self._what}.{name}", declared, member)
-            setattr(self, name, member)
-        return member
+        member = getattr(self._module, name)
+        called = asserted(f"{self._what}.{name}", vars(self.declared).get(name), member)
+        if called is not member:
+            setattr(self, name, called)
+        return called
 
 
 def assert_lies(name: str, x: Any, layout: str, **sizes: int) -> None:

@@ -45,6 +45,10 @@ SIGNATURES = {verb: x for verb, x in SIGNATURES.items() if x.layouts}
 CASES = [(verb, full) for verb in SIGNATURES for full in (0, 1)]
 
 
+def parsed(layout):
+    return ast.parse(layout, mode="eval").body
+
+
 def form_of(layout, given):
     """Elements, axes, contiguity and range of an array, the first of several."""
     match layout:
@@ -91,12 +95,10 @@ def arguments(verb, full):
     signature = SIGNATURES[verb]
     given = dict.fromkeys(inspect.signature(DECLARED[verb]).parameters) | OPTIONS[full]
     given |= {name: SIZES[name] for name in given.keys() & {"n"}}
-    for name in sorted(
-        signature.layouts, key=lambda x: " if " in ast.unparse(signature.layouts[x])
-    ):
+    for name in sorted(signature.layouts, key=lambda x: " if " in signature.layouts[x]):
         outer, _, inner = name.partition(".")
         if full or name not in signature.optional:
-            x = zeros(signature.layouts[name], given)
+            x = zeros(parsed(signature.layouts[name]), given)
             if inner:
                 given[outer] = given[outer] or SimpleNamespace()
                 setattr(given[outer], inner, x)
@@ -132,13 +134,13 @@ def test_what_a_layout_says_is_accepted(verb, full):
 @pytest.mark.parametrize(("verb", "full"), CASES)
 def test_all_else_is_refused(verb, full):
     given, signature = arguments(verb, full), SIGNATURES[verb]
-    forms = {name: form_of(x, given) for name, x in signature.layouts.items()}
+    forms = {name: form_of(parsed(x), given) for name, x in signature.layouts.items()}
     there = {name for name in forms if full or name not in signature.optional}
     letters = [forms[name]["elements"] for name in there]
     for name in there:
         outer, *fields = name.split(".")
         form, good = forms[name], functools.reduce(getattr, fields, given[outer])
-        bad = [] if "number" in ast.unparse(signature.layouts[name]) else ["abc"]
+        bad = [] if "number" in signature.layouts[name] else ["abc"]
         if isinstance(good, np.ndarray):
             if letters.count(form["elements"]) > 1 or form["elements"] not in "TUN":
                 bad.append(good.astype("c16"))
