@@ -207,7 +207,8 @@ class Signature:
         elif not self.kernel:
             if elements not in self._certain:
                 lies.append(_LETTERS[elements].format(f"{x}.dtype"))
-            lies.append(self._named(elements, f"{x}.dtype"))
+            native = ".newbyteorder('=')" * (elements == "N")
+            lies.append(self._named(elements, f"{x}.dtype{native}"))
         match axes:
             case [ast.List(elts=[ast.Name(id=name)]), *axes]:
                 lies.append(f"{len(axes)} <= len(_s := {x}.shape) <= {len(axes) + 1}")

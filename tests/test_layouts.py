@@ -229,6 +229,14 @@ def test_a_signature_is_read_once(monkeypatch):
         verb(**given | {"lengths": np.full(2, 6)})
 
 
+def test_copies_may_change_the_order_of_bytes():
+    x, to = np.arange(6.0).reshape(2, 3), np.zeros((2, 3), ">f8")
+    named("cpu").copy(x, to)
+    assert to.tolist() == x.tolist()
+    with pytest.raises(LayoutError, match="to is float32"):
+        named("cpu").copy(x, to.astype("f4"))
+
+
 class Elsewhere:
     """An array on a device, whose entries would have to be waited for."""
 
