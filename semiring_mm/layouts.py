@@ -52,6 +52,7 @@ _LETTERS = {
     "T": "{0}.isnative", "S": "{0}.isnative", "U": "{0}.isnative", "N": "True",
     "F": "{0}.isnative and {0}.char in 'fd'", "I": "{0}.isnative and {0}.char in 'ilq'",
 }  # fmt: skip
+_ACCEPTED = {"F": "float32 or float64", "I": "int32 or int64"}
 #: What only the annotation with a layout has.
 _LAYOUT = re.compile(rf"\b({'|'.join([*DTYPES, *_LETTERS])})\[|\b(rows|matrices|whole)\(| <=? ")
 #: What is asked of strides, for a word and in a kernel; ``_s`` is the shape.
@@ -187,8 +188,7 @@ class Signature:
             return tests
         entries, above = x, f"_least({x}, None) >= {low} and "
         if low == "0":  # without a sign, what is below 0 is large
-            word = next(e.value for e in ast.walk(inner) if isinstance(e, ast.Subscript))
-            entries, above = f"{x}.view('u{int(ast.unparse(word)[1:]) // 8}')", ""
+            entries, above = f"{x}.view(f'u{{{x}.itemsize}}')", ""
         both = {*map(ast.unparse, (end.left, end.right))} if isinstance(end, ast.BinOp) else set()
         below = f"_most({entries}, None) {sign} {high}"
         if both & self.layouts.keys():
@@ -204,7 +204,9 @@ class Signature:
         arguments = re.findall(r"\w+", self.parameters)
         if elements not in _LETTERS or elements in self.elements:
             lies.append(f"{x}.dtype == {elements}")
-        elif not self.kernel:
+        elif self.kernel:  # each array of I has a dtype of its own; the plain T and S any
+            lies.append(_LETTERS[elements].format(f"{x}.dtype"))
+        else:
             if elements not in self._certain:
                 lies.append(_LETTERS[elements].format(f"{x}.dtype"))
             native = ".newbyteorder('=')" * (elements == "N")
@@ -245,10 +247,11 @@ class Signature:
         else:
             is_ = f"is a {type(x).__name__}"
         layout = self.layouts[name]
-        used = dict.fromkeys(re.findall(r"\w+", layout))
-        shown = {k: values.get(k, self.elements.get(k, self.known.get(k))) for k in used}
+        used = dict.fromkeys(re.findall(r"\w+", layout)).keys()
+        given = {**self.known, **self.elements, **values}
+        shown = {k: given.get(k) for k in used} | {k: _ACCEPTED[k] for k in used & _ACCEPTED.keys()}
         where = ", ".join(
-            f"{k} = {v}" for k, v in shown.items() if isinstance(v, (int, tuple, np.dtype))
+            f"{k} = {v}" for k, v in shown.items() if isinstance(v, (int, str, tuple, np.dtype))
         )
         raise LayoutError(
             f"{self.what}: {name} {is_}; accepted: {layout}{' or longer' * self.kernel}"

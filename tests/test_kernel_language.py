@@ -10,6 +10,7 @@ from semiring_mm.cpu import codegen
 from semiring_mm.cpu.codegen import compiled
 from semiring_mm.cpu.compiler import host_target
 from semiring_mm.kernel import (
+    I,
     KernelError,
     S,
     T,
@@ -39,6 +40,8 @@ from semiring_mm.kernel import (
     one,
     pick,
     popcount,
+    scale,
+    sqrt,
     static,
     stream,
     u64,
@@ -291,6 +294,7 @@ def some_lanes(n: i64, whole: i64, many: static, x: T[:, :], out: T[:, :], last:
         out[1, j] = v
     last[0] = fma(f64(out[0, 0]), 3.0, 1.0) + f64(exp_gap(-1.0, 2, -60) + add_exp(0.5, 0.0))
     last[1] = bits(bits(last[0]) + (1 << 52)) + log(exp(last[0])) + across(f64(high), min)
+    last[1] += sqrt(last[0])
     if whole == 0:
         return
     last[2] = 1.0
@@ -412,7 +416,9 @@ def test_arguments_are_checked():
         call(**good | {"near": [1, 2]})
     with pytest.raises(TypeError, match=r"n is a number of type i64, got 1\.5"):
         call(**good | {"n": 1.5})
-    with pytest.raises(TypeError, match="takes n, near, x, out; got n"):
+    with pytest.raises(
+        TypeError, match=r"guarded\(\) missing 3 required .*: .near., .x., and .out."
+    ):
         call(n=3)
 
 
@@ -519,7 +525,7 @@ def test_code_is_kept_until_what_it_depends_on_changes(tmp_path, monkeypatch):
 
     def run():
         x = np.arange(4)
-        codegen.Compiled(kernel(steps.function), None, 0, 0)(n=4, x=x)
+        compiled(kernel(steps.function))(n=4, x=x)
         return x.tolist(), len(written)
 
     assert [run(), run()] == [([3, 4, 5, 6], 1)] * 2
@@ -550,3 +556,22 @@ def test_stored_entries_are_converted():
     x, y = np.array([True, False]), np.array([False, False])
     compiled(closer, bytewise(plan))(n=2, x=x, y=y)
     assert y.tolist() == [True, False]
+
+
+@kernel
+def scattered(n: i64, m: i64, near: I[n] < m, alpha: T, x: T[m], out: T[n]):
+    for k in range(n):
+        found = x[near[k]]
+        out[k] = found if alpha is None else scale(alpha, found)
+
+
+@pytest.mark.parametrize("alpha", [None, 2.5])
+@pytest.mark.parametrize("index", ["i4", "i8"])
+def test_numbers_that_are_none_and_indices_of_two_types(index, alpha):
+    plan = make_plan(semirings["min_plus"], np.dtype("f4"), KNOWN, KNOWN, 1)
+    near, x = np.array([2, 0, 1], index), np.array([3, 5, 9], "f4")
+    both(scattered, MIN_PLUS, plan, n=3, m=3, near=near, alpha=alpha, x=x, out=x * 0)
+    with pytest.raises(LayoutError, match=r"near is int16 of .* I = int32 or int64"):
+        compiled(scattered, plan)(n=3, m=3, near=near.astype("i2"), alpha=alpha, x=x, out=x)
+    with pytest.raises(LayoutError, match=r"near has entries from 0 to 2; .* < m .*, m = 2"):
+        compiled(scattered, plan)(n=3, m=2, near=near, alpha=alpha, x=x, out=x)

@@ -14,11 +14,11 @@ import operator
 import struct
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,13 +65,19 @@ def compiled(
     `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``, or
     those of T and S, ``"f8 f4"``, stand for a plan where a kernel has none of the operations.
     """
-    return Compiled(kernel, plan, zero, one)
+    check_array_layout()
+    own = _Variants(kernel, plan, zero, one)
+    call: Any = own.caller("code_(words_)")  # a class with __call__ would take 0.6 us more
+    call.dtypes, call.bind, call.function_of = own.dtypes, own.bind, own.function_of
+    made: Compiled = call
+    return made
 
 
-class Compiled:
+class Compiled(Protocol):
     """A kernel to be called with its parameters by name.
 
-    Each set of static parameters, and of arrays that are None, is compiled when it is met first.
+    Each set of static parameters, of others that are None and of types of indices is compiled when
+    it is met first.
 
     Attributes
     ----------
@@ -79,31 +85,37 @@ class Compiled:
         Of its parameters.
     """
 
-    def __init__(
-        self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
-    ) -> None:
-        check_array_layout()
-        self.kernel, self._algebra = kernel, (plan, zero, one)
-        self.dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
-        semiring = {p.kind: self.dtypes[p.name] for p in kernel.parameters if p.kind in ("T", "S")}
-        self._signature = kernel.signature(**semiring)
-        self._pack = _packer(kernel, self.dtypes, self._signature.values())
-        self._variants: dict[tuple[Any, ...], Any] = {}
+    dtypes: dict[str, np.dtype[Any]]
 
-    def __call__(self, **fields: Any) -> Any:
-        code, words = self._packed(fields)
-        return code(words)
+    def __call__(self, **fields: Any) -> Any: ...
 
     def bind(self, **fields: Any) -> Call:
         """Check and pack the parameters: the call, to be made as often as one likes.
 
         It keeps the arrays.
         """
-        return Call(*self._packed(fields), fields)
 
     def function_of(self, name: str, **fields: Any) -> Callable[[Array], Any]:
         """Check and pack the parameters: the call for arrays that lie as one of these does."""
-        code, words = self._packed(fields)
+
+
+class _Variants:
+    """The compiled code of a kernel by its static parameters and the arrays that are None."""
+
+    def __init__(
+        self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
+    ) -> None:
+        self.kernel, self._algebra = kernel, (plan, zero, one)
+        self.dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
+        semiring = {p.kind: self.dtypes[p.name] for p in kernel.parameters if p.kind in ("T", "S")}
+        self._signature = kernel.signature(**semiring)
+        self._variants: dict[tuple[Any, ...], Any] = {}
+
+    def bind(self, **fields: Any) -> Call:
+        return Call(*self._packed(**fields), fields)
+
+    def function_of(self, name: str, **fields: Any) -> Callable[[Array], Any]:
+        code, words = self._packed(**fields)
         names = [p.name for p in self.kernel.parameters if p.kind != "static"]
         at = 8 * names.index(name)
         before, rest = words[:at], words[at + 8 :]
@@ -114,36 +126,35 @@ class Compiled:
 
         return call
 
-    def _packed(self, fields: dict[str, Any]) -> tuple[Any, bytes]:
-        """Check the parameters; the compiled function, and the block of parameters."""
-        try:
-            packed = self._pack(**fields)
-        except (struct.error, IndexError, TypeError) as error:
-            raise self._refusal(fields) from error
-        if packed is None:
-            raise self._refusal(fields)
-        key, words = packed
-        code = self._variants.get(key)
-        return code or self._variant(key, fields), words
+    @functools.cached_property
+    def _packed(self) -> Callable[..., tuple[Any, bytes]]:
+        return self.caller("code_, words_")
+
+    def caller(self, result: str) -> Callable[..., Any]:
+        """Compile a function that checks and packs parameters, with a result of code_ and words_.
+
+        Since a call may take less time than its checks, these are a single expression.
+        """
+        words = [p for p in self.kernel.parameters if p.kind != "static"]
+        codes = "".join("q" if p.axes else _code(self.dtypes[p.name])[1:] for p in words)
+        names = self._signature.values() | {
+            "pack_": struct.Struct(f"={codes}").pack, "error_": struct.error,
+            "variants_": self._variants, "variant_": self._variant, "refusal_": self._refusal,
+        }  # fmt: skip
+        return types.FunctionType(_caller_code(self.kernel, result), names)
 
     def _refusal(self, fields: dict[str, Any]) -> Exception:
         """The error for parameters that do not fit."""
-        names = [p.name for p in self.kernel.parameters]
-        if fields.keys() != set(names):
-            return TypeError(
-                f"{self.kernel.name} takes {', '.join(names)}; got {', '.join(fields)}"
-            )
         for p in self.kernel.parameters:
-            if not p.axes and p.kind != "static":
+            x = fields[p.name]
+            if not p.axes and p.kind != "static" and x is not None:
                 try:
-                    struct.pack(_code(self.dtypes[p.name]), fields[p.name])
+                    struct.pack(_code(self.dtypes[p.name]), x)
                 except struct.error as error:
-                    return TypeError(
-                        f"{self.kernel.name}: {p.name} is a number of type {p.kind}, "
-                        f"got {fields[p.name]!r}: {error}"
-                    )
+                    what = f"{self.kernel.name}: {p.name} is a number of type {p.kind}"
+                    return TypeError(f"{what}, got {x!r}: {error}")
         try:
-            self._signature.compiled()(**fields)
+            self._signature.compiled()(**{p.name: fields[p.name] for p in self.kernel.parameters})
         except LayoutError as error:
             return error
         return AssertionError(f"{self.kernel.name}: parameters that fit were refused")
@@ -151,9 +162,13 @@ class Compiled:
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         found = self._variants.get(key)
         if found is None:
-            arrays = (p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
-            known: dict[str, Any] = dict.fromkeys(arrays)
-            known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
+            known: dict[str, Any] = {}
+            for p in self.kernel.parameters:
+                x = fields[p.name]
+                if p.kind == "static" or x is None:
+                    known[p.name] = x
+                elif p.kind == "I":
+                    known[p.name] = Type("i", 8 * x.itemsize)
             what = repr((self._algebra, known))
             library = compile_kept(
                 [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
@@ -206,6 +221,8 @@ def _dtype_of(kind: str, plan: Plan | str | None) -> np.dtype[Any]:
         return np.dtype(plan.storage)  # bool, for one
     if kind == "static":
         return np.dtype(object)
+    if kind == "I":
+        return np.dtype(np.int64)
     t = _type_of(kind, plan)
     return np.dtype(f"{t.kind}{t.size}")
 
@@ -215,36 +232,32 @@ def _code(dtype: np.dtype[Any]) -> str:
     return {"f4": "=f4x", "f8": "=d", "u8": "=Q"}.get(dtype.str[1:], "=q")
 
 
-def _packer(
-    kernel: Kernel, dtypes: Mapping[str, np.dtype[Any]], values: dict[str, Any]
-) -> Callable[..., tuple[tuple[Any, ...], bytes] | None]:
-    """Compile a function that packs parameters.
-
-    It returns what the kernel is to be specialised for, the static parameters and which arrays are
-    None, and the words; or None, where parameters do not fit. `values` are those of the names in
-    the conditions of the kernel's signature.
-    """
-    words = [p for p in kernel.parameters if p.kind != "static"]
-    codes = "".join("q" if p.axes else _code(dtypes[p.name])[1:] for p in words)
-    pack = {"pack_": struct.Struct(f"={codes}").pack}
-    return types.FunctionType(_packer_code(kernel), values | pack)
-
-
 @functools.cache
-def _packer_code(kernel: Kernel) -> types.CodeType:
-    """Of the function that :func:`_packer` returns: all tests in one expression."""
+def _caller_code(kernel: Kernel, result: str) -> types.CodeType:
+    """Of what :meth:`_Variants.caller` returns."""
     key, words = list[str](), list[str]()
     for p in kernel.parameters:
-        if p.axes:
-            key.append(f"{p.name} is None")
-            words.append(f"(0 if {p.name} is None else id({p.name}))")
-        else:
-            (key if p.kind == "static" else words).append(p.name)
+        x = p.name
+        if p.kind == "static":
+            key.append(x)
+            continue
+        key.append(f"{x} is None" if p.kind != "I" else f"{x} is None or {x}.itemsize")
+        words.append(f"(0 if {x} is None else {f'id({x})' if p.axes else x})")
     signature = kernel.signature(T=np.dtype(object), S=np.dtype(object))
-    tests = " and ".join(["True", *(x.text for x in signature.conditions())])
-    pair = f"({''.join(f'{k}, ' for k in key)}), pack_({', '.join(words)})"
-    text = f"lambda {signature.parameters}: ({pair}) if {tests} else None"
-    code = compile(text, f"<parameters of {kernel.name}>", "eval").co_consts[0]
+    tests = ["True", *(condition.text for condition in signature.conditions())]
+    text = f"""
+def {kernel.name}({signature.parameters}):
+    try:
+        words_ = pack_({", ".join(words)}) if {" and ".join(tests)} else None
+    except (IndexError, TypeError, error_):
+        words_ = None
+    if words_ is None:
+        raise refusal_(locals())
+    key_ = ({"".join(f"{k}, " for k in key)})
+    code_ = variants_.get(key_) or variant_(key_, locals())
+    return {result}
+"""
+    code = compile(text, f"<parameters of {kernel.name}>", "exec").co_consts[0]
     assert isinstance(code, types.CodeType)
     return code
 
@@ -298,15 +311,16 @@ def function_of(
     one: float | int,
     known: dict[str, Any],
 ) -> Function:
-    """The function of a kernel; `known` has static parameters, and None for arrays that are."""
+    """The function of a kernel; `known` has static ones, those that are None, and types of I."""
     f = Function(kernel.name, [PTR], result=I64 if kernel.returns else None)
     names, at = dict[str, Any](), 0
     for p in kernel.parameters:
-        if p.name in known:
-            names[p.name] = known[p.name]
+        own = known.get(p.name)
+        if p.name in known and not isinstance(own, Type):
+            names[p.name] = own
             at += 8 * (p.kind != "static")
             continue
-        t, word = _type_of(p.kind, plan), f.args[0].at(at)
+        t, word = own or _type_of(p.kind, plan), f.args[0].at(at)
         at += 8
         if p.axes:
             array = ArrayView(f, f.load(word, PTR, 8))
@@ -452,6 +466,11 @@ class _Writer:
         elif isinstance(target, ast.Subscript):
             array = self._expr(target.value)
             if isinstance(array, list):
+                index = self._expr(target.slice)
+                if isinstance(index, _Lanes) and len(array) == index.count == value.type.lanes:
+                    for k, var in enumerate(array):
+                        self._set(var, value[k], target)
+                    return
                 self._set(array[self._static(target.slice)], value, target)
             else:
                 self._store(array, target, value)
@@ -972,7 +991,7 @@ class _Writer:
             if len(args) > len(names) or given.keys() != set(names):
                 raise self._error(e, f"{inner.name} takes {', '.join(names)}")
             return self.inline(inner, given)
-        if word in ("add", "mul", "better", "same"):
+        if word in ("add", "mul", "better", "same", "scale"):
             algebra = self.algebra(e)
             x, y = (self._as(v, algebra.compute, e) for v in args)
             return getattr(algebra, word)(*self._pair(x, y, e))
@@ -1041,7 +1060,8 @@ class _Writer:
         if word == "stream":
             return self._stream(e, *args[1:])
         if word == "across":
-            return self._across(args[0], *map(self._word, e.args[1:]), node=e)
+            ordered = any(k.arg == "ordered" for k in e.keywords)
+            return self._across(args[0], *map(self._word, e.args[1:]), ordered=ordered, node=e)
         if word == "first":
             return self._first(*args, node=e)
         if word == "entries":
@@ -1058,10 +1078,12 @@ class _Writer:
         self.f.store_past_caches(self._as(value, entry[1].vector(j.count), e), place)
         self._streams = True
 
-    def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
+    def _across(
+        self, x: Value, by: str | None = None, *, ordered: bool = False, node: ast.AST
+    ) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
-        if by == "any" and x.type.lanes > 1:
-            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
+        if by == "any":
+            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0) if x.type.lanes > 1 else x
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
             "sum": operator.add,
@@ -1070,7 +1092,7 @@ class _Writer:
         }.get(by)
         if joined is None:
             raise self._error(node, "across(x), or with sum, min, max or any")
-        lanes = min(x.type.lanes, self._count)
+        lanes = 1 if ordered else min(x.type.lanes, self._count)
         while True:
             parts = [
                 self.f.shuffle(x, x, range(k, k + lanes)) if lanes > 1 else x[k]
