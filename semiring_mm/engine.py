@@ -649,22 +649,12 @@ class Engine(Protocol):
         """What `launch` returns, and a call that waits for the facts, not for what was launched."""
 
     def product(
-        self,
-        semiring: Semiring,
-        a: T[[batch], m, k],
-        b: T[[batch], k, n],
-        c: T[[batch], m, n],
-        scaling: Scaling = PLAIN,
-        *,
-        arg: i32[[batch], m, n] | None = None,
-        gather: i32[k, n] | None = None,
-        known: Known | None = None,
-        overlap: str = "",
-        triangle: bool = False,
-        precision: str | None = None,
-        final: Final | None = None,
+        self, semiring: Semiring, a: T[[batch], m, k], b: T[[batch], k, n], c: T[[batch], m, n],
+        scaling: Scaling = PLAIN, *, arg: i32[[batch], m, n] | None = None,
+        gather: i32[k, n] | None = None, known: Known | None = None, overlap: str = "",
+        triangle: bool = False, precision: str | None = None, final: Final | None = None,
         on_done: Callable[[float], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C), one matrix or a stack of them.
 
         A batch stride of 0 repeats an operand.

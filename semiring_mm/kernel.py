@@ -135,14 +135,14 @@ class Kernel:
         )
 
     def _parameter(self, name: str, annotation: str) -> Parameter:
-        match ast.parse(annotation, mode="eval").body:
-            case ast.Name(id=word) if word in ("static", *TYPES):
-                return Parameter(name, word, 0)
-            case (
-                ast.Subscript(value=ast.Name(id=word), slice=axes)
-                | ast.Compare(left=ast.Subscript(value=ast.Name(id=word), slice=axes))
-            ) if word in TYPES:
-                return Parameter(name, word, len(getattr(axes, "elts", [axes])))
+        layout = ast.parse(annotation, mode="eval").body
+        ranged = [layout.left, *layout.comparators] if isinstance(layout, ast.Compare) else []
+        for part in ranged or [layout]:
+            match part:
+                case ast.Name(id=word) if word in ("static", *TYPES) and not ranged:
+                    return Parameter(name, word, 0)
+                case ast.Subscript(value=ast.Name(id=word), slice=axes) if word in TYPES:
+                    return Parameter(name, word, len(getattr(axes, "elts", [axes])))
         raise self.error(
             next(x for x in self.tree.args.args if x.arg == name),
             f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], "

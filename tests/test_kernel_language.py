@@ -445,6 +445,21 @@ def test_lengths_and_indices_are_checked():
 
 
 @kernel
+def rooted(n: i64, up: -1 <= i32[n] < n, out: i64[n]):
+    for i in range(n):
+        out[i] = up[i]
+
+
+def test_a_range_may_begin_below_zero():
+    out = np.zeros(3, "i8")
+    for run in (compiled(rooted), rooted.plain):
+        run(n=3, up=np.array([-1, 2, 0], "i4"), out=out)
+        for wrong in (-2, 3):
+            with pytest.raises(LayoutError, match=f"up has entries from .*{wrong}"):
+                run(n=3, up=np.array([wrong, 0, 0], "i4"), out=out)
+
+
+@kernel
 def of_an_object(x: i64[:]):
     x.sort()
 
