@@ -18,8 +18,21 @@ except ImportError as error:
         '"semiring-mm[jax]"'
     ) from error
 
-from . import sequences
-from .chains import chain, scan
-from .products import apsp, closure, matmul
+import semiring_mm as sm
 
-__all__ = ["apsp", "chain", "closure", "matmul", "scan", "sequences"]
+from .. import differentiable
+from . import sequences
+from .operators import LIBRARY
+
+__all__ = [
+    "apsp", "cdist", "chain", "closure", "dtw", "einsum", "matmul", "scan", "sequences",
+]  # fmt: skip
+
+apsp = differentiable.bound(LIBRARY, differentiable.apsp, sm.apsp)
+cdist = differentiable.bound(LIBRARY, differentiable.cdist, sm.cdist)
+chain = differentiable.bound(LIBRARY, differentiable.chain, sm.chain)
+closure = differentiable.bound(LIBRARY, differentiable.closure, sm.closure)
+dtw = differentiable.bound(LIBRARY, differentiable.dtw, sm.alignment.dtw)
+einsum = differentiable.bound(LIBRARY, differentiable.einsum, sm.einsum)
+matmul = differentiable.bound(LIBRARY, differentiable.matmul, sm.matmul)
+scan = differentiable.bound(LIBRARY, differentiable.scan, sm.scan)
