@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -95,7 +95,7 @@ def _product(a: Array, b: Array, row: str, wanted: bool) -> tuple[Array, Array |
     return blas.matmul(a, b, s), None
 
 
-def _product_keeps(given: Given, needs: Mapping[str, bool]) -> set[str]:
+def _product_keeps(given: Given, needs: Mapping[str, bool]) -> Set[str]:
     s = semiring_of(given["semiring"])
     if s.selective and not given["wanted"]:  # computed again, with the winning k
         return {"a", "b"}

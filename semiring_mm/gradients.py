@@ -67,20 +67,22 @@ def way(s: Semiring) -> str:
     )
 
 
+@functools.lru_cache(maxsize=256)
 def factors(s: Semiring) -> tuple[Expr, Expr]:
     """The derivatives of ⊗ with respect to its two operands."""
     return derivative(s.mul_expr, "a"), derivative(s.mul_expr, "b")
 
 
-def reads(s: Semiring, needs: Needs) -> set[str]:
+@functools.lru_cache(maxsize=256)
+def reads(s: Semiring, needs: Needs) -> frozenset[str]:
     """Return the arrays that the gradients need, of "a", "b", the product "c" and "arg"."""
     kind = way(s)
     if kind == "summed":
-        return {"a", "b", "c"}
+        return frozenset({"a", "b", "c"})
     names = {"arg"} if kind == "selective" else set()
     for factor, need in zip(factors(s), needs, strict=True):
         names |= factor.ops() & {"a", "b"} if need else set()
-    return names
+    return frozenset(names)
 
 
 # --- in the library's own functions ---------------------------------------------------------------

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -116,7 +116,7 @@ class Verb:
     signature: str
     compute: Callable[..., tuple[Any, ...]] = lambda *_: ()
     gradient: Callable[[Backward], Sequence[Array | None]] | None = None
-    keeps: Callable[[Mapping[str, Any], Mapping[str, bool]], set[str]] | None = None
+    keeps: Callable[[Mapping[str, Any], Mapping[str, bool]], Set[str]] | None = None
     axes: Callable[[Mapping[str, Any]], Sequence[str | None]] | None = None
     sizes: Callable[[dict[str, int], Mapping[str, Any]], str | None] | None = None
     wants: Mapping[str, Callable[[Mapping[str, Any]], str]] = field(default_factory=dict)

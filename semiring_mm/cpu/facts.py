@@ -62,7 +62,8 @@ def facts_of(semiring: Semiring, *arrays: Array) -> list[Facts]:
         out = np.empty(3, np.float64)
         for i, x in parts:
             code(x, out)
-            found[i] = found[i].join(_facts_in(x, out))
+            seen = _facts_in(x, out)
+            found[i] = seen if found[i] is _NOTHING else found[i].join(seen)
         return found
     with team.lease(workers - 1) as leased:
         workers = len(leased) + 1
@@ -182,8 +183,9 @@ def class_of(x: Facts, dtype: np.dtype[Any]) -> int:
         most = max(hi, ~lo) if lo < 0 else hi
         number = 2 * sum(most >> bits != 0 for bits in _BITS[:-1]) + (lo < 0)
     else:
-        lows, highs = ((y > -math.inf) + (y >= 0) + (y > 0) + (y == math.inf) for y in (x.lo, x.hi))
-        number = 5 * lows + highs
+        low, high = x.lo, x.hi
+        number = 5 * ((low > -math.inf) + (low >= 0) + (low > 0) + (low == math.inf))
+        number += (high > -math.inf) + (high >= 0) + (high > 0) + (high == math.inf)
     return 2 * number + x.special
 
 

@@ -172,7 +172,7 @@ def define(verb: Verb, compute: Callable[..., Any]) -> None:
     """
     count, alone = len(verb.operands), len(verb.results) == 1
     names = [x.name for x in verb.operands]
-    outcomes = [x.name for x in verb.results]
+    everything = (*names, *(x.name for x in verb.results))
     dtypes = [_DTYPES.get(x.dtype or "") for x in verb.results]
 
     def call(*args: Any) -> Any:  # engines refuse tensors that require a gradient
@@ -201,23 +201,22 @@ def define(verb: Verb, compute: Callable[..., Any]) -> None:
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(x for x in results if not x.is_floating_point()))
         ctx.more = dict(zip(verb.names[count:], inputs[count:], strict=True))
-        ctx.shapes = [None if x is None else x.shape for x in inputs[:count]]
+        ctx.shapes = {
+            name: None if x is None else x.shape for name, x in zip(names, inputs, strict=False)
+        }
         ctx.dtype = inputs[0].dtype
-        needs = dict(zip(names, ctx.needs_input_grad, strict=False))
-        arrays = dict(zip((*names, *outcomes), (*inputs[:count], *results), strict=True))
-        kept = set(arrays) if verb.keeps is None else verb.keeps(ctx.more, needs)
-        ctx.kept = [name for name in arrays if name in kept]
-        ctx.save_for_backward(*(arrays[name] for name in ctx.kept))
+        ctx.needs = dict(zip(names, ctx.needs_input_grad, strict=False))
+        kept = everything if verb.keeps is None else verb.keeps(ctx.more, ctx.needs)
+        arrays = zip(everything, (*inputs[:count], *results), strict=True)
+        ctx.save_for_backward(*(x if name in kept else None for name, x in arrays))
 
     def backward(ctx: Any, *came: Tensor | None) -> tuple[Tensor | None, ...]:
         nothing = (None,) * len(verb.names)
         if all(g is None for g in came):
             return nothing
-        given = {**ctx.more, **dict(zip(ctx.kept, ctx.saved_tensors, strict=True))}
-        shapes = dict(zip(names, ctx.shapes, strict=True))
-        needs = dict(zip(names, ctx.needs_input_grad, strict=False))
-        found = verb.backward(LIBRARY, came, given, shapes, needs)
-        parts = (LIBRARY.cast(g, ctx.dtype) if g is not None and needs[name] else None
+        given = ctx.more | dict(zip(everything, ctx.saved_tensors, strict=True))
+        found = verb.backward(LIBRARY, came, given, ctx.shapes, ctx.needs)
+        parts = (LIBRARY.cast(g, ctx.dtype) if g is not None and ctx.needs[name] else None
                  for name, g in zip(names, found, strict=True))  # fmt: skip
         return *parts, *nothing[count:]
 
