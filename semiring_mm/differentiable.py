@@ -67,9 +67,13 @@ class Operators(Library, Protocol):
 
 
 def bound(
-    library: Operators, function: Callable[Concatenate[Any, P], R], source: Callable[..., Any]
-) -> Callable[P, R]:
-    """A function of this module for one library, with a docstring from that for NumPy."""
+    module: str, library: Operators, function: Callable[Concatenate[Any, P], R],
+    source: Callable[..., Any],
+) -> Callable[P, R]:  # fmt: skip
+    """A function of this module for one library, with a docstring from that for NumPy.
+
+    `module` is where users find it.
+    """
 
     def call(*args: P.args, **named: P.kwargs) -> R:
         return function(library, *args, **named)
@@ -79,7 +83,7 @@ def bound(
     home = "semiring_mm" if function.__name__ in public.__all__ else source.__module__
     call.__doc__ = docstring(function, source, library.ARRAY, home)
     call.__name__ = call.__qualname__ = function.__name__
-    call.__module__ = type(library).__module__.rpartition(".")[0]
+    call.__module__ = module
     vars(call)["__signature__"] = signature.replace(parameters=parameters)
     return call
 
@@ -761,7 +765,11 @@ def cdist(
     columns by them, or by their roots.
     """
     X, Y = library.real("cdist", *library.arrays("cdist", X=X, Y=Y))
-    VERBS["product"].check(((1, *X.shape[-1:]), (*Y.shape[-1:], 1)), verb="cdist")
+    if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
+        raise ValueError(
+            f"cdist: X and Y have a point in each row, shapes (m, k) and (n, k); got "
+            f"{tuple(X.shape)} and {tuple(Y.shape)}"
+        )
     chosen, xp = as_metric(metric, p), library.xp
     over = None
     if getattr(chosen, "unit", False):

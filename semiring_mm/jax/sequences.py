@@ -21,10 +21,10 @@ __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
 ]  # fmt: skip
 
-backward = bound(LIBRARY, differentiable.backward, host.backward)
-crf_loss = bound(LIBRARY, differentiable.crf_loss, host.crf_loss)
-forward = bound(LIBRARY, differentiable.forward, host.forward)
-log_partition = bound(LIBRARY, differentiable.log_partition, host.log_partition)
-marginals = bound(LIBRARY, differentiable.marginals, host.marginals)
-score = bound(LIBRARY, differentiable.score, host.score)
-viterbi = bound(LIBRARY, differentiable.viterbi, host.viterbi)
+backward = bound(__name__, LIBRARY, differentiable.backward, host.backward)
+crf_loss = bound(__name__, LIBRARY, differentiable.crf_loss, host.crf_loss)
+forward = bound(__name__, LIBRARY, differentiable.forward, host.forward)
+log_partition = bound(__name__, LIBRARY, differentiable.log_partition, host.log_partition)
+marginals = bound(__name__, LIBRARY, differentiable.marginals, host.marginals)
+score = bound(__name__, LIBRARY, differentiable.score, host.score)
+viterbi = bound(__name__, LIBRARY, differentiable.viterbi, host.viterbi)

@@ -38,6 +38,13 @@ def is_plain(*tensors: Tensor) -> bool:
     return TENSORS.issuperset(map(type, tensors)) and not any(map(_stacked, tensors))
 
 
+def _is_transformed() -> bool:
+    """Whether a call is under ``torch.func`` alone, whose gradients of operators are errors."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or None in (_modes, _transforms):
+        return False
+    return bool(_transforms()) and not _modes()
+
+
 # --- PyTorch for the formulas ---------------------------------------------------------------------
 
 
@@ -129,8 +136,9 @@ LIBRARY = PyTorch()
 
 # --- operators ------------------------------------------------------------------------------------
 
-#: By the name of an operator, the function that it computes, and the same with its gradient.
-_nodes: dict[str, tuple[Any, Any]] = {}
+#: By the name of an operator, the function that it computes, the same with its gradient, and with
+#: one that is transformed.
+_nodes: dict[str, tuple[Any, Any, Any]] = {}
 _DTYPES = {"i4": torch.int32, "i8": torch.int64}
 
 
@@ -141,8 +149,10 @@ def operate(name: str, *args: Any) -> Any:
     """
     tensors = [x for x in args if isinstance(x, torch.Tensor)]
     if not is_plain(*tensors):
+        if _is_transformed():
+            return _nodes[name][2].apply(*args)
         return getattr(torch.ops.semiring_mm, name)(*args)
-    computed, node = _nodes[name]
+    computed, node, _ = _nodes[name]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return node.apply(*args)
     return computed(*args)
@@ -160,7 +170,10 @@ def node(name: str, run: Any, setup: Any, backward: Any) -> Any:
         setup(ctx, args, output)
         return output
 
-    parts = {"forward": forward, "backward": backward}
+    return _function(name, {"forward": forward, "backward": backward})
+
+
+def _function(name: str, parts: dict[str, Any]) -> Any:
     kind: Any = torch.autograd.Function
     return type(kind)(name, (kind,), {key: staticmethod(x) for key, x in parts.items()})
 
@@ -223,7 +236,9 @@ def define(verb: Verb, compute: Callable[..., Any]) -> None:
     operands = [f"Tensor{'?' if x.default else ''} {x.name}" for x in verb.operands]
     schema = ", ".join([*operands, *(f"{kind} {name}" for name, kind in verb.options)])
     returns = "Tensor" if alone else f"({', '.join(['Tensor'] * len(verb.results))})"
-    _nodes[verb.name] = call, node(verb.name, call, setup, backward)
+    parts = {"forward": call, "setup_context": setup, "backward": backward, "vmap": vmap}
+    transformed = _function(verb.name, parts)
+    _nodes[verb.name] = call, node(verb.name, call, setup, backward), transformed
     op = torch.library.custom_op(
         f"semiring_mm::{verb.name}", call, mutates_args=(), schema=f"({schema}) -> {returns}"
     )

@@ -57,13 +57,13 @@ class _PyTorch(PyTorch):
 
 _LIBRARY = _PyTorch()
 
-backward = bound(_LIBRARY, differentiable.backward, host.backward)
-crf_loss = bound(_LIBRARY, differentiable.crf_loss, host.crf_loss)
-forward = bound(_LIBRARY, differentiable.forward, host.forward)
-log_partition = bound(_LIBRARY, differentiable.log_partition, host.log_partition)
-marginals = bound(_LIBRARY, differentiable.marginals, host.marginals)
-score = bound(_LIBRARY, differentiable.score, host.score)
-viterbi = bound(_LIBRARY, differentiable.viterbi, host.viterbi)
+backward = bound(__name__, _LIBRARY, differentiable.backward, host.backward)
+crf_loss = bound(__name__, _LIBRARY, differentiable.crf_loss, host.crf_loss)
+forward = bound(__name__, _LIBRARY, differentiable.forward, host.forward)
+log_partition = bound(__name__, _LIBRARY, differentiable.log_partition, host.log_partition)
+marginals = bound(__name__, _LIBRARY, differentiable.marginals, host.marginals)
+score = bound(__name__, _LIBRARY, differentiable.score, host.score)
+viterbi = bound(__name__, _LIBRARY, differentiable.viterbi, host.viterbi)
 
 
 # --- sums in one launch ---------------------------------------------------------------------------
