@@ -86,7 +86,7 @@ class Call:
         self._head = head
         self._out = self.out = out
         if (
-            device is not None
+            device not in (None, "cpu")  # where NumPy's arrays are
             or not _PLAIN.issuperset(map(type, operands.values()))
             or type(out) not in _PLAIN
             or not (out is None or out.dtype.isnative)

@@ -53,17 +53,12 @@ def multiply(
             f"k = {right.shape[-2]}: the last axis of a must match the "
             f"{'only' if y.ndim == 1 else 'second last'} axis of b"
         )
-    shape = (
-        *join_leading("matmul", (left.shape[:-2], right.shape[:-2])),
-        left.shape[-2],
-        right.shape[-1],
-    )
+    batch = join_leading("matmul", (left.shape[:-2], right.shape[:-2]))
+    m, n = left.shape[-2], right.shape[-1]
+    shape = final = (*batch, m, n)
     dropped = tuple(axis for axis, operand in ((-2, x), (-1, y)) if operand.ndim == 1)
-    final = (
-        *shape[:-2],
-        *(() if x.ndim == 1 else shape[-2:-1]),
-        *(() if y.ndim == 1 else shape[-1:]),
-    )
+    if dropped:
+        final = (*batch, *([m] if x.ndim > 1 else []), *([n] if y.ndim > 1 else []))
     if out is not None:
         check_out(out, final, x.dtype)
     arg = _arg_array(xp, s, return_arg, shape, left.shape[-1])
@@ -218,6 +213,8 @@ def join_leading(
 ) -> Shape:
     """Broadcast the leading dimensions of operands, by a library's function."""
     shapes = [tuple(shape) for shape in leading]
+    if not any(shapes):
+        return ()
     longest = max(shapes, key=len)
     if all(not shape or shape == longest for shape in shapes):
         return longest
