@@ -19,7 +19,8 @@ from . import alignment, blas, chain_gradients, chains, gradients, metrics, sequ
 from .graphs import apsp as graphs
 from .metrics import Metric, as_metric
 from .semirings import Semiring, as_semiring, row_of, semiring_of
-from .verb import Backward, Library, Verb, docstring
+from .text import docstring
+from .verb import Backward, Library, Verb
 
 __all__ = ["VERBS", "Operators", "bound"]
 

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from .arrays import Call, check_memory, repeat
 from .chains import as_lengths, chains_of, flat, on_host
 from .engine import Chains
-from .naming import integer
+from .naming import integer, listing
 from .semirings import Semiring, semirings
 from .verb import Verb, refuse_ragged, sum_to
 
@@ -37,6 +37,7 @@ __all__ = [
     "CRFLoss", "backward", "crf_loss", "forward", "log_partition", "marginals", "sample", "score",
     "viterbi",
 ]  # fmt: skip
+__dir__ = listing(__all__)
 
 Array = Any
 Shape = tuple[int, ...]

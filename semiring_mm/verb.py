@@ -13,7 +13,6 @@ has a default, after ``=``, may be absent. ``:i8`` is a dtype, else it is that o
 from __future__ import annotations
 
 import contextlib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ import numpy as np
 
 from .products import join_leading
 
-__all__ = ["Backward", "Library", "Operand", "Verb", "check_lengths", "docstring", "refuse_ragged"]
+__all__ = ["Backward", "Library", "Operand", "Verb", "check_lengths", "refuse_ragged", "sum_to"]
 
 Array = Any  # of any array library
 Shape = tuple[int, ...]
@@ -314,64 +313,3 @@ def check_lengths(verb: str, lengths: Any, batch: Shape, steps: int, join: Join)
     if not batch:
         text = f"one sequence of {steps} steps. Where x has several, one after the other: {_STACK}"
     raise ValueError(f"{verb}: lengths of shape {tuple(lengths)} for {text}")
-
-
-# --- documentation --------------------------------------------------------------------------------
-
-
-def docstring(
-    function: Callable[..., Any], source: Callable[..., Any], array: str, home: str
-) -> str:
-    """The docstring of a function of a library of arrays, from that of the same for NumPy.
-
-    Parameters
-    ----------
-    function : callable
-        Its first line, and what sections it has, are taken from it.
-    source : callable
-        What its parameters and results, as far as `function` has them, are described by.
-    array : str
-        What arrays are called: "Tensor".
-    home : str
-        Where users find `source`.
-    """
-    own, theirs = _sections(function), _sections(source)
-    described = _entries(theirs["Parameters"]) | _entries(own.pop("Parameters", ""))
-    names = [x for x in inspect.signature(function).parameters if x in described]
-    heads: dict[str, list[str]] = {}  # what is said of several at once is said once
-    for x in names:
-        heads.setdefault(described[x], []).append(x)
-    text = own.pop("")
-    parameters = "".join(f"{', '.join(group)}{rest}" for rest, group in heads.items())
-    for name, body in {"Parameters": parameters, "Returns": theirs["Returns"], **own}.items():
-        for word in ("array_like", "ndarray"):
-            body = body.replace(word, array)
-        text += f"\n{name}\n{'-' * len(name)}\n{body}"
-    return f"{text}\nSee Also\n--------\n{home}.{source.__name__} : {_ELSEWHERE}\n"
-
-
-_ELSEWHERE = "For arrays of any library, without a gradient; it has the errors and examples."
-
-
-def _sections(function: Callable[..., Any]) -> dict[str, str]:
-    """What a docstring has under each heading, and before the first."""
-    lines = inspect.cleandoc(function.__doc__ or "").splitlines()
-    found, name = {"": ""}, ""
-    for i, line in enumerate(lines):
-        if i + 1 < len(lines) and set(lines[i + 1]) == {"-"}:
-            name = line
-            found[name] = ""
-        elif set(line) != {"-"}:
-            found[name] += line + "\n"
-    return {name: body.rstrip("\n") + "\n" for name, body in found.items()}
-
-
-def _entries(body: str) -> dict[str, str]:
-    """What follows the name of each parameter."""
-    found: dict[str, str] = {}
-    for entry in re.split(r"\n(?=\S)", body.rstrip("\n")):
-        names = re.match(r"[\w*, ]*\w", entry)
-        if names is not None:
-            heads = names[0].replace("*", "").split(", ")
-            found |= dict.fromkeys(heads, entry[names.end() :] + "\n")
-    return found

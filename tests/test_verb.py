@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import semiring_mm as sm
-from semiring_mm.verb import Verb, docstring
+from semiring_mm.text import docstring
+from semiring_mm.verb import Verb
 
 ROW = Verb(
     "mix",
@@ -142,16 +143,20 @@ def test_gradients_of_distances(torch, learn, metric):
     name, p = metric if isinstance(metric, tuple) else (metric, 2)
     x, y = tensors(torch, (5, 3), (4, 3))
     found = learn.cdist(x, y, name, p=p)
-    assert_allclose(found.detach(), sm.cdist(on_host(x), on_host(y), name, p=p), rtol=1e-12)
+    assert_allclose(
+        found.detach(), sm.neighbours.cdist(on_host(x), on_host(y), name, p=p), rtol=1e-12
+    )
     assert torch.autograd.gradcheck(lambda x, y: learn.cdist(x, y, name, p=p), (x, y))
     learn.cdist(x, x, name, p=p).sum().backward()
     assert torch.isfinite(x.grad).all()  # between equal rows, too
 
 
 def test_distances_of_one_s_own_metric(torch, learn):
-    rms = sm.Metric("rms", "(a - b) * (a - b)", final="sqrt(a / b)")
+    rms = sm.neighbours.Metric("rms", "(a - b) * (a - b)", final="sqrt(a / b)")
     x, y = tensors(torch, (5, 3), (4, 3))
-    assert_allclose(learn.cdist(x, y, rms).detach(), sm.cdist(on_host(x), on_host(y), rms))
+    assert_allclose(
+        learn.cdist(x, y, rms).detach(), sm.neighbours.cdist(on_host(x), on_host(y), rms)
+    )
     assert torch.autograd.gradcheck(lambda x, y: learn.cdist(x, y, rms), (x, y))
     with pytest.raises(ValueError, match=r"\(n, k\); got \(5, 3\) and \(4, 2\)"):
         learn.cdist(x, y[:, :2])

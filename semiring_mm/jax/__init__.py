@@ -37,15 +37,17 @@ except ImportError as error:
 import semiring_mm as sm
 
 from .. import differentiable
+from ..naming import listing
 from . import sequences
 from .operators import LIBRARY
 
 __all__ = [
     "apsp", "cdist", "chain", "closure", "dtw", "einsum", "matmul", "scan", "sequences",
 ]  # fmt: skip
+__dir__ = listing(__all__)
 
 apsp = differentiable.bound(__name__, LIBRARY, differentiable.apsp, sm.apsp)
-cdist = differentiable.bound(__name__, LIBRARY, differentiable.cdist, sm.cdist)
+cdist = differentiable.bound(__name__, LIBRARY, differentiable.cdist, sm.neighbours.cdist)
 chain = differentiable.bound(__name__, LIBRARY, differentiable.chain, sm.chain)
 closure = differentiable.bound(__name__, LIBRARY, differentiable.closure, sm.closure)
 dtw = differentiable.bound(__name__, LIBRARY, differentiable.dtw, sm.alignment.dtw)

@@ -15,11 +15,13 @@ from __future__ import annotations
 from .. import differentiable
 from .. import sequences as host
 from ..differentiable import bound
+from ..naming import listing
 from .operators import LIBRARY
 
 __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
 ]  # fmt: skip
+__dir__ = listing(__all__)
 
 backward = bound(__name__, LIBRARY, differentiable.backward, host.backward)
 crf_loss = bound(__name__, LIBRARY, differentiable.crf_loss, host.crf_loss)

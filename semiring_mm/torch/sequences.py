@@ -24,6 +24,7 @@ import torch
 from .. import chain_gradients, differentiable
 from .. import sequences as host
 from ..differentiable import bound
+from ..naming import listing
 from ..verb import sum_to
 from . import launches
 from .operators import PyTorch, node
@@ -31,6 +32,7 @@ from .operators import PyTorch, node
 __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
 ]  # fmt: skip
+__dir__ = listing(__all__)
 
 Tensor = Any
 
