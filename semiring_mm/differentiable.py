@@ -456,6 +456,18 @@ def closure(
 ) -> Any:
     """The closure of a matrix: the best path between every two nodes, with gradients.
 
+    Parameters
+    ----------
+    a : array_like, shape (n, n) or (b, n, n)
+        The semiring's zero means no edge.
+    return_predecessors : bool, default False
+
+    Returns
+    -------
+    closure : ndarray, shape (n, n) or (b, n, n)
+    predecessors : ndarray of int32
+        Only with `return_predecessors`; see :func:`semiring_mm.closure`.
+
     Notes
     -----
     An entry's gradient goes along its best path, that of the predecessors: over min_plus and
@@ -481,6 +493,12 @@ def apsp(
     sources : sequence of int, optional
         Only paths from these nodes, of one graph: the result has a row for each.
     return_predecessors : bool, default False
+
+    Returns
+    -------
+    distances : ndarray, shape (n, n), (len(sources), n) or (b, n, n)
+    predecessors : ndarray of int32
+        Only with `return_predecessors`; see :func:`semiring_mm.apsp`.
 
     Notes
     -----

@@ -58,13 +58,14 @@ def docstring(
     text = own.pop("")
     parameters = "".join(f"{', '.join(group)}{rest}" for rest, group in heads.items())
     for name, body in {"Parameters": parameters, "Returns": theirs["Returns"], **own}.items():
-        for word in ("array_like", "ndarray"):
-            body = body.replace(word, array)
+        body = re.sub(r":class:`(\w+)`", rf":class:`~{home}.\1`", body)
+        for word, other in (("array_like", array), ("ndarray", array), ("NumPy's p", "their p")):
+            body = body.replace(word, other)
         text += f"\n{name}\n{'-' * len(name)}\n{body}"
     return f"{text}\nSee Also\n--------\n{home}.{source.__name__} : {_ELSEWHERE}\n"
 
 
-_ELSEWHERE = "For arrays of any library, without a gradient; it has the errors and examples."
+_ELSEWHERE = "For all libraries, without a gradient; with errors and examples."
 
 
 def _sections(function: Callable[..., Any]) -> dict[str, str]:

@@ -99,7 +99,7 @@ def test_docstrings_are_derived():
     assert "Returns\n-------\nTensor, shape (3,)\n" in text
     assert "Its gradient." in text
     assert "concern" not in text
-    assert "home.source : For arrays of any library" in text
+    assert "home.source : For all libraries" in text
 
 
 # --- einsum, cdist and dtw in the libraries that differentiate ------------------------------------
