@@ -15,14 +15,24 @@ import numpy as np
 
 import semiring_mm as public
 
-from . import alignment, blas, chain_gradients, chains, gradients, metrics, sequences, summation
+from . import (
+    alignment,
+    blas,
+    chain_gradients,
+    chains,
+    gradients,
+    neighbours,
+    sequences,
+    summation,
+)  # fmt: skip
+from .expressions import derivative
 from .graphs import apsp as graphs
-from .metrics import Metric, as_metric
+from .metrics import BuiltIn, Metric, as_metric, smooth
 from .semirings import Semiring, as_semiring, row_of, semiring_of
 from .text import docstring
 from .verb import Backward, Library, Verb
 
-__all__ = ["VERBS", "Operators", "bound"]
+__all__ = ["CONSTANTS", "VERBS", "Operators", "bound"]
 
 Array = Any  # of any array library
 Given = Mapping[str, Any]
@@ -52,9 +62,6 @@ class Operators(Library, Protocol):
 
     def differentiated(self, *arrays: Array) -> list[bool]:
         """Whose gradients are wanted, as far as it is known before a gradient is asked for."""
-
-    def selects(self, row: str) -> bool:
-        """Whether the ⊕ of a semiring is min or max."""
 
     def cast(self, x: Array, dtype: Any) -> Array: ...
 
@@ -314,6 +321,63 @@ def _dtw_gradient(at: Backward) -> tuple[Array | None, ...]:
     )  # fmt: skip
 
 
+# --- distances ------------------------------------------------------------------------------------
+
+
+def _metric_of(text: Any, p: float) -> Metric:
+    return Metric(*text.split("; ")) if ";" in text else as_metric(text, p)
+
+
+def _cdist(x: Array, y: Array, text: str, p: float) -> tuple[Array]:
+    metric, batch = _metric_of(text, p), np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    if not batch:
+        return (neighbours.cdist(x, y, metric),)
+    x, y = (np.asarray(chains.on_host(_stacked(v, batch))) for v in (x, y))
+    found = np.stack([neighbours.cdist(*pair, metric) for pair in zip(x, y, strict=True)])
+    return (found.reshape(*batch, *found.shape[1:]),)
+
+
+def _cdist_gradient(at: Backward) -> tuple[Array, Array]:
+    """Those of products, from the slope of the function that makes distances of their entries."""
+    library, xp, g = at.library, at.library.xp, at.came[0]
+    metric, (x, y) = _metric_of(at["metric"], at["p"]), (at["X"], at["Y"])
+    over = metric.over_metric if isinstance(metric, BuiltIn) and metric.over else None
+    points, norms = (x, y), None
+    if isinstance(metric, BuiltIn) and metric.unit:
+        norms = [xp.sqrt((v * v).sum(-1))[..., None] for v in points]
+        points = x / norms[0], y / norms[1]
+    rows = [row_of(one.algebra) for one in (smooth(metric), over) if one is not None]
+    given = [_joined(library, row, *points) for row in rows]
+    entries, other = given[0][0], x.shape[-1] if over is None else given[1][0]
+    slopes = [derivative(metric.final_expr, name) for name in ("a", "b")[: len(rows)]]
+    steep = bool(metric.final_expr.ops() & {"sqrt", "log"})  # infinitely so at 0
+    away = entries != 0
+    safe = xp.where(away, entries, 1) if steep else entries
+    left: Any = 0
+    right: Any = 0
+    for row, (c, arg), slope in zip(rows, given, slopes, strict=True):
+        part = g * gradients.value_of(xp, slope, safe, other)
+        part = xp.where(away, part, 0) if steep else part
+        arrays = {"a": points[0], "b": points[1].mT, "c": c, "arg": arg, "semiring": row}
+        shapes = {name: arrays[name].shape for name in ("a", "b")}
+        both: Any = _product_gradient(
+            Backward(library, (part,), arrays, shapes, {"a": True, "b": True})
+        )
+        left, right = left + both[0], right + both[1].mT
+    if norms is None:
+        return left, right
+    found = ((by - v * (v * by).sum(-1)[..., None]) / norm
+             for by, v, norm in zip((left, right), points, norms, strict=True))  # fmt: skip
+    return next(found), next(found)
+
+
+def _joined(library: Library, row: str, x: Array, y: Array) -> tuple[Array, Array | None]:
+    """The product that a metric is, and which coordinates won."""
+    wanted = selects(row) and x.shape[-1] > 0
+    c, arg = library.run("product", x, y.mT, row, wanted)
+    return c, arg if wanted else None
+
+
 # --- the rows -------------------------------------------------------------------------------------
 
 MODEL = sequences.MODEL
@@ -370,6 +434,10 @@ VERBS = {
         Verb(
             "path_score", _PATHS + "; verb: str -> score ...", _score, _path_gradient,
             lambda given, needs: {"transitions", "lengths", "tags"},
+        ),
+        Verb(
+            "cdist", "X ...MK, Y ...NK; metric: str, p: float -> d ...MN", _cdist, _cdist_gradient,
+            lambda given, needs: {"X", "Y"},
         ),
         Verb(
             "dtw",
@@ -442,7 +510,7 @@ def matmul(
     left = left[None] if a.ndim == 1 else left
     right = right[:, None] if b.ndim == 1 else right
     differentiated = any(library.differentiated(a, b)) and a.shape[-1] > 0
-    wanted = return_arg or (differentiated and library.selects(row))
+    wanted = return_arg or (differentiated and selects(row))
     results = library.run("product", left, right, row, wanted)[: 1 + return_arg]
     if b.ndim == 1:
         results = tuple(x.squeeze(-1) for x in results)
@@ -780,7 +848,7 @@ def cdist(
     A metric is a product, of which the gradient is taken as of :func:`matmul`, and a function of
     its entries. Where a distance has no derivative it is a subgradient: 0 between equal rows, 0 for
     equal coordinates under ``abs(a - b)``, the first of the largest gaps of ``"chebyshev"``. That
-    of ``"hamming"`` is 0. No second derivatives, except of ``"chebyshev"``. Weights: multiply the
+    of ``"hamming"`` is 0. Second derivatives of ``"chebyshev"`` alone. Weights: multiply the
     columns by them, or by their roots.
     """
     X, Y = library.real("cdist", *library.arrays("cdist", X=X, Y=Y))
@@ -789,26 +857,10 @@ def cdist(
             f"cdist: X and Y have a point in each row, shapes (m, k) and (n, k); got "
             f"{tuple(X.shape)} and {tuple(Y.shape)}"
         )
-    chosen, xp = as_metric(metric, p), library.xp
-    over = None
-    if getattr(chosen, "unit", False):
-        X, Y = (x / xp.sqrt((x * x).sum(-1))[:, None] for x in (X, Y))
-    if getattr(chosen, "over", ""):
-        over = _joined(library, chosen.over_metric, X, Y)  # type: ignore[attr-defined]
-    joined = _joined(library, metrics.smooth(chosen), X, Y)
-    if chosen.final == "a":
-        return joined
-    if over is None and chosen.final_expr.ops() & {"sqrt", "log"}:  # whose slope at 0 is infinite
-        away = joined != 0
-        found = gradients.value_of(xp, chosen.final_expr, xp.where(away, joined, 1), X.shape[-1])
-        return xp.where(away, found, 0)
-    return gradients.value_of(xp, chosen.final_expr, joined, X.shape[-1] if over is None else over)
-
-
-def _joined(library: Operators, metric: Metric, x: Array, y: Array) -> Array:
-    row = row_of(metric.algebra)
-    wanted = any(library.differentiated(x, y)) and library.selects(row) and x.shape[-1] > 0
-    return library.run("product", x, y.mT, row, wanted)[0]
+    text = metric
+    if isinstance(metric, Metric):
+        text = f"{metric.name}; {metric.pair}; {metric.join}; {metric.final}"
+    return library.run("cdist", X, Y, text, float(p))[0]
 
 
 def einsum(
@@ -844,10 +896,12 @@ class _Sums:
 
     def total(self, s: Semiring, x: Array) -> Array:
         """The sum along the last axis: a product with ones, where `one` is neutral."""
-        library, plain = self._library, s.mul_kind in ("+", "*")
-        ones = library.xp.full_like(library.count(x.shape[-1], x), int(s.one) if plain else 0)
-        ones = library.cast(ones, x.dtype)
-        return matmul(library, x, ones, s if plain else summation.sum_of(s))
+        row = row_of(s)
+        summed = row_of_sum(row)
+        ones = self._library.xp.full_like(
+            self._library.count(x.shape[-1], x), int(s.one) if summed == row else 0
+        )
+        return matmul(self._library, x, self._library.cast(ones, x.dtype), summed)
 
     def transposed(self, x: Array, axes: Sequence[int]) -> Array:
         return self._library.xp.moveaxis(x, tuple(axes), tuple(range(len(axes))))
@@ -855,6 +909,43 @@ class _Sums:
     def one_by_one(self, x: Array) -> bool:
         return False
 
-    def dtype(self, x: Array) -> np.dtype[Any]:
-        name = str(x.dtype).rpartition(".")[2]
-        return np.dtype(np.float32 if name == "bfloat16" else name)
+    def path(self, subscripts: str, shapes: Sequence[Sequence[int]], optimize: Any) -> Any:
+        return path(subscripts, tuple(tuple(int(n) for n in x) for x in shapes), optimize)
+
+    def commutes(self, s: Semiring) -> bool:
+        return commutes(row_of(s))
+
+    def need_laws(self, s: Semiring, x: Array) -> None:
+        have_laws(row_of(s), str(x.dtype).rpartition(".")[2])
+
+
+# --- what does not change from call to call, which compilers take as it is ------------------------
+
+
+def selects(row: str) -> bool:
+    """Whether the ⊕ of a semiring is min or max."""
+    return semiring_of(row).selective
+
+
+def commutes(row: str) -> bool:
+    return summation.commutes(semiring_of(row))
+
+
+def have_laws(row: str, dtype: str) -> bool:
+    """True, or an error; see :func:`.summation.need_laws`."""
+    kind = np.dtype(np.float32 if dtype == "bfloat16" else dtype)
+    summation.need_laws(semiring_of(row), kind)
+    return True
+
+
+def row_of_sum(row: str) -> str:
+    """The semiring by which a product sums rows: itself with a vector of its `one`, or another."""
+    s = semiring_of(row)
+    return row if s.mul_kind in ("+", "*") else row_of(summation.sum_of(s))
+
+
+def path(subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> Any:
+    return summation.found_path(subscripts, shapes, optimize)
+
+
+CONSTANTS = (selects, commutes, have_laws, row_of_sum, path)

@@ -19,7 +19,9 @@ from .plan import make_plan, overflow
 from .products import check_out, common_dtype, flatten_leading, multiply
 from .semirings import Semiring, as_semiring
 
-__all__ = ["Steps", "contracted", "einsum", "parsed", "sum_of"]
+__all__ = [
+    "Steps", "commutes", "contracted", "einsum", "found_path", "need_laws", "parsed", "sum_of",
+]  # fmt: skip
 
 Array = Any  # NumPy or CuPy; results have the operands' library
 #: A letter, the number of an axis, or the (negative) position of one in the ellipsis.
@@ -144,10 +146,17 @@ class Steps(Protocol):
 
     def transposed(self, x: Array, axes: Sequence[int]) -> Array: ...
 
+    def path(self, subscripts: str, shapes: Any, optimize: Any) -> Any:
+        """The operands to contract at each step, of three and more; see :func:`found_path`."""
+
     def one_by_one(self, x: Array) -> bool:
         """Whether many small scalar products of a dtype are faster entry by entry."""
 
-    def dtype(self, x: Array) -> np.dtype[Any]: ...
+    def commutes(self, s: Semiring) -> bool:
+        """Whether ⊗ is the same expression with its operands exchanged."""
+
+    def need_laws(self, s: Semiring, x: Array) -> None:
+        """Refuse a semiring without the laws that sums of several operands need, in a dtype."""
 
 
 class _OnEngine:
@@ -175,12 +184,17 @@ class _OnEngine:
     def transposed(self, x: Array, axes: Sequence[int]) -> Array:
         return x.transpose(axes)
 
+    def path(self, subscripts: str, shapes: Any, optimize: Any) -> Any:
+        return found_path(subscripts, shapes, optimize)
+
     def one_by_one(self, x: Array) -> bool:
         return x.dtype.name in _ONE_BY_ONE
 
-    def dtype(self, x: Array) -> np.dtype[Any]:
-        found: np.dtype[Any] = x.dtype
-        return found
+    def commutes(self, s: Semiring) -> bool:
+        return commutes(s)
+
+    def need_laws(self, s: Semiring, x: Array) -> None:
+        need_laws(s, x.dtype)
 
 
 # --- labels and operands --------------------------------------------------------------------------
@@ -339,26 +353,31 @@ def contracted(
             counts[c] = counts.get(c, 0) + 1
     single = any(n == 1 and c not in wanted for c, n in counts.items())
     if len(terms) > 2 or (len(terms) == 2 and single):
-        _need_laws(s, steps.dtype(terms[0][0]))
-    for pair in _path(s, terms, wanted, sizes, optimize):
+        steps.need_laws(s, terms[0][0])
+    for pair in _path(steps, s, terms, wanted, sizes, optimize):
         first, *others = [terms[i] for i in sorted(pair)]
         terms = [term for i, term in enumerate(terms) if i not in pair]
         for i, other in enumerate(others, 1):
             rest = (axes for _, axes in (*terms, *others[i:]))
             keep = {*wanted, *itertools.chain.from_iterable(rest)}
             first = _join(steps, s, first, other, keep)
-        terms = [*terms, first] if _commutes(s) else [first, *terms]
+        terms = [*terms, first] if steps.commutes(s) else [first, *terms]
     x, axes = _reduced(steps, s, *terms[0], set(wanted))
     return steps.transposed(x, [axes.index(c) for c in wanted])
 
 
 def _path(
-    s: Semiring, terms: list[Term], wanted: list[Label], sizes: dict[Label, int], optimize: Any
+    steps: Steps,
+    s: Semiring,
+    terms: list[Term],
+    wanted: list[Label],
+    sizes: dict[Label, int],
+    optimize: Any,
 ) -> Sequence[tuple[int, ...]]:
     """Return the operands to contract at each step; each result is appended to the rest."""
     if len(terms) < 3:
         return [(0, 1)] * (len(terms) - 1)
-    if not _commutes(s):
+    if not steps.commutes(s):
         if not isinstance(optimize, bool):
             raise ValueError(
                 f"einsum: ⊗ = {s.mul} of {s.name} is not known to be commutative, so operands are "
@@ -370,8 +389,16 @@ def _path(
     letters = {c: chr(0x4E00 + i) for i, c in enumerate(sizes)}
     texts = ["".join(letters[c] for c in axes) for axes in (*(t[1] for t in terms), wanted)]
     subscripts, shapes = f"{','.join(texts[:-1])}->{texts[-1]}", tuple(x.shape for x, _ in terms)
-    find = _found_path if optimize is True else _found_path.__wrapped__
-    return find(subscripts, shapes, "auto" if optimize is True else optimize)
+    return steps.path(subscripts, shapes, "auto" if optimize is True else optimize)
+
+
+def found_path(
+    subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Any
+) -> Sequence[tuple[int, ...]]:
+    """The path of opt_einsum, which is kept where its name says how it is found."""
+    find = _found_path if isinstance(optimize, str) else _found_path.__wrapped__
+    result: Sequence[tuple[int, ...]] = find(subscripts, shapes, optimize)
+    return result
 
 
 @functools.lru_cache(maxsize=1024)
@@ -390,7 +417,7 @@ def _found_path(
 
 
 @functools.lru_cache(maxsize=256)
-def _commutes(s: Semiring) -> bool:
+def commutes(s: Semiring) -> bool:
     """Whether ⊗ is the same expression with its operands exchanged."""
 
     def sides(expr: Expr, names: dict[str, str]) -> tuple[Any, ...]:
@@ -403,7 +430,7 @@ def _commutes(s: Semiring) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
+def need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
     try:
         check_laws(s, dtype, s.domain, None, only=("⊗ is associative", "⊗ distributes"))
     except SemiringLawError as error:

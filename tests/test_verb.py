@@ -220,7 +220,8 @@ def test_compiled_in_one_graph(torch, learn):
 
     def loss(x, y):
         far = learn.cdist(x, y, "cityblock").sum() + learn.dtw(x, y, cost="squared")
-        return far + learn.einsum("ij,kj->ik", x, y, semiring="log_plus").sum()
+        far = far + learn.cdist(x, y, "minkowski", p=3).sum()
+        return far + learn.einsum("ij,kj,kl->il", x, y, y, semiring="log_plus").sum()
 
     x, y = tensors(torch, (5, 3), (4, 3))
     found = torch.compile(loss, fullgraph=True, backend="aot_eager")(x, y)

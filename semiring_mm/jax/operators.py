@@ -14,7 +14,6 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from ..differentiable import VERBS
-from ..semirings import semiring_of
 from ..verb import Verb, refuse_ragged
 
 __all__ = ["LIBRARY", "Jax"]
@@ -71,9 +70,6 @@ class Jax:
 
     def differentiated(self, *arrays: Array) -> list[bool]:
         return [False] * len(arrays)  # JAX asks for what a gradient needs by itself
-
-    def selects(self, row: str) -> bool:
-        return semiring_of(row).selective
 
     def cast(self, x: Array, dtype: Any) -> Array:
         return x.astype(dtype)

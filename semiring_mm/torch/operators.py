@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from .. import arrays
-from ..semirings import semiring_of
+from ..differentiable import CONSTANTS
 from ..verb import Verb
 
 __all__ = ["LIBRARY", "TENSORS", "PyTorch", "define", "is_plain", "node", "operate"]
@@ -108,9 +108,6 @@ class PyTorch:
         enabled = torch.is_grad_enabled()
         return [enabled and x is not None and x.requires_grad for x in tensors]
 
-    def selects(self, row: str) -> bool:
-        return _selects(row)
-
     def cast(self, x: Tensor, dtype: Any) -> Tensor:
         return x if x.dtype == dtype else x.to(dtype)  # a conversion to the same takes its time
 
@@ -126,12 +123,11 @@ class PyTorch:
         return None
 
 
-def _selective(row: str) -> bool:
-    return semiring_of(row).selective
-
-
-_selects: Callable[[str], bool] = torch.compiler.assume_constant_result(_selective)
 LIBRARY = PyTorch()
+
+
+for _constant in CONSTANTS:
+    torch.compiler.assume_constant_result(_constant)
 
 
 # --- operators ------------------------------------------------------------------------------------
