@@ -66,7 +66,7 @@ class TileOptions:
 
     def __bool__(self) -> bool:
         """Whether it asks for work over tiles at all."""
-        return any(x is not None for x in (self.devices, self.out, self.memory_limit))
+        return not (self.devices is self.out is self.memory_limit is None)
 
     def indices(self) -> list[int] | None:
         """CUDA devices, or None for the CPU."""

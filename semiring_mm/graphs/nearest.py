@@ -21,7 +21,7 @@ from .dijkstra import search
 from .inputs import positions
 from .kernels import nearest as kernels
 from .prepared import PreparedGraph, edges_of_graph
-from .statistics import reversed_problem, sweeps_or_search
+from .statistics import Searches, Sweeps, finder, request_of, reversed_problem
 
 __all__ = ["Nearest", "nearest"]
 
@@ -151,11 +151,12 @@ def nearest(
     places = given[np.sort(at)]
     kept = min(k, max(1, len(places)))
     check_memory(n * kept * 24, f"the {kept} nearest of {n} nodes")
-    way = sweeps_or_search(edges, places) if metric is None else metric
-    if isinstance(way, Metric):
-        d, who = _by_lists(way if outward else reversed_metric(way), places, kept)
+    way = finder(request_of(edges, len(places), metric=True)) if metric is None else Sweeps(metric)
+    if isinstance(way, Sweeps):
+        d, who = _by_lists(way.metric if outward else reversed_metric(way.metric), places, kept)
     else:
-        d, who = _by_rows(way if outward else reversed_problem(way), places, kept)
+        assert isinstance(way, Searches)
+        d, who = _by_rows(way.problem if outward else reversed_problem(way.problem), places, kept)
     facility = np.append(places, -1)[who]
     if kept < k:
         room = ((0, 0), (0, k - kept))
