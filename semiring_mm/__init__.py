@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .config import show_config
     from .eigenvalues import Eigen, eigen
     from .graphs.apsp import apsp, closure
+    from .graphs.explain import Explanation, explain
     from .graphs.inputs import adjacency
     from .graphs.nearest import Nearest, nearest
     from .graphs.prepared import PreparedGraph, load, prepare
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BitMatrix",
     "Eigen",
+    "Explanation",
     "Histogram",
     "LabelledArray",
     "Metric",
@@ -62,6 +64,7 @@ __all__ = [
     "dgemv",
     "eigen",
     "einsum",
+    "explain",
     "gemm",
     "gemv",
     "get_num_threads",
@@ -93,6 +96,7 @@ _HOMES = {
     "config": "show_config",
     "eigenvalues": "Eigen eigen",
     "graphs.apsp": "apsp closure",
+    "graphs.explain": "Explanation explain",
     "graphs.inputs": "adjacency",
     "graphs.nearest": "Nearest nearest",
     "graphs.prepared": "PreparedGraph load prepare",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_all_pairs, check_memory, masked
+from ..arrays import Call, check_memory, masked
 from ..bits import BitMatrix
 from ..closures.bits import closure_bits
 from ..closures.edges import EdgeList, edge_dtype
@@ -24,7 +24,7 @@ from .choice import Request, check_graph, matrix_of
 from .inputs import as_graph, positions, warn_of_entries
 from .methods import solve
 
-__all__ = ["apsp", "closure", "distances"]
+__all__ = ["Task", "apsp", "check_asked", "closure", "distances"]
 
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
@@ -173,23 +173,10 @@ def apsp(
     >>> D.nodes, D.path("a", "c")
     (['a', 'b', 'c'], ['a', 'b', 'c'])
     """
-    if method not in ("auto", "floyd_warshall", "squaring", "sparse"):
-        raise ValueError(
-            f"method is 'auto', 'floyd_warshall', 'squaring' or 'sparse', got {method!r}"
-        )
-    if max_hops is not None:
-        max_hops = integer(max_hops, "max_hops")
-        if max_hops < 0:
-            raise ValueError(f"max_hops must be at least 0, got {max_hops}")
-        if return_predecessors:
-            raise ValueError(
-                "max_hops: shortest paths of limited length do not form trees, so one predecessor "
-                "a node cannot describe them; leave out return_predecessors"
-            )
-        if method in ("floyd_warshall", "sparse"):
-            raise ValueError("max_hops needs method='squaring' (or 'auto')")
+    max_hops = None if max_hops is None else integer(max_hops, "max_hops")
+    check_asked(method, max_hops, return_predecessors)
     options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
-    return _Task(
+    return Task(
         semirings["min_plus"], graph, weight=weight, directed=directed, sources=sources,
         options=options, method=method, predecessors=return_predecessors, hops=max_hops,
         overwrite=overwrite, progress=progress,
@@ -266,7 +253,7 @@ def closure(
         refused = return_predecessors or overwrite or resume
         return _closure_of_bits(s, a, device, refused or any(x is not None for x in others))
     options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
-    return _Task(
+    return Task(
         s, a, weight=weight, directed=directed, sources=sources, options=options,
         predecessors=return_predecessors, overwrite=overwrite, progress=progress,
     ).solve()  # fmt: skip
@@ -277,21 +264,28 @@ def distances(
     method: str = "auto", overwrite: bool = False, device: str | None = None,
 ) -> Any:  # fmt: skip
     """As :func:`apsp`, of any size: for functions of other packages, which return a matrix."""
-    return _Task(
+    return Task(
         semirings["min_plus"], graph, directed=directed, sources=sources, large=True,
         options=TileOptions(device), method=method, predecessors=predecessors, overwrite=overwrite,
     ).solve()  # fmt: skip
 
 
-def _check_asked(s: Semiring, edges: EdgeList, *, predecessors: bool) -> None:
-    """Raise MemoryError for a matrix of all pairs of a graph that has none, if it is large."""
-    size = (edge_dtype(s, edges.weight).itemsize + 4 * predecessors) * edges.n**2
-    statistics = ", sm.statistics(graph) keeps none of them" if s.name == "min_plus" else ""
-    check_all_pairs(
-        edges.n, size,
-        f"memory_limit='4GB' takes them, with so much for the work, out='D.npy' writes them to a "
-        f"file, sources=[...] finds some rows{statistics}, sm.prepare(graph) answers for pairs",
-    )  # fmt: skip
+def check_asked(method: str, max_hops: int | None, return_predecessors: bool) -> None:
+    """Raise ValueError for a method that there is not, or arguments that exclude each other."""
+    if method not in ("auto", "floyd_warshall", "squaring", "sparse"):
+        raise ValueError(
+            f"method is 'auto', 'floyd_warshall', 'squaring' or 'sparse', got {method!r}"
+        )
+    if max_hops is not None:
+        if max_hops < 0:
+            raise ValueError(f"max_hops must be at least 0, got {max_hops}")
+        if return_predecessors:
+            raise ValueError(
+                "max_hops: shortest paths of limited length do not form trees, so one predecessor "
+                "a node cannot describe them; leave out return_predecessors"
+            )
+        if method in ("floyd_warshall", "sparse"):
+            raise ValueError("max_hops needs method='squaring' (or 'auto')")
 
 
 def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, refused: bool) -> Any:
@@ -305,7 +299,7 @@ def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, refused: boo
     return closure_bits(s, a, device)
 
 
-class _Task:
+class Task:
     """A graph and what is asked of it: placed, and ready for the methods.
 
     Attributes
@@ -342,9 +336,7 @@ class _Task:
 
     def _of_edges(self, edges: EdgeList, large: bool) -> Request:
         s, directed = self.s, self.asked["directed"]
-        dtype, predecessors = edge_dtype(s, edges.weight), bool(self.asked.get("predecessors"))
-        if not self.asked["options"] and self.sources is None and not large:  # before any work
-            _check_asked(s, edges, predecessors=predecessors)
+        dtype = edge_dtype(s, edges.weight)
         if directed is None and spans(s, dtype):
             from .spanning import as_undirected
 
@@ -355,6 +347,8 @@ class _Task:
             sources=None if rows is None else len(rows), undirected=not edges.directed,
             **self.asked,
         )  # fmt: skip
+        if not request.options and self.sources is None:  # before any work
+            request.check_matrix(4 * request.predecessors, large=large)
         if not request.options and request.count * edges.n * dtype.itemsize >= _LARGE:
             size = request.count * edges.n * dtype.itemsize
             check_memory(size, f"the result of {request.count} x {edges.n} entries")

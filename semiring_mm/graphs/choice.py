@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from .. import pool
-from ..arrays import Call, check_memory, device_index, gpu_has
+from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_has
 from ..closures import memory
 from ..closures.edges import EdgeList, symmetrize
 from ..closures.solve import Problem
@@ -23,6 +23,7 @@ from ..memory import free_memory
 from ..progress import Progress
 from ..semirings import Semiring, semirings
 from ..tiles import TileOptions
+from ..warn import warn
 from .inputs import adjacency, edges_hint
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ SPARSE_FROM, DENSE = 100, 16
 #: are small, they take a hundredth of the time of a dense elimination there, elsewhere as long.
 ROADS = 4
 _NO_TILES = TileOptions()
+_TOLD = 1 << 26  # bytes of a matrix that are compared with what is free
 _ROOM = 1 << 28  # bytes that are nothing to speak of
 
 
@@ -212,6 +214,28 @@ class Request:
         """Where the matrix is."""
         return named("cpu") if self.call is None else self.call.engine
 
+    def check_matrix(self, more: int, *, large: bool = False) -> None:
+        """Speak of a matrix that a graph of edges did not have, before there is one.
+
+        MemoryError above 4 GiB, unless `large` ones are accepted; a warning above a quarter of the
+        free memory. An entry has `more` bytes.
+        """
+        size = (self.dtype.itemsize + more) * self.n**2
+        statistics = ", sm.statistics(graph) keeps none" if self.s.name == "min_plus" else ""
+        instead = (
+            f"memory_limit='4GB' takes them, with so much for the work, out='D.npy' writes them to "
+            f"a file, sources=[...] finds some rows{statistics}, sm.prepare(graph) answers for "
+            f"pairs"
+        )
+        if not large:
+            check_all_pairs(self.n, size, instead)
+        free = free_memory() if size > _TOLD else None
+        if free is not None and 4 * size > free:
+            warn(
+                f"all pairs of {self.n:,} nodes take {size / 1e9:.3g} GB, and {free / 1e9:.3g} GB "
+                f"are free: {instead}"
+            )
+
     # --- where the work is done ---
 
     def refused_by_tiles(self) -> list[str]:
@@ -227,21 +251,31 @@ class Request:
     def dense(self) -> str:
         """Why only dense methods are tried; "" where others are."""
         if self.hops is not None:
-            return "the number of edges is limited"
+            return "finds paths of any number of edges"
         if self.method not in ("auto", "sparse"):
-            return f"method={self.method!r}"
+            return "needs method='auto'"
         truth = self.edges is not None and self.dtype.kind not in "f"
         # all pairs of truth values are 32 columns to a word
         if self.kept and not (self.sources is not None if truth else self.s.selective):
-            return "⊕ chooses neither operand, or all pairs of truth values are wanted"
+            return "needs an ⊕ that chooses one operand, and numbers or sources"
         if self.s.name != "min_plus" and self.arcs is None:
-            return "of a matrix edges are counted over min_plus"
+            return "needs a list of edges, or a matrix over min_plus"
         if self.method == "sparse":
             return ""
         if self.arcs is None:
-            return f"over {DENSE} edges a node"
+            return f"needs at most {DENSE} edges a node"
         few = self.n < SPARSE_FROM and self.sources is None
-        return f"fewer than {SPARSE_FROM} nodes" if few else ""
+        return f"needs {SPARSE_FROM} nodes, or sources" if few else ""
+
+    @functools.cached_property
+    def matrix_only(self) -> str:
+        """Why no method for a list of edges is tried where the work is done; "" where some are."""
+        if self.dense or self.options or (self.tiles and self.edges is None):
+            return self.dense or "the matrix is in tiles"
+        roads = self.method == "sparse" or not self.kept or self.both < ROADS * self.n
+        if self.elsewhere and not (self.arcs is not None and roads):
+            return f"needs fewer than {ROADS} edges a node on a device"
+        return ""
 
     @property
     def may_use_gpu(self) -> bool:
@@ -296,6 +330,8 @@ class Request:
         engine = self.call.engine
         if self.edges is None:
             return self._own_matrix(self.call)
+        if self.rows is not None:
+            self.check_matrix(0)
         d = adjacency(self.edges, self.s)[0]
         if self.call.moved:
             check_memory(d.nbytes, matrix_of(d), engine)

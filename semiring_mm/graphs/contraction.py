@@ -57,7 +57,9 @@ def elimination_cost(r: Request, limit: float) -> float:
     row, col, _ = r.listed.arrays
     if limit == math.inf and r.kept:  # before any work
         check_memory(r.result_bytes + _NODE * n, f"the elimination of {n} nodes")
-    structure = eliminate(n, row, col, sources=r.count, limit=limit, itemsize=size)
+    structure = r.structure
+    if structure is None:
+        structure = eliminate(n, row, col, sources=r.count, limit=limit, itemsize=size)
     if structure is None:
         raise TooExpensive("separators are large: takes longer")
     if r.elsewhere and r.kept and limit < math.inf and structure.core > _CORE:
@@ -195,7 +197,7 @@ def by_hops(r: Request) -> Solved:
             index = hop_device(graph.time(r.count, labels=True), graph.n, graph.arcs)
         return _counted(r, graph, into, index), None
 
-    if r.edges is None and r.dense:  # of a matrix full of edges
+    if r.edges is None and r.matrix_only:  # of a matrix full of edges
         problem = r.matrix
         d = memory.begin(problem)
         d = _counted(r, graph, d if r.rows is None else None, None)
@@ -205,7 +207,7 @@ def by_hops(r: Request) -> Solved:
 
 def _counted(r: Request, graph: Hops, into: Array | None, index: int | None) -> Array:
     """Distances in the type that a problem is computed in."""
-    problem = r.matrix if r.edges is None and r.dense else r.sparse
+    problem = r.matrix if r.edges is None and r.matrix_only else r.sparse
     tick = reporter(r.progress, float(r.count) * r.n, "breadth-first searches", "entries")
     return graph.distances(
         r.nodes, problem.steps.dtype, problem.steps.identities[0], out=into, device=index,

@@ -227,6 +227,8 @@ def hops_cost(r: Request, limit: float) -> float:
     """
     from . import hops
 
+    if r.hop_graph is not None:
+        return r.hop_graph.time(r.count, labels=True)
     there = _edges_that_count_one(r)
     problem, engine = r.matrix, r.engine
     if engine.SPARSE:
@@ -256,17 +258,17 @@ def _edges_that_count_one(r: Request) -> Array:
     """Where a matrix has edges; TooExpensive if one does not count 1, or for lack of memory."""
     engine, free, n = r.engine, r.engine.free_memory(), r.n
     if engine.HopSearches is None or n < (SPARSE_FROM if engine.SPARSE else _DEVICE_FROM):
-        raise TooExpensive("a larger matrix, on an engine with such searches")
+        raise TooExpensive("needs a larger matrix, on an engine with such searches")
     facts = r.matrix.weights.facts
     if not 0 <= facts.lo <= 1:
-        raise TooExpensive("not every edge counts 1")
+        raise TooExpensive("needs edges that all count 1")
     if free is not None and free < _BYTES * n * n:
         raise TooExpensive(f"{_BYTES * n * n / 1e9:.3g} GB are not free")
     d = memory.begin(r.matrix)
     zero = memory.source_of(r.matrix).s.identities(d.dtype)[0]
     there = _ones(engine.xp, d, zero) if d.dtype.name in _COUNTED else None
     if there is None:
-        raise TooExpensive("not every edge counts 1")
+        raise TooExpensive("needs edges that all count 1")
     return there
 
 

@@ -18,7 +18,6 @@ from ..arrays import check_memory
 from ..hierarchy import costs
 from ..naming import named
 from ..registry import provided
-from . import choice
 from .choice import Request, TooExpensive
 
 __all__ = ["METHODS", "Estimate", "Method", "estimates", "plan", "searches_first", "solve"]
@@ -85,7 +84,11 @@ def estimates(request: Request) -> Iterator[Estimate]:
     """What each method takes, as far as it may be the cheapest."""
     limit = math.inf
     for method in METHODS:
-        why = "a batch of graphs" if request.stack > method.stacks else method.refuses(request)
+        why = (
+            "takes one graph at a time"
+            if request.stack > method.stacks
+            else method.refuses(request)
+        )
         cost = math.inf
         if not why:
             try:
@@ -145,38 +148,28 @@ def solve(request: Request, leave_out: str = "") -> Any:
 # --- for what the methods are -------------------------------------------------------------------
 
 
-def _of_edges(r: Request) -> str:
-    """Why no sparse method is for a request."""
-    if r.dense or r.options or (r.tiles and r.edges is None):
-        return r.dense or "the matrix is in tiles"
-    roads = r.method == "sparse" or not r.kept or r.both < choice.ROADS * r.n
-    if r.elsewhere and not (r.arcs is not None and roads):
-        return f"on a device fewer than {choice.ROADS} edges a node"
-    return ""
-
-
 def _of_matrix(r: Request) -> str:
     """Why no dense method is for a request."""
     if not r.kept:
-        return "keeps a matrix"
-    return "the matrix does not fit in one memory, or tiles are asked for" if r.tiles else ""
+        return "makes a matrix, and none is wanted"
+    return "the matrix is in tiles" if r.tiles else ""
 
 
 def _searches(r: Request) -> str:
-    if why := _of_edges(r):
-        return why
+    if r.matrix_only:
+        return r.matrix_only
     if r.method == "sparse" or r.elsewhere:
-        return "runs on the CPU with method='auto'"
-    return "" if r.searchable else "a weight is better than the empty path"
+        return "needs the CPU and method='auto'"
+    return "" if r.searchable else "needs weights that are not negative, or better than ⊗'s one"
 
 
 def _potentials(r: Request) -> str:
-    if (why := _of_edges(r)) or not r.kept:
-        return why or "keeps rows"
+    if r.matrix_only or not r.kept:
+        return r.matrix_only or "makes rows, and none are wanted"
     if r.s.name != "min_plus" or r.method == "sparse" or r.elsewhere:
-        return "runs on the CPU over min_plus with method='auto'"
+        return "needs min_plus, the CPU and method='auto'"
     if r.searchable:
-        return "no weight is negative"
+        return "needs negative weights"
     return _OVERFLOW if r.sparse.weights.may_overflow else ""
 
 
@@ -185,40 +178,44 @@ _OVERFLOW = "sums may overflow, which an elimination in blocks tells"
 
 def _hops(r: Request) -> str:
     if r.predecessors or r.hops is not None or r.metric or r.method != "auto":
-        return "finds distances alone, of any number of edges, with method='auto'"
+        return "finds distances alone, of any length, with method='auto'"
     if r.s.name != "min_plus" or r.tiles:
-        return "over min_plus in one memory"
-    if _of_edges(r):
-        return "" if r.kept and r.edges is None else _of_edges(r)
+        return "needs min_plus, in one memory"
+    if r.matrix_only:
+        return "" if r.kept and r.edges is None else r.matrix_only
     if r.kept and r.count < 2:
-        return "from several sources"
-    return "" if r.searchable and r.unit else "not every edge counts 1"
+        return "needs several sources"
+    return "" if r.searchable and r.unit else "needs edges that all count 1"
 
 
 def _elimination(r: Request) -> str:
-    if why := _of_edges(r):
-        return why
+    if r.matrix_only:
+        return r.matrix_only
     return _OVERFLOW if r.kept and not r.searchable and r.sparse.weights.may_overflow else ""
 
 
 def _forest(r: Request) -> str:
     if not r.comparing or r.hops is not None or r.method != "auto":
-        return "⊕ and ⊗ are not minimum and maximum"
+        return "needs minimum and maximum as ⊕ and ⊗, all lengths of paths, method='auto'"
     if why := _of_matrix(r):
         return why
     if r.edges is not None and r.edges.directed and not r.dense:
-        return "edges lead one way"
+        return "needs undirected edges"
     from . import spanning
 
-    return "" if spanning.gives(r) else "the graph is directed, small, or beyond zero and one"
+    return (
+        ""
+        if spanning.gives(r)
+        else "needs an undirected graph, and weights between ⊕'s and ⊗'s identities"
+    )
 
 
 def _one_launch(r: Request) -> str:
     if r.n > r.engine.BATCH or r.edges is not None or not r.n:
-        return f"matrices of 1 to {r.engine.BATCH} nodes on this engine"
+        return "needs a small matrix on a device"
     plain = r.sources is r.hops is None and r.method in ("auto", "floyd_warshall")
     truth = r.dtype.kind == "b" and r.predecessors
-    return _of_matrix(r) if plain and not truth else "all pairs, without predecessors of bool"
+    return _of_matrix(r) if plain and not truth else "needs all pairs, not predecessors of bool"
 
 
 def _few_edges(r: Request) -> bool:
@@ -228,37 +225,43 @@ def _few_edges(r: Request) -> bool:
 
 
 def _edge_rounds(r: Request) -> str:
-    return _of_matrix(r) or ("" if _few_edges(r) else "max_hops of edges, from a quarter of nodes")
+    return _of_matrix(r) or ("" if _few_edges(r) else "needs max_hops, edges and few sources")
 
 
 def _rounds(r: Request) -> str:
     if r.sources is None:
-        return "all pairs are wanted"
-    return _of_matrix(r) or ("rounds over the edges keep no matrix" if _few_edges(r) else "")
+        return "needs sources"
+    return _of_matrix(r) or ("rounds over the edges need no matrix" if _few_edges(r) else "")
 
 
 def _powers(r: Request) -> str:
-    return _of_matrix(r) or ("" if r.hops is not None and r.sources is None else "no max_hops")
+    return _of_matrix(r) or (
+        "" if r.hops is not None and r.sources is None else "needs max_hops, and all pairs"
+    )
 
 
 def _squaring(r: Request) -> str:
     asked = r.method == "squaring" and r.sources is r.hops is None
-    return _of_matrix(r) or ("" if asked else "method='squaring' asks for it")
+    return _of_matrix(r) or ("" if asked else "needs method='squaring'")
 
 
 def _blocks(r: Request) -> str:
     if r.hops is not None or (r.method == "squaring" and r.sources is None):
-        return "no max_hops, nor method='squaring'"
+        return "finds paths of any length, without method='squaring'"
     return _of_matrix(r)
 
 
 def _strips(r: Request) -> str:
     by_rows = r.options.devices is None and not r.elsewhere and r.method in ("auto", "sparse")
-    return "" if r.options and by_rows else "of tiles on the CPU, with method='auto'"
+    return "" if r.options and by_rows else "needs out= or memory_limit= on the CPU"
 
 
 def _tiles(r: Request) -> str:
-    return "" if r.strips or (r.tiles and r.kept) else "the matrix fits in one memory"
+    return (
+        ""
+        if r.strips or (r.tiles and r.kept)
+        else "needs devices=, out=, memory_limit= or a device too small for the matrix"
+    )
 
 
 # --- what they take -----------------------------------------------------------------------------
@@ -297,7 +300,7 @@ def _hops_cost(r: Request, limit: float) -> float:
     from . import contraction, dense
 
     cost: Callable[[Request, float], float]
-    cost = dense.hops_cost if _of_edges(r) else contraction.hops_cost
+    cost = dense.hops_cost if r.matrix_only else contraction.hops_cost
     return cost(r, limit)
 
 
@@ -364,7 +367,7 @@ METHODS: Sequence[Method] = (
     ),
     Method(
         "each of a batch",
-        lambda r: "" if r.stack else "one graph",
+        lambda r: "" if r.stack else "needs a stack of matrices",
         lambda r, _: _dense_cost(r, None),
         _run("dense", "close_stack"),
         stacks=True,
