@@ -35,7 +35,7 @@ def check(found, given, places, k, d):
 def test_the_nearest_are_those_of_the_matrix(way, directed, whole, monkeypatch):
     """By searches, or over a prepared graph, with or without a dense core."""
     if way == "search":
-        only(monkeypatch, "a search from each source")
+        only(monkeypatch, "a search from each source", "elimination in blocks")
     if way == "core":
         leave_core(monkeypatch)
     for seed in range(6):

@@ -335,23 +335,24 @@ class Task:
             self.request = Request(s, 0, size, sources=count, host=False, **self.asked).place()
 
     def _of_edges(self, edges: EdgeList, large: bool) -> Request:
-        s, directed = self.s, self.asked["directed"]
-        dtype = edge_dtype(s, edges.weight)
-        if directed is None and spans(s, dtype):
+        s, dtype = self.s, edge_dtype(self.s, edges.weight)
+        count = None if self.sources is None else np.size(self.sources)
+        request = Request(
+            s, edges.n, dtype, len(edges.col), sources=count, labels=self.nodes, **self.asked
+        )
+        if not request.options:  # before any work
+            if count is None:
+                request.check_matrix(4 * request.predecessors, large=large)
+            size = request.count * edges.n * dtype.itemsize
+            if size >= _LARGE:
+                check_memory(size, f"the result of {request.count} x {edges.n} entries")
+        if request.directed is None and spans(s, dtype):
             from .spanning import as_undirected
 
             edges = as_undirected(edges, s.add_kind == "min")
-        rows = positions(self.sources, edges.n, _labels(self.nodes))
-        request = Request(
-            s, edges.n, dtype, len(edges.col), rows=rows, edges=edges, labels=self.nodes,
-            sources=None if rows is None else len(rows), undirected=not edges.directed,
-            **self.asked,
-        )  # fmt: skip
-        if not request.options and self.sources is None:  # before any work
-            request.check_matrix(4 * request.predecessors, large=large)
-        if not request.options and request.count * edges.n * dtype.itemsize >= _LARGE:
-            size = request.count * edges.n * dtype.itemsize
-            check_memory(size, f"the result of {request.count} x {edges.n} entries")
+        request.edges, request.undirected, request.arcs = edges, not edges.directed, len(edges.col)
+        request.rows = positions(self.sources, edges.n, _labels(self.nodes))
+        request.sources = None if request.rows is None else len(request.rows)
         return request.place()
 
     def _of_array(self, x: Array, *, host: bool = True) -> Request:

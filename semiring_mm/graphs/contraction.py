@@ -54,6 +54,8 @@ def elimination_cost(r: Request, limit: float) -> float:
     """
     problem, n = r.sparse, r.n
     size = problem.steps.dtype.itemsize
+    if costs.least(n, len(r.listed.col), r.count, threads=r.threads) > limit:
+        raise TooExpensive("takes longer, whatever the separators")
     row, col, _ = r.listed.arrays
     if limit == math.inf and r.kept:  # before any work
         check_memory(r.result_bytes + _NODE * n, f"the elimination of {n} nodes")

@@ -204,9 +204,7 @@ def _forest(r: Request) -> str:
     from . import spanning
 
     return (
-        ""
-        if spanning.gives(r)
-        else "needs an undirected graph, and weights between ⊕'s and ⊗'s identities"
+        "" if spanning.gives(r) else "needs an undirected graph, and weights between the identities"
     )
 
 

@@ -85,7 +85,7 @@ def solve_forest(r: Request) -> Solved:
     """Rows of the closure of an undirected graph, and its predecessors."""
     n, count = r.n, r.count
     size = count * n * (r.dtype.itemsize + 4 * r.predecessors)
-    if r.forest is None:
+    if r.edges is None or r.elsewhere or r.edges.directed:
         problem = _problem(r)
         keep = memory.source_of(problem).original is not None
         if keep:
