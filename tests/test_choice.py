@@ -19,7 +19,7 @@ GB = 1 << 30
 CPU, GPU, SMALL_GPU = None, 64 * GB, GB  # bytes free
 F8 = np.dtype("f8")
 MIN_PLUS = sm.semirings["min_plus"]
-TILES = TileOptions(memory_limit="1GB")
+TILES = TileOptions(memory="1GB")
 DENSE = Request(MIN_PLUS, 10_000, F8)
 RANDOM = Request(MIN_PLUS, 8_000, F8, 32_000)  # sparse elimination fills it
 ROADS = Request(MIN_PLUS, 3_000, F8, 8_000)

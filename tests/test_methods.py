@@ -257,7 +257,8 @@ def doors(family):
     edges, n = given(family, "edges", "f8", sm.semirings["min_plus"]), FAMILIES[family][0][0]
     _, one, some, every = sources_of(n)
     csr = sp.csr_array((edges.weight, (edges.row, edges.col)), shape=(n, n))
-    limited = [{"memory_limit": "100MB"}, {"memory_limit": "100MB", "sources": some}]
+    limited = [{"tiles": sm.Tiles(memory="100MB")}]
+    limited.append(limited[0] | {"sources": some})
     calls = {
         "csgraph": [functools.partial(shortest_path, csr, indices=x) for x in (None, one, some)],
         "statistics": [functools.partial(sm.statistics, edges, "mean", sources=x, bins=[0, 1])

@@ -16,10 +16,11 @@ from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import Labels, labelled
 from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
+from ..deprecated import apart
 from ..naming import integer
 from ..progress import Progress, reporter
 from ..semirings import Semiring, as_semiring, semirings
-from ..tiles import TileOptions
+from ..tiles import TileOptions, Tiles
 from .choice import Request, check_graph, matrix_of
 from .inputs import as_graph, positions, warn_of_entries
 from .methods import solve
@@ -32,6 +33,7 @@ _NO_TILES = TileOptions()
 _LARGE = 1 << 30  # bytes of a result that there may not be room for: known before any work
 
 
+@apart()
 def apsp(
     graph: Any,
     *,
@@ -44,11 +46,7 @@ def apsp(
     overwrite: bool = False,
     device: str | None = None,
     progress: Progress = None,
-    devices: Any = None,
-    out: Any = None,
-    memory_limit: int | str | None = None,
-    checkpoint: int = 1,
-    resume: bool = False,
+    tiles: Tiles | None = None,
 ) -> Any:
     """All-pairs shortest paths.
 
@@ -90,30 +88,16 @@ def apsp(
         True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
         callable is called with (done, in all), of the pairs (⊗, ⊕) or what else the method counts,
         and may raise to stop the work.
-    devices : {None, "all"} or sequence of int or "cuda:N", optional
-        CUDA devices of this machine to share the work. If all of them together cannot hold the
-        matrix, it stays on the host and streams through them.
-    out : path or (path, path), optional
-        Where the distances go (and the predecessors, if they are wanted): a file that ends in
-        ``.npy``, or a directory that ends in ``.zarr``. The matrix is never whole in memory then.
-        It has another name until it is finished. What is there already is not overwritten.
-    memory_limit : int or str, optional
-        Bytes, or a word such as ``"16GB"``, that the work may take on the host, beside a result in
-        memory; default half of what is free. Of tiles: the smaller, the more is read and written.
-    checkpoint : int, default 1
-        With `out`: steps (strips of rows, or as many as there are tiles in a row) from one state on
-        the disk, from which `resume` goes on, to the next.
-    resume : bool, default False
-        With `out`: go on with a run that was stopped or killed, begin where there is nothing yet,
-        and only open the result where the same call has finished.
+    tiles : Tiles, optional
+        Work on several devices, in files, or in limited memory: see :class:`Tiles`.
 
     Returns
     -------
     distances : ndarray, shape (n, n), (sources, n) or (b, n, n)
         Of the library, on the device and in the dtype of a dense input; for other graphs NumPy's,
         float64 unless their weights are float32, and of a graph with labels a
-        :class:`LabelledArray`, which has them as ``nodes``. With `out` the file, open to be read:
-        numpy.memmap or zarr.Array.
+        :class:`LabelledArray`, which has them as ``nodes``. With ``tiles.out`` the file, open to
+        be read: numpy.memmap or zarr.Array.
     predecessors : ndarray of int32
         Only with `return_predecessors`. ``P[i, j]`` is the number of the node before `j` on a
         shortest path from `i`; -9999 if there is none, and on the diagonal. See
@@ -125,11 +109,11 @@ def apsp(
         With the cycle in it.
     MemoryError, OSError
         Before any work, if the matrix does not fit in memory, or not on the disk; and if that of a
-        graph that is no matrix would take more than 4 GiB, where neither `out`, `memory_limit` nor
-        `sources` speaks of it.
+        graph that is no matrix would take more than 4 GiB, where neither `tiles` nor `sources`
+        speaks of it.
     FileExistsError
-        If there is such a file already; with `resume`, if it is not known to be the result of the
-        same graph and arguments.
+        If there is such a file already; with ``tiles.resume``, if it is not known to be the result
+        of the same graph and arguments.
     OverflowError
         If an integer distance does not fit the dtype.
 
@@ -147,11 +131,11 @@ def apsp(
     Where each edge counts 1, in sparse graphs and dense ones, distances come from breadth-first
     searches from 512 sources at once, on a CUDA device from thousands (Then et al., 2014).
 
-    With `out` and `memory_limit` the rows of a sparse graph, and those from `sources`, are found as
-    in memory and written once, some at a time. Dense graphs, and all with `devices`, are computed
-    in square tiles, n³ pairs (n³/2 undirected); out of core each step reads and writes the matrix
-    once. A run that was killed at any moment can go on: rows that are there stay, and a step may be
-    repeated on tiles that it has reached.
+    In files or limited memory (`tiles`) the rows of a sparse graph, and those from `sources`, are
+    computed as in memory and written once, some at a time. Dense graphs, and all on several
+    devices, are computed in square tiles, n³ pairs (n³/2 undirected); out of core each step reads
+    and writes the matrix once. A run that was killed at any moment can go on: rows that are there
+    stay, and a step may be repeated on tiles that it has reached.
 
     Examples
     --------
@@ -175,7 +159,7 @@ def apsp(
     """
     max_hops = None if max_hops is None else integer(max_hops, "max_hops")
     check_asked(method, max_hops, return_predecessors)
-    options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
+    options = TileOptions.of(device, tiles).alone()
     return Task(
         semirings["min_plus"], graph, weight=weight, directed=directed, sources=sources,
         options=options, method=method, predecessors=return_predecessors, hops=max_hops,
@@ -183,6 +167,7 @@ def apsp(
     ).solve()  # fmt: skip
 
 
+@apart()
 def closure(
     a: Any,
     semiring: str | Semiring,
@@ -194,11 +179,7 @@ def closure(
     overwrite: bool = False,
     device: str | None = None,
     progress: Progress = None,
-    devices: Any = None,
-    out: Any = None,
-    memory_limit: int | str | None = None,
-    checkpoint: int = 1,
-    resume: bool = False,
+    tiles: Tiles | None = None,
 ) -> Any:
     """The closure ``A* = I ⊕ A ⊕ A² ⊕ …``: the best path between every two nodes.
 
@@ -213,10 +194,8 @@ def closure(
         if a matrix has inf where -inf means no edge.
     semiring : str or Semiring
         With an idempotent ⊕.
-    weight, return_predecessors, sources, directed, overwrite, device, progress
+    weight, return_predecessors, sources, directed, overwrite, device, progress, tiles
         As for :func:`apsp`.
-    devices, out, memory_limit, checkpoint, resume
-        As for :func:`apsp`, too: over several devices, in files.
 
     Returns
     -------
@@ -249,10 +228,10 @@ def closure(
     s = as_semiring(semiring)
     check_idempotent(s, "matrix_power")
     if isinstance(a, BitMatrix):
-        others = (sources, directed, progress, devices, out, memory_limit)
-        refused = return_predecessors or overwrite or resume
-        return _closure_of_bits(s, a, device, refused or any(x is not None for x in others))
-    options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
+        others = (sources, directed, progress, tiles)
+        refused = return_predecessors or overwrite or any(x is not None for x in others)
+        return _closure_of_bits(s, a, device, refused)
+    options = TileOptions.of(device, tiles).alone()
     return Task(
         s, a, weight=weight, directed=directed, sources=sources, options=options,
         predecessors=return_predecessors, overwrite=overwrite, progress=progress,
@@ -266,7 +245,8 @@ def distances(
     """As :func:`apsp`, of any size: for functions of other packages, which return a matrix."""
     return Task(
         semirings["min_plus"], graph, directed=directed, sources=sources, large=True,
-        options=TileOptions(device), method=method, predecessors=predecessors, overwrite=overwrite,
+        options=TileOptions(device=device), method=method, predecessors=predecessors,
+        overwrite=overwrite,
     ).solve()  # fmt: skip
 
 
@@ -411,8 +391,7 @@ class Task:
         for name in request.refused_by_tiles():
             if not (by_rows and name in ("sources", "method='sparse'")):
                 raise ValueError(
-                    f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
-                    f"memory_limit and resume"
+                    f"{name} is for graphs in one memory: leave it out, or leave out tiles"
                 )
         warn_of_entries(self.s, self.graph)
         if request.edges is None:

@@ -221,11 +221,13 @@ class Request:
         free memory. An entry has `more` bytes.
         """
         size = (self.dtype.itemsize + more) * self.n**2
-        statistics = ", sm.statistics(graph) keeps none" if self.s.name == "min_plus" else ""
+        statistics = (
+            ", sm.statistics(graph) keeps none of them" if self.s.name == "min_plus" else ""
+        )
         instead = (
-            f"memory_limit='4GB' takes them, with so much for the work, out='D.npy' writes them to "
-            f"a file, sources=[...] finds some rows{statistics}, sm.prepare(graph) answers for "
-            f"pairs"
+            f"tiles=sm.Tiles(memory='4GB') takes them, with so much for the work, "
+            f"Tiles(out='D.npy') writes them to a file, sources=[...] finds some rows{statistics}, "
+            f"sm.prepare(graph) answers for pairs"
         )
         if not large:
             check_all_pairs(self.n, size, instead)

@@ -12,7 +12,7 @@ from ..closures.labelled import Labels
 from ..display import html_table
 from ..naming import integer
 from ..semirings import Semiring, as_semiring, semirings
-from ..tiles import TileOptions
+from ..tiles import TileOptions, Tiles
 from .apsp import Task, check_asked
 from .choice import Request
 from .inputs import positions
@@ -98,11 +98,7 @@ def explain(
     max_hops: int | None = None,
     overwrite: bool = False,
     device: str | None = None,
-    devices: Any = None,
-    out: Any = None,
-    memory_limit: int | str | None = None,
-    checkpoint: int = 1,
-    resume: bool = False,
+    tiles: Tiles | None = None,
 ) -> Explanation:
     """Explain which method is taken for paths, and what the others take.
 
@@ -121,7 +117,7 @@ def explain(
         are the `sources`.
     weight, method, directed, return_predecessors, sources, max_hops, overwrite, device
         As for :func:`apsp`.
-    devices, out, memory_limit, checkpoint, resume
+    tiles : Tiles, optional
         As for :func:`apsp`, too.
 
     Returns
@@ -158,14 +154,14 @@ def explain(
         why = "" if use != "apsp" else "; distances() of a prepared graph takes no other method"
         return Explanation(f"{graph.summary}{why}", "sparse elimination", ())
     if use != "apsp":
-        return _explained(_passing(graph, use, weight, directed, sources, device, devices))
+        return _explained(_passing(graph, use, weight, directed, sources, device, tiles))
     if s.name != "min_plus" and not (method == "auto" and max_hops is None):
         raise ValueError("method and max_hops are for min_plus: leave them out")
     limit = None if max_hops is None else integer(max_hops, "max_hops")
     check_asked(method, limit, return_predecessors)
     task = Task(
         s, graph, weight=weight, directed=directed, sources=sources, method=method, hops=limit,
-        options=TileOptions.of(device, devices, out, memory_limit, checkpoint, resume),
+        options=TileOptions.of(device, tiles).alone(),
         predecessors=return_predecessors, overwrite=overwrite,
     )  # fmt: skip
     found: Explanation = task.ready(_explained)
@@ -174,14 +170,14 @@ def explain(
 
 def _passing(
     graph: Any, use: str, weight: str | int | None, directed: bool | None, sources: Any,
-    device: str | None, devices: Any,
+    device: str | None, tiles: Tiles | None,
 ) -> Request:  # fmt: skip
     """The request of distances that are not kept."""
     edges = edges_of_graph(semirings["min_plus"], graph, weight, directed)
     labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
     rows = positions(sources, edges.n, labels)
     count = edges.n if rows is None else len(np.unique(rows))
-    where = None if TileOptions(device, devices).indices() is None else "cuda"
+    where = None if TileOptions.of(device, tiles).indices() is None else "cuda"
     return request_of(edges, count, device=where, metric=use == "nearest")
 
 

@@ -123,7 +123,7 @@ def plan(request: Request, refused: Mapping[str, str] = _NONE) -> Method:
     if request.room is not None:
         raise MemoryError(
             f"{what} takes {needed / 1e6:.4g} MB of memory, and {request.room / 1e6:.4g} MB are "
-            f"allowed; use a larger {named('memory_limit')}"
+            f"allowed; use a larger {named('tiles.memory')}"
         )
     check_memory(needed, what, request.engine)
     return best
@@ -251,14 +251,14 @@ def _blocks(r: Request) -> str:
 
 def _strips(r: Request) -> str:
     by_rows = r.options.devices is None and not r.elsewhere and r.method in ("auto", "sparse")
-    return "" if r.options and by_rows else "needs out= or memory_limit= on the CPU"
+    return "" if r.options and by_rows else "needs tiles=sm.Tiles(out= or memory=) on the CPU"
 
 
 def _tiles(r: Request) -> str:
     return (
         ""
         if r.strips or (r.tiles and r.kept)
-        else "needs devices=, out=, memory_limit= or a device too small for the matrix"
+        else "needs tiles=sm.Tiles(...), or a device without room for the matrix"
     )
 
 
