@@ -358,14 +358,14 @@ edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
 csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr
 [unit grid]
-edges f8: bssb esse bssb bssb
+edges f8: bssb esse dssr bssb
 edges f4 i8: bssb esse
 edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
-array f8: bssb esse bssb bssb
+array f8: bssb esse dssr bssb
 array f4 f2 i4: bssb esse
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
 csgraph b0s, statistics bbs, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRb, array, memory_limit est, array, max_hops pb, array, sparse ee,
+  sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr, array, sparse ee,
   batch B
 [unit random]
 edges f8: bsbb esse bsbb bsbb
@@ -375,7 +375,7 @@ array f8: bsbb esse bsbb bsbb
 array f4 f2 i4: bsbb esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
 csgraph e0s, statistics bbb, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRb, array, memory_limit ese, array, max_hops pb, array, sparse ee,
+  sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr, array, sparse ee,
   batch B
 [random 1]
 edges f8: esse esse ssss esse
@@ -543,6 +543,74 @@ def cells(text):
             words = part.split()
             taken = [x for x in words if set(x) <= {*METHODS.values()} and x != "sparse"]
             yield "".join(taken), max(1, len(names.split()) - 1, len(words) - len(taken))
+
+
+@pytest.mark.usefixtures("everything")
+@pytest.mark.parametrize("family", ["tiny", "grid", "unit random", "random 12", "negative"])
+def test_what_is_explained_is_what_is_taken(family):
+    """The method named is the one that begins, and each other one has a cost or a reason."""
+    edges = given(family, "edges", "f8", sm.semirings["min_plus"])
+    _, one, some, _ = sources_of(edges.n)
+    for options in ({}, {"sources": some}, {"sources": one, "return_predecessors": True}):
+        found = sm.explain(edges, **options)
+        with pytest.MonkeyPatch.context() as patch, noted(patch) as begun:
+            assert (
+                letter(begun, functools.partial(sm.apsp, edges, **options)) == LETTERS[found.taken]
+            )
+        best = next(x for x in found.methods if x.method == found.taken)
+        for x in found.methods:
+            assert (x.seconds is None) == bool(x.why)
+            assert x.seconds is None or x.seconds >= best.seconds
+    words = str(sm.explain(edges, use="statistics"))
+    assert words.count(" taken") == 1
+    assert len({line.split("  ")[0] for line in words.splitlines()}) > 10
+
+
+LETTERS = {
+    "sparse elimination": "e",
+    "a search from each source": "s",
+    "potentials and searches": "s",
+    "breadth-first searches": "b",
+    "elimination in blocks": "d",
+    "rounds of products": "r",
+}
+
+
+def test_what_explain_refuses():
+    edges = given("tiny", "edges", "f8", sm.semirings["min_plus"])
+    with pytest.raises(ValueError, match="use is 'apsp', 'statistics' or 'nearest', got 'table'"):
+        sm.explain(edges, use="table")
+    with pytest.raises(ValueError, match="method and max_hops are for min_plus"):
+        sm.explain(edges, semiring="max_min", max_hops=2)
+    with pytest.raises(ValueError, match="max_hops needs method='squaring'"):
+        sm.explain(edges, method="sparse", max_hops=2)
+
+
+def test_explain_of_a_prepared_graph_is_what_was_prepared():
+    net = sm.prepare(given("grid", "edges", "f8", sm.semirings["min_plus"]))
+    found = sm.explain(net, use="nearest")
+    assert found.taken == "sparse elimination"
+    assert f"a tree {net.depth} deep" in str(found)
+    assert net.fill > 0 == net.core
+
+
+def test_paths_of_few_edges_that_all_count_1():
+    """Breadth-first searches know of no limit."""
+    x = given("unit grid", "array", "f8", sm.semirings["min_plus"])
+    few = sm.apsp(x, max_hops=3, sources=[0, 5])
+    assert np.isfinite(few).sum(axis=1).tolist() == [10, 16]
+    np.testing.assert_array_equal(few, sm.apsp(x, max_hops=3)[[0, 5]])
+
+
+def test_large_matrices_are_told_of(monkeypatch):
+    """All pairs of a graph that has no matrix, above a quarter of the free memory."""
+    edges = given("large grid", "edges", "f8", sm.semirings["min_plus"])
+    monkeypatch.setattr("semiring_mm.graphs.choice._TOLD", 1 << 20)
+    monkeypatch.setattr("semiring_mm.graphs.choice.free_memory", lambda: 4 * 8 * edges.n**2 - 1)
+    with pytest.warns(UserWarning, match="all pairs of 2,025 nodes take 0.0328 GB, and 0.131 GB"):
+        sm.explain(edges)
+    monkeypatch.setattr("semiring_mm.graphs.choice.free_memory", lambda: 4 * 8 * edges.n**2)
+    sm.explain(edges)
 
 
 if __name__ == "__main__":

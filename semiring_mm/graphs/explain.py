@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,9 @@ from ..naming import integer
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions, Tiles
 from .apsp import Task, check_asked
-from .choice import Request
+from .choice import Request, TooExpensive
 from .inputs import positions
-from .methods import estimates, plan
+from .methods import METHODS, plan
 from .prepared import PreparedGraph, edges_of_graph
 from .statistics import request_of
 
@@ -182,10 +183,7 @@ def _passing(
 
 
 def _explained(request: Request) -> Explanation:
-    found = tuple(
-        Estimate(x.method.name, x.cost / 1e9 if x.cost < np.inf else None, x.memory, x.why)
-        for x in estimates(request)
-    )
+    found = tuple(_estimates(request))
     arcs = "" if request.arcs is None else f", {request.arcs:,} edges"
     rows = "all pairs" if request.sources is None else f"{request.sources:,} sources"
     where = f", device {request.device}" if request.elsewhere else ""
@@ -193,3 +191,19 @@ def _explained(request: Request) -> Explanation:
     if (x := request.structure) is not None:
         title += f"\nsparse elimination: {x.summary}"
     return Explanation(title, plan(request).name, found)
+
+
+def _estimates(request: Request) -> Iterator[Estimate]:
+    """What each method takes, as far as it may be the cheapest."""
+    limit = math.inf
+    for method in METHODS:
+        one, cost = request.stack > method.stacks, math.inf
+        why = "takes one graph at a time" if one else method.refuses(request)
+        if not why:
+            try:
+                cost = method.cost(request, limit)
+            except TooExpensive as error:
+                why = str(error)
+        limit = min(limit, cost)
+        seconds = cost / 1e9 if cost < math.inf else None
+        yield Estimate(method.name, seconds, 0 if why else method.memory(request), why)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..naming import named
 from ..registry import provided
 from .choice import Request, TooExpensive
 
-__all__ = ["METHODS", "Estimate", "Method", "estimates", "plan", "searches_first", "solve"]
+__all__ = ["METHODS", "Method", "plan", "searches_first", "solve"]
 
 _NONE: Mapping[str, str] = {}
 _UNASKED = 1 << 18  # bytes that are taken without asking how many are free
@@ -57,46 +57,6 @@ class Method:
     stacks: bool = False
     edges: bool = False
     what: str = "the work beside the {n} x {n} matrix"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What is known of a method for a request.
-
-    Attributes
-    ----------
-    method : Method
-    cost : float
-        Nanoseconds; inf where it does not apply or takes longer than another one.
-    memory : int
-        Bytes.
-    why : str
-        Why it is not taken; "" where it might be.
-    """
-
-    method: Method
-    cost: float
-    memory: int = 0
-    why: str = ""
-
-
-def estimates(request: Request) -> Iterator[Estimate]:
-    """What each method takes, as far as it may be the cheapest."""
-    limit = math.inf
-    for method in METHODS:
-        why = (
-            "takes one graph at a time"
-            if request.stack > method.stacks
-            else method.refuses(request)
-        )
-        cost = math.inf
-        if not why:
-            try:
-                cost = method.cost(request, limit)
-            except TooExpensive as error:
-                why = str(error)
-        yield Estimate(method, cost, 0 if why else method.memory(request), why)
-        limit = min(limit, cost)
 
 
 def plan(request: Request, refused: Mapping[str, str] = _NONE) -> Method:
@@ -158,7 +118,7 @@ def _of_matrix(r: Request) -> str:
 def _searches(r: Request) -> str:
     if r.matrix_only:
         return r.matrix_only
-    if r.method == "sparse" or r.elsewhere:
+    if (r.method == "sparse" and r.kept) or r.elsewhere:
         return "needs the CPU and method='auto'"
     return "" if r.searchable else "needs weights that are not negative, or better than ⊗'s one"
 
@@ -203,9 +163,8 @@ def _forest(r: Request) -> str:
         return "needs undirected edges"
     from . import spanning
 
-    return (
-        "" if spanning.gives(r) else "needs an undirected graph, and weights between the identities"
-    )
+    given = spanning.gives(r)
+    return "" if given else "needs an undirected graph, and weights between the identities"
 
 
 def _one_launch(r: Request) -> str:
@@ -233,9 +192,8 @@ def _rounds(r: Request) -> str:
 
 
 def _powers(r: Request) -> str:
-    return _of_matrix(r) or (
-        "" if r.hops is not None and r.sources is None else "needs max_hops, and all pairs"
-    )
+    asked = r.hops is not None and r.sources is None
+    return _of_matrix(r) or ("" if asked else "needs max_hops, and all pairs")
 
 
 def _squaring(r: Request) -> str:
@@ -255,20 +213,11 @@ def _strips(r: Request) -> str:
 
 
 def _tiles(r: Request) -> str:
-    return (
-        ""
-        if r.strips or (r.tiles and r.kept)
-        else "needs tiles=sm.Tiles(...), or a device without room for the matrix"
-    )
+    asked = r.strips or (r.tiles and r.kept)
+    return "" if asked else "needs tiles=sm.Tiles(...), or a device without room for the matrix"
 
 
 # --- what they take -----------------------------------------------------------------------------
-
-
-def _below(cost: float, limit: float) -> float:
-    if cost >= limit < math.inf:
-        raise TooExpensive(f"{cost / 1e9:.3g} s or more")
-    return cost
 
 
 def _dense_cost(r: Request, count: int | None) -> float:
@@ -287,6 +236,8 @@ def _blocks_cost(r: Request, limit: float) -> float:
 
 
 def _search_cost(r: Request, limit: float) -> float:
+    if r.method == "sparse":
+        return math.inf  # where an elimination has no room
     return costs.searches(r.n, r.both, r.count, threads=r.threads)
 
 

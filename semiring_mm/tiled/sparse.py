@@ -78,8 +78,7 @@ def sparse_rows(graph: Any, request: Request) -> Any:
     if forest is None:
         most = math.inf if forced else DENSE * given.n
         edges = _edges(s, graph, given, directed, most)
-        few = len(edges.given.col) <= DENSE * edges.n and edges.n >= SPARSE_FROM
-        if not (forced or (few and (s.selective or edges.dtype.kind == "b"))):
+        if not (forced or _sparse(s, edges)):
             raise TooExpensive(f"over {DENSE} edges a node")
         problem = replace(asked, source=edges, directed=None if s.commutes else True, progress=None)
         if as_numbers(s, given.dtype):
@@ -140,6 +139,11 @@ def _limit(options: TileOptions) -> int:
     """Bytes that the work may take."""
     limit = options.limit()
     return limit if limit is not None else (free_memory() or 1 << 62) // 2
+
+
+def _sparse(s: Semiring, edges: EdgeSource) -> bool:
+    few = len(edges.given.col) <= DENSE * edges.n and edges.n >= SPARSE_FROM
+    return few and (s.selective or edges.dtype.kind == "b")
 
 
 def _edges(
