@@ -31,7 +31,8 @@ __all__ = [
     "check_outputs", "check_paths", "check_tiles", "device_option", "devices_option",
     "did_you_mean", "explain_option", "given_files", "graph_options", "in_files",
     "in_tiles", "is_matrix", "is_table", "is_zarr", "kept_tiles", "numbers", "output_file",
-    "output_manner", "positive", "resume_options", "semiring_option", "settings", "some_of", "threads_option",
+    "output_manner", "positive", "resume_options", "semiring_option", "settings", "some_of",
+    "threads_option",
 ]  # fmt: skip
 
 

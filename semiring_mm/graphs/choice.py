@@ -192,10 +192,12 @@ class Request:
         needed = self.structure.bytes(size, trees=self.predecessors)
         return needed + self.result_bytes * self.kept
 
-    def free(self) -> int | None:
-        """Bytes of the host's memory that can be had; None: the system does not say."""
+    def free(self, *, host: bool) -> int | None:
+        """Bytes that can be had on the host, or where the matrix is; None: nobody knows."""
         if self.room is not None:
             return self.room
+        if not (host or self.engine.SPARSE):
+            return self.engine.free_memory()
         free = free_memory()
         return free if free is None or self.kept else max(_ROOM, free)
 

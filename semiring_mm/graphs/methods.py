@@ -75,7 +75,7 @@ def plan(request: Request, refused: Mapping[str, str] = _NONE) -> Method:
         needed = METHODS[k].memory(request)
         if needed <= _UNASKED:
             return METHODS[k]
-        free = request.free()
+        free = request.free(host=METHODS[k].edges)
         if free is None or needed <= free:
             return METHODS[k]
     best = METHODS[able[0][1]]
