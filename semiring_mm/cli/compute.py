@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..memory import free_memory
+from ..memory import free_memory, too_large
 from ..progress import ProgressBar, Watched
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
@@ -273,17 +273,14 @@ def _check_memory(
         return
     unasked = (not file) * size + (trees and not args.predecessors) * 4 * entries
     free = free_memory()
-    room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
     instead = (
         f"--force takes it, -o D.npy --memory-limit 4GB works in a file"
         f"{', --from A --to B needs one row of it' if args.start is None else ''}"
         f"{', semiring-mm stats none' if args.semiring == 'min_plus' else ''}"
     )
     if free is not None and size * 4 > free and size <= _TOLD and not args.quiet:
-        print(
-            f"semiring-mm: note: {n:,} nodes take {size / 2**30:,.1f} GiB{room}: {instead}",
-            file=sys.stderr,
-        )
+        what = f"a matrix of all pairs of {n:,} nodes"
+        print(f"semiring-mm: note: {too_large(what, size, free, instead)}", file=sys.stderr)
     from ..arrays import check_all_pairs
 
     try:
@@ -291,10 +288,8 @@ def _check_memory(
     except MemoryError as error:
         raise Refusal(str(error)) from None
     if file and free is not None and size > free:
-        raise Refusal(
-            f"{file}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB of memory{room}: "
-            f"--memory-limit 4GB works in the file, --force in memory all the same"
-        )
+        instead = "--memory-limit 4GB works in the file, --force in memory all the same"
+        raise Refusal(str(too_large(f"{file} of {n:,} × {n:,} entries", size, free, instead)))
 
 
 def _mapped_output(

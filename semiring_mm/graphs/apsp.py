@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,7 @@ from ..progress import Progress, reporter
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions, Tiles
 from .choice import Request, check_graph, matrix_of
-from .inputs import as_graph, positions, warn_of_entries
+from .inputs import as_graph, as_typed, positions, warn_of_entries
 from .methods import solve
 
 __all__ = ["Task", "apsp", "check_asked", "closure", "distances"]
@@ -38,10 +39,14 @@ def apsp(
     graph: Any,
     *,
     weight: str | int | None = "weight",
-    method: str = "auto",
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
-    return_predecessors: bool = False,
+    method: str = "auto",
     sources: Any = None,
+    targets: Any = None,
+    return_predecessors: bool = False,
     max_hops: int | None = None,
     overwrite: bool = False,
     device: str | None = None,
@@ -59,6 +64,14 @@ def apsp(
     weight : str or None, default "weight"
         The attribute of edges, or the column, that holds their weights; None: each edge counts 1.
         See :func:`adjacency`.
+    source, target : optional
+        The columns of a table, or of a file, that hold the ends of edges.
+    dtype : dtype, optional
+        Of the distances. Default: that of a dense matrix; else float32 for float32 weights and
+        float64 for others.
+    directed : bool, optional
+        False reads every edge both ways. Default: what the graph says; a matrix that is symmetric
+        is found to be undirected, which halves the work.
     method : {"auto", "floyd_warshall", "squaring", "sparse"}
         ``"floyd_warshall"``: Kleene's elimination in blocks, n³ steps. ``"squaring"``: repeated
         min-plus squaring, at most ⌈log₂ n⌉ products, fewer if nothing changes any more.
@@ -66,14 +79,12 @@ def apsp(
         separators such as road networks. ``"auto"``: ``"squaring"`` with `max_hops`; for a graph
         with few edges ``"sparse"`` where that is faster, or else Dijkstra's search from each source
         if no weight is negative and that is faster; else ``"floyd_warshall"``.
-    directed : bool, optional
-        False reads every edge both ways. Default: what the graph says; a matrix that is symmetric
-        is found to be undirected, which halves the work.
+    sources, targets : node or sequence of nodes, optional
+        Only paths from the sources, and to the targets, by label if the graph has labels and else
+        by number: the result has a row for each source and a column for each target. For many
+        tables of one graph :func:`prepare` it.
     return_predecessors : bool, default False
-        Also return the predecessor matrix.
-    sources : node or sequence of nodes, optional
-        Only paths from these nodes, by label if the graph has labels and else by number: the result
-        has a row for each.
+        Also return the predecessor matrix, which has a column for every node: not with `targets`.
     max_hops : int, optional
         Only paths of at most this many edges.
     overwrite : bool, default False
@@ -93,7 +104,7 @@ def apsp(
 
     Returns
     -------
-    distances : ndarray, shape (n, n), (sources, n) or (b, n, n)
+    distances : ndarray, shape (n, n), (sources, n), (sources, targets) or (b, n, n)
         Of the library, on the device and in the dtype of a dense input; for other graphs NumPy's,
         float64 unless their weights are float32, and of a graph with labels a
         :class:`LabelledArray`, which has them as ``nodes``. With ``tiles.out`` the file, open to
@@ -160,11 +171,13 @@ def apsp(
     max_hops = None if max_hops is None else integer(max_hops, "max_hops")
     check_asked(method, max_hops, return_predecessors)
     options = TileOptions.of(device, tiles).alone()
-    return Task(
-        semirings["min_plus"], graph, weight=weight, directed=directed, sources=sources,
-        options=options, method=method, predecessors=return_predecessors, hops=max_hops,
-        overwrite=overwrite, progress=progress,
-    ).solve()  # fmt: skip
+    s = semirings["min_plus"]
+    graph, weight = as_typed(s, graph, weight, directed, source, target, dtype)
+    return _between(
+        s, graph, targets, weight=weight, directed=directed, sources=sources, options=options,
+        method=method, predecessors=return_predecessors, hops=max_hops, overwrite=overwrite,
+        progress=progress,
+    )  # fmt: skip
 
 
 @apart()
@@ -173,9 +186,13 @@ def closure(
     semiring: str | Semiring,
     *,
     weight: str | int | None = "weight",
-    return_predecessors: bool = False,
-    sources: Any = None,
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
+    sources: Any = None,
+    targets: Any = None,
+    return_predecessors: bool = False,
     overwrite: bool = False,
     device: str | None = None,
     progress: Progress = None,
@@ -194,7 +211,8 @@ def closure(
         if a matrix has inf where -inf means no edge.
     semiring : str or Semiring
         With an idempotent ⊕.
-    weight, return_predecessors, sources, directed, overwrite, device, progress, tiles
+    weight, source, target, dtype, directed, sources, targets, return_predecessors, overwrite, \
+device, progress, tiles
         As for :func:`apsp`.
 
     Returns
@@ -228,14 +246,54 @@ def closure(
     s = as_semiring(semiring)
     check_idempotent(s, "matrix_power")
     if isinstance(a, BitMatrix):
-        others = (sources, directed, progress, tiles)
+        others = (source, target, dtype, directed, sources, targets, progress, tiles)
         refused = return_predecessors or overwrite or any(x is not None for x in others)
         return _closure_of_bits(s, a, device, refused)
     options = TileOptions.of(device, tiles).alone()
-    return Task(
-        s, a, weight=weight, directed=directed, sources=sources, options=options,
+    a, weight = as_typed(s, a, weight, directed, source, target, dtype)
+    return _between(
+        s, a, targets, weight=weight, directed=directed, sources=sources, options=options,
         predecessors=return_predecessors, overwrite=overwrite, progress=progress,
-    ).solve()  # fmt: skip
+    )  # fmt: skip
+
+
+def _between(s: Semiring, graph: Any, targets: Any, **asked: Any) -> Any:
+    """Best paths to some nodes: to few of them along the reversed edges."""
+    if targets is None:
+        return Task(s, graph, **asked).solve()
+    for name, given in (
+        ("return_predecessors", asked["predecessors"]), ("overwrite", asked["overwrite"]),
+        ("tiles", bool(asked["options"])),
+    ):  # fmt: skip
+        if given:
+            raise ValueError(f"{name} is for all targets: leave out {name} or targets")
+    graph, nodes = as_graph(graph, weight=asked.pop("weight"), directed=asked["directed"])
+    edges = graph if isinstance(graph, EdgeList) else None
+    if edges is None:
+        check_graph(graph)
+        if len(graph.shape) == 3:
+            raise ValueError("sources, targets and max_hops are for one graph, not for a batch")
+    n, labels = graph.shape[0] if edges is None else edges.n, _labels(nodes)
+    rows = positions(asked.pop("sources"), n, labels)
+    columns = positions(targets, n, labels, "targets")
+    assert columns is not None
+
+    def solve(graph: Any, chosen: Index | None) -> Array:
+        if chosen is not None and edges is not None and nodes is not None:
+            chosen = [nodes[i] for i in chosen]  # type: ignore[assignment]
+        found = Task(s, graph, sources=chosen, **asked).solve()
+        return found.view(np.ndarray) if isinstance(found, np.ndarray) else found
+
+    d = None
+    if s.commutes and (rows is None or len(columns) < len(rows)):
+        back = graph.T if edges is None else edges.reversed()
+        with contextlib.suppress(ValueError):  # of a cycle: the graph itself has it in order
+            d = solve(back, columns).T
+            d = d if rows is None else d[rows]
+    if d is None:
+        d = solve(graph, rows)[:, columns]
+    named = nodes is not None and isinstance(d, np.ndarray)
+    return labelled(d, None, s, nodes or (), rows, columns)[0] if named else d
 
 
 def distances(

@@ -19,7 +19,7 @@ from ..closures.solve import Problem
 from ..closures.sources import ArraySource, EdgeSource
 from ..closures.spanning import SpanningForest, spans
 from ..engine import Engine, named
-from ..memory import free_memory
+from ..memory import free_memory, too_large
 from ..progress import Progress
 from ..semirings import Semiring, semirings
 from ..tiles import TileOptions
@@ -235,10 +235,7 @@ class Request:
             check_all_pairs(self.n, size, instead)
         free = free_memory() if size > _TOLD else None
         if free is not None and 4 * size > free:
-            warn(
-                f"all pairs of {self.n:,} nodes take {size / 1e9:.3g} GB, and {free / 1e9:.3g} GB "
-                f"are free: {instead}"
-            )
+            warn(str(too_large(f"a matrix of all pairs of {self.n:,} nodes", size, free, instead)))
 
     # --- where the work is done ---
 

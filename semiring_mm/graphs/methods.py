@@ -16,6 +16,7 @@ from typing import Any
 from .. import engine as engines
 from ..arrays import check_memory
 from ..hierarchy import costs
+from ..memory import too_large
 from ..naming import named
 from ..registry import provided
 from .choice import Request, TooExpensive
@@ -81,9 +82,8 @@ def plan(request: Request, refused: Mapping[str, str] = _NONE) -> Method:
     best = METHODS[able[0][1]]
     needed, what = best.memory(request), best.what.format(n=request.n)
     if request.room is not None:
-        raise MemoryError(
-            f"{what} takes {needed / 1e6:.4g} MB of memory, and {request.room / 1e6:.4g} MB are "
-            f"allowed; use a larger {named('tiles.memory')}"
+        raise too_large(
+            what, needed, request.room, f"use a larger {named('tiles.memory')}", room="allowed"
         )
     check_memory(needed, what, request.engine)
     return best
