@@ -421,6 +421,11 @@ class Task:
                 x = call["graph"]
                 check_graph(x)
                 warn_of_entries(self.s, given if type(given) is np.ndarray else x)
+                if request.method == "sparse" and not call.engine.SPARSE:
+                    raise ValueError(
+                        "method='sparse' takes a matrix on the host, and there it runs on the CPU: "
+                        "leave device out, and copy an array on a device to the host first"
+                    )
                 if x.ndim == 3 or not request.host:
                     request = self._in_place(x, call)
             request.call = call
@@ -434,11 +439,6 @@ class Task:
             dtype = x.dtype.newbyteorder("=")
             return Request(self.s, x.shape[-1], dtype, host=False, stack=True, **self.asked)
         request = self._of_array(x, host=False)
-        if request.method == "sparse" and not call.engine.SPARSE:
-            raise ValueError(
-                "method='sparse' takes a matrix on the host, and there it runs on the CPU: leave "
-                "device out, and copy an array on a device to the host first"
-            )
         if call.engine.SPARSE:
             request.count_arcs(x)
         return request

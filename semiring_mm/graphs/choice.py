@@ -196,7 +196,7 @@ class Request:
         """Bytes that can be had on the host, or where the matrix is; None: nobody knows."""
         if self.room is not None:
             return self.room
-        if not (host or self.engine.SPARSE):
+        if not host:
             return self.engine.free_memory()
         free = free_memory()
         return free if free is None or self.kept else max(_ROOM, free)

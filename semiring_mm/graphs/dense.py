@@ -256,12 +256,13 @@ def hops_on_device(r: Request) -> Solved:
 
 def _edges_that_count_one(r: Request) -> Array:
     """Where a matrix has edges; TooExpensive if one does not count 1, or for lack of memory."""
-    engine, free, n = r.engine, r.engine.free_memory(), r.n
+    engine, n = r.engine, r.n
     if engine.HopSearches is None or n < (SPARSE_FROM if engine.SPARSE else _DEVICE_FROM):
         raise TooExpensive("needs a larger matrix, on an engine with such searches")
     facts = r.matrix.weights.facts
     if not 0 <= facts.lo <= 1:
         raise TooExpensive("needs edges that all count 1")
+    free = engine.free_memory()
     if free is not None and free < _BYTES * n * n:
         raise TooExpensive(f"{_BYTES * n * n / 1e9:.3g} GB are not free")
     d = memory.begin(r.matrix)

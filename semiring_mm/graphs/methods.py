@@ -19,6 +19,7 @@ from ..hierarchy import costs
 from ..memory import too_large
 from ..naming import named
 from ..registry import provided
+from . import choice
 from .choice import Request, TooExpensive
 
 __all__ = ["METHODS", "Method", "plan", "searches_first", "solve"]
@@ -142,7 +143,8 @@ def _hops(r: Request) -> str:
     if r.s.name != "min_plus" or r.tiles:
         return "needs min_plus, in one memory"
     if r.matrix_only:
-        return "" if r.kept and r.edges is None else r.matrix_only
+        large = r.n >= choice.SPARSE_FROM or not r.engine.SPARSE
+        return "" if large and r.kept and r.edges is None else r.matrix_only
     if r.kept and r.count < 2:
         return "needs several sources"
     return "" if r.searchable and r.unit else "needs edges that all count 1"
@@ -301,78 +303,29 @@ def _trees(r: Request) -> int:
 
 #: In the order in which their costs are estimated; the first of two that take as long is taken.
 METHODS: Sequence[Method] = (
-    Method(
-        "a spanning forest",
-        _forest,
-        lambda r, _: costs.forest(r.n, r.both, r.count),
-        _run("spanning", "solve_forest"),
-    ),
-    Method(
-        "one launch",
-        _one_launch,
-        lambda r, _: costs.launch(r.n),
-        _run("dense", "close_at_once"),
-        stacks=True,
-    ),
-    Method(
-        "each of a batch",
-        lambda r: "" if r.stack else "needs a stack of matrices",
-        lambda r, _: _dense_cost(r, None),
-        _run("dense", "close_stack"),
-        stacks=True,
-    ),
-    Method(
-        "rounds over the edges",
-        _edge_rounds,
-        lambda r, _: costs.rounds(r.both, r.hops or 0, r.count),
-        _run("rounds", "solve_rounds"),
-    ),
-    Method(
-        "rounds of products",
-        _rounds,
-        lambda r, _: _dense_cost(r, r.sources),
-        _run("dense", "from_sources"),
-    ),
+    Method("a spanning forest", _forest, lambda r, _: costs.forest(r.n, r.both, r.count),
+           _run("spanning", "solve_forest")),
+    Method("one launch", _one_launch, lambda r, _: costs.launch(r.n),
+           _run("dense", "close_at_once"), stacks=True),
+    Method("each of a batch", lambda r: "" if r.stack else "needs a stack of matrices",
+           lambda r, _: _dense_cost(r, None), _run("dense", "close_stack"), stacks=True),
+    Method("rounds over the edges", _edge_rounds,
+           lambda r, _: costs.rounds(r.both, r.hops or 0, r.count), _run("rounds", "solve_rounds")),
+    Method("rounds of products", _rounds, lambda r, _: _dense_cost(r, r.sources),
+           _run("dense", "from_sources")),
     Method("powers of the matrix", _powers, _products_cost, _run("dense", "powers")),
-    Method(
-        "repeated squaring",
-        _squaring,
-        _products_cost,
-        _run("dense", "squaring"),
-        lambda r: _trees(r) + 2 * r.dtype.itemsize * r.n**2,
-    ),
+    Method("repeated squaring", _squaring, _products_cost, _run("dense", "squaring"),
+           lambda r: _trees(r) + 2 * r.dtype.itemsize * r.n**2),
     Method("elimination in blocks", _blocks, _blocks_cost, _run("dense", "close"), _trees),
     Method("strips of rows", _strips, lambda r, _: 0.0, _tiled("sparse_rows")),
     Method("tiles", _tiles, lambda r, _: _dense_cost(r, r.sources), _tiled("close_tiles")),
-    Method(
-        "a search from each source",
-        _searches,
-        _search_cost,
-        _run("contraction", "by_search"),
-        edges=True,
-    ),
-    Method(
-        "potentials and searches",
-        _potentials,
-        _potentials_cost,
-        _run("contraction", "by_search_shifted"),
-        edges=True,
-    ),
-    Method(
-        "breadth-first searches",
-        _hops,
-        _hops_cost,
-        _run("contraction", "by_hops"),
-        _hops_bytes,
-        edges=True,
-    ),
-    Method(
-        "sparse elimination",
-        _elimination,
-        _elimination_cost,
-        _run("contraction", "by_elimination"),
-        lambda r: r.structure_bytes,
-        edges=True,
-        what="the elimination of {n} nodes",
-    ),
-)
+    Method("a search from each source", _searches, _search_cost, _run("contraction", "by_search"),
+           edges=True),
+    Method("potentials and searches", _potentials, _potentials_cost,
+           _run("contraction", "by_search_shifted"), edges=True),
+    Method("breadth-first searches", _hops, _hops_cost, _run("contraction", "by_hops"),
+           _hops_bytes, edges=True),
+    Method("sparse elimination", _elimination, _elimination_cost,
+           _run("contraction", "by_elimination"), lambda r: r.structure_bytes, edges=True,
+           what="the elimination of {n} nodes"),
+)  # fmt: skip
