@@ -64,10 +64,10 @@ import numpy as np
 
 __all__ = [
     "TYPES", "I", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
-    "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
-    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "scale", "sqrt",
-    "static", "stream", "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
+    "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries",
+    "exp", "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel",
+    "lanes", "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "scale",
+    "sqrt", "static", "stream", "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
 ]  # fmt: skip
 
 #: Types of parameters and of arrays. I is int32 or int64, as an array has it; T, the type computed
