@@ -138,7 +138,6 @@ class _Variants:
         dtypes = {f"dtype_{x}": t for x, t in self.dtypes.items()}
         names = self.kernel.function.__globals__ | dtypes
         names |= {
-            "indices_": _INDICES,
             "ndarray_": np.ndarray, "lies_": _lies, "pack_": struct.Struct(f"={codes}").pack,
             "maximum_": np.maximum.reduce, "error_": struct.error, "variants_": self._variants,
             "variant_": self._variant, "refusal_": self._refusal, "indices_": _INDICES,
