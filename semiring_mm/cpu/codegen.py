@@ -100,7 +100,7 @@ class Compiled(Protocol):
 
 
 class _Variants:
-    """The compiled code of a kernel by its static parameters and the arrays that are None."""
+    """The compiled code of a kernel by static parameters, those that are None, and types of I."""
 
     def __init__(
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
@@ -1082,8 +1082,10 @@ class _Writer:
         self, x: Value, by: str | None = None, *, ordered: bool = False, node: ast.AST
     ) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
+        if x.type.lanes == 1:
+            return x
         if by == "any":
-            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0) if x.type.lanes > 1 else x
+            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
             "sum": operator.add,
