@@ -297,6 +297,8 @@ def signature_of(what: str, declared: Callable[..., Any]) -> Signature:
         parameters = [*names, *(["*", *named] if named else [])]
     layouts, optional = dict[str, str](), list[str]()
     for name, text in declared.__annotations__.items():
+        if name == "return":
+            continue
         kind = str(text).removesuffix(" | None")
         value = known.get(kind)
         if kind != text:
@@ -304,9 +306,13 @@ def signature_of(what: str, declared: Callable[..., Any]) -> Signature:
         if hasattr(value, "_fields"):
             fields = value.__annotations__
             own = re.compile(rf"\b({'|'.join(fields)})\b")
-            for x, t in fields.items():
-                layouts[f"{name}.{x}"] = own.sub(rf"{name}.\1", t.__forward_arg__)
-        elif name != "return" and (isinstance(value, str) or _LAYOUT.search(kind)):
+            texts = {x: t.__forward_arg__ for x, t in fields.items()}
+            layouts |= {
+                f"{name}.{x}": own.sub(rf"{name}.\1", t)
+                for x, t in texts.items()
+                if _LAYOUT.search(t)
+            }
+        elif isinstance(value, str) or _LAYOUT.search(kind):
             layouts[name] = value if isinstance(value, str) else kind
     return Signature(what, layouts, ", ".join(parameters), optional, known)
 
