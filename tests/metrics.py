@@ -7,16 +7,16 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.gpu import engine as gpu
-from semiring_mm.hierarchy import structure as elimination
+from semiring_mm.hierarchy import symbolic as elimination
 from semiring_mm.hierarchy.devices import weighed
-from semiring_mm.hierarchy.sweeps import customize
+from semiring_mm.hierarchy.metric import customize
 
 
 def structure_of(n, row, col):
     """By minimum degree, but for a quarter of the nodes, which are a core."""
-    first, near = elimination._neighbours(n, row, col)
+    first, near = elimination.neighbours(n, row, col)
     order = elimination.prepare_structure(n, row, col, "minimum_degree").node
-    return elimination._structure(n, first, near, order, n - n // 4)
+    return elimination.factorize(n, first, near, order, n - n // 4)
 
 
 def leave_core(monkeypatch):
@@ -37,9 +37,7 @@ def metric_of(name, n, row, col, weight, *, directed=True, sources=None):
         else elimination.eliminate(n, *ends, sources=sources)
     )  # fmt: skip
     found = []
-    Problem.of(source, None, False).solve(
-        lambda given: found.append(customize(structure, given, trees=False))
-    )
+    Problem.of(source, None, False).solve(lambda given: found.append(customize(structure, given)))
     return found[-1]
 
 

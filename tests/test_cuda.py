@@ -42,8 +42,8 @@ from semiring_mm.gpu.bfs import HopSearches, Shape
 from semiring_mm.gpu.facts import flags_of
 from semiring_mm.graphs.hops import Hops
 from semiring_mm.hierarchy.devices import DeviceCustomizer
-from semiring_mm.hierarchy.structure import eliminate
-from semiring_mm.hierarchy.sweeps import Arcs
+from semiring_mm.hierarchy.metric import Arcs
+from semiring_mm.hierarchy.symbolic import eliminate
 from semiring_mm.metrics import as_metric
 from semiring_mm.plan import Facts, make_plan
 

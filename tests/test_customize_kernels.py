@@ -15,11 +15,12 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.gpu import customize, device, engine
+from semiring_mm.gpu import customize as kernels
+from semiring_mm.gpu import device, engine
 from semiring_mm.graphs import prepared
 from semiring_mm.hierarchy.devices import DeviceCustomizer, host_metric
-from semiring_mm.hierarchy.structure import eliminate
-from semiring_mm.hierarchy.sweeps import Arcs, customize_arcs
+from semiring_mm.hierarchy.metric import Arcs, customize
+from semiring_mm.hierarchy.symbolic import eliminate
 
 #: Levels in launches of their own; some of them together, by one block; all of them.
 FEW = {"apart": -1, "some": 6, "alone": 1 << 40}
@@ -50,7 +51,7 @@ def check(problem, *, few="some", sources=None):
         structure_of(n, row, col) if sources is None else eliminate(n, row, col, sources=sources)
     )
     arcs = arcs_of(structure, problem)
-    expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
+    expected = problem.solve(partial(customize, structure, arcs=arcs))
     customizer, runs = DeviceCustomizer(engine, structure, arcs, few=FEW[few]), list[Problem]()
     found = problem.solve(lambda x: (runs.append(x), customizer(x))[1])
     assert (found.back is found.out) == (expected.back is expected.out)
@@ -131,7 +132,7 @@ def test_cycles_that_improve_are_named(dtype):
     arcs = arcs_of(structure, problem)
     messages = []
     on_device = DeviceCustomizer(engine, structure, arcs)
-    for run in (partial(customize_arcs, structure, arcs=arcs), on_device):
+    for run in (partial(customize, structure, arcs=arcs), on_device):
         with pytest.raises(sm.NegativeCycleError) as caught:
             problem.solve(run)
         messages.append(str(caught.value))
@@ -208,4 +209,4 @@ def test_parameters_are_the_fields_of_the_struct():
         if line.strip()
         for name in re.sub(r"^\s*(const )?(void|int|i64|u32)\*? ", "", line.strip()).split(",")
     ]
-    assert tuple(fields) == customize.PARAMS
+    assert tuple(fields) == kernels.PARAMS

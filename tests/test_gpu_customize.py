@@ -12,8 +12,8 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.gpu import device, engine
 from semiring_mm.hierarchy.devices import DeviceCustomizer, host_metric
-from semiring_mm.hierarchy.structure import eliminate, prepare_structure
-from semiring_mm.hierarchy.sweeps import customize_arcs
+from semiring_mm.hierarchy.metric import customize
+from semiring_mm.hierarchy.symbolic import eliminate, prepare_structure
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,7 +41,7 @@ def test_semirings(name, dtype):
                 problem = problem_of(name, n, *ends, weight, directed=directed)
                 arcs = arcs_of(structure, problem)
                 customizer = customizer or DeviceCustomizer(engine, structure, arcs)
-                expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
+                expected = problem.solve(partial(customize, structure, arcs=arcs))
                 found = host_metric(engine, problem.solve(customizer))
                 assert_array_equal(found.out, expected.out)
                 assert_array_equal(found.back, expected.back)

@@ -18,8 +18,8 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.expressions import evaluate
 from semiring_mm.graphs.kernels import queries as kernels
-from semiring_mm.hierarchy import structure as elimination
-from semiring_mm.hierarchy.structure import prepare_structure
+from semiring_mm.hierarchy import symbolic as elimination
+from semiring_mm.hierarchy.symbolic import prepare_structure
 
 
 def family(name, rng):
@@ -266,9 +266,9 @@ def test_the_bound_allows_for_roundings(monkeypatch):
     """Sums from one end of a path to the other have other brackets than those by its middle."""
 
     def by_the_middle(n, row, col, *_):
-        first, near = elimination._neighbours(n, row, col)
+        first, near = elimination.neighbours(n, row, col)
         order = np.array([*range(n // 2), *range(n - 1, n // 2 - 1, -1)], np.int32)
-        return elimination._structure(n, first, near, order, n)
+        return elimination.factorize(n, first, near, order, n)
 
     monkeypatch.setattr("semiring_mm.graphs.prepared.prepare_structure", by_the_middle)
     for seed in range(40):
@@ -324,7 +324,7 @@ def test_an_order_in_pieces_is_the_same(monkeypatch):
     """So that Ctrl-C need not wait for the whole."""
     g = large()
     whole = prepare_structure(g.n, g.row, g.col, "minimum_degree")
-    monkeypatch.setattr("semiring_mm.hierarchy.structure._GRANT", 1000)
+    monkeypatch.setattr("semiring_mm.hierarchy.symbolic._GRANT", 1000)
     seen = []
     pieces = prepare_structure(
         g.n, g.row, g.col, "minimum_degree", lambda done, total: seen.append(done)
@@ -750,19 +750,18 @@ def test_kernels_in_python(core, monkeypatch):
         edge["weight"] = 1 + k % 5
     net = sm.prepare(g)
     metric, n = net.metric, len(g)
-    matrix = metric.core
     fields = vars(metric.structure) | {"out": metric.out, "back": metric.back}
     shared = {name: fields[name] for name in ("fringe", "first", "parent", "head", "out", "back")}
-    shared["n"] = n
+    shared |= {"n": n, "core": metric.structure.core, "matrix": metric.core, "capacity": 40}
     shared |= {name: np.zeros(n) for name in ("up", "down", "value")}
-    lower = {name: fields[name] for name in ("low_first", "low_edge", "low_tail")}
+    lower = dict(zip(("low_first", "low_tail", "low_edge"), metric.structure.down, strict=True))
     lower |= {name: np.zeros(n, "i4") for name in ("up_tail", "down_tail", "walk")}
     lower |= {"count": np.zeros(1, "i8"), "stack": np.zeros((40, 2), "i8")}
     given = (MIN_PLUS, metric.plan)
     for i, j in itertools.permutations(range(0, n, 4), 2):
         shared["ends"] = np.array([metric.structure.position[v] for v in (i, j)], "i8")
-        found = both(kernels.meet, *given, **shared, core=len(matrix), matrix=matrix)
+        found = both(kernels.query, *given, **shared, **dict.fromkeys(lower), room=n)
         assert found["value"][0] == net.distance(i, j)
         if not core:
             for room in (n, 1):
-                both(kernels.route, *given, **shared, **lower, room=room, capacity=40)
+                both(kernels.query, *given, **shared, **lower, room=room)

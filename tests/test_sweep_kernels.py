@@ -12,7 +12,7 @@ from semiring_mm.gpu import device, engine, sweeps
 from semiring_mm.gpu.regions import Limits, regions
 from semiring_mm.gpu.sweeps import KINDS, Shape
 from semiring_mm.hierarchy.devices import weighed
-from semiring_mm.hierarchy.structure import eliminate
+from semiring_mm.hierarchy.symbolic import eliminate
 
 HOST = HostDevice()
 #: Small blocks and regions: several groups of sources, levels of regions, sizes of leaves.

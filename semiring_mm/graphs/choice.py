@@ -16,7 +16,7 @@ from ..engine import named
 from ..hierarchy import costs
 
 if TYPE_CHECKING:
-    from ..hierarchy.structure import Structure
+    from ..hierarchy.symbolic import Structure
 
 __all__ = [
     "DENSE",

@@ -26,8 +26,8 @@ from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
 from ..closures.trees import repair_trees
 from ..hierarchy import costs
 from ..hierarchy.devices import fetch, place
-from ..hierarchy.structure import eliminate
-from ..hierarchy.sweeps import Metric, customize
+from ..hierarchy.metric import Metric, customize
+from ..hierarchy.symbolic import eliminate
 from ..memory import free_memory
 from ..progress import Progress, reporter
 from ..semirings import Semiring, semirings
@@ -91,7 +91,7 @@ def solve(
     total = float(count) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
     if there is None:
-        (metric.whole(d.dtype, count) or metric).sweep(chosen, d, p, tick)
+        (metric.narrowed(d.dtype, count) or metric).sweep(chosen, d, p, tick)
     else:
         _fetched(metric, problem, chosen, d, p, there)
     if p is not None and has_ties(problem):

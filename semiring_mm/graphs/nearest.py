@@ -14,8 +14,7 @@ from ..arrays import check_memory
 from ..closures.labelled import Labels, pandas
 from ..closures.solve import Problem
 from ..display import cell, chosen, html_table
-from ..hierarchy.statistics import reversed_metric
-from ..hierarchy.sweeps import Metric
+from ..hierarchy.metric import Metric
 from ..semirings import semirings
 from .dijkstra import search
 from .inputs import positions
@@ -153,7 +152,7 @@ def nearest(
     check_memory(n * kept * 24, f"the {kept} nearest of {n} nodes")
     way = sweeps_or_search(edges, places) if metric is None else metric
     if isinstance(way, Metric):
-        d, who = _by_lists(way if outward else reversed_metric(way), places, kept)
+        d, who = _by_lists(way if outward else way.reversed, places, kept)
     else:
         d, who = _by_rows(way if outward else reversed_problem(way), places, kept)
     facility = np.append(places, -1)[who]

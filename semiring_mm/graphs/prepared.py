@@ -25,8 +25,8 @@ from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
-from ..hierarchy.structure import Structure, prepare_structure
-from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
+from ..hierarchy.metric import Arcs, Metric, customize
+from ..hierarchy.symbolic import Structure, prepare_structure
 from ..progress import Progress, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
@@ -120,6 +120,10 @@ class PreparedGraph:
     def metric(self) -> Metric:
         """The weights of the elimination, for what is computed from it."""
         return self._state.metric
+
+    def __dir__(self) -> list[str]:
+        methods = ["customize", "distance", "distances", "path", "save"]
+        return [*methods, "directed", "dtype", "nodes", "semiring"]
 
     def __repr__(self) -> str:
         return f"<PreparedGraph: {self.edges.summary}, {self.semiring.name}, {self.dtype}>"
@@ -309,7 +313,7 @@ class PreparedGraph:
                 raise
             raise MemoryError(f"{_dense(x)}: {error}; {_UNPREPARED}") from None
         if index is None:
-            metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs, progress))
+            metric = problem.solve(lambda y: customize(x, y, self._arcs, progress=progress))
         else:
             with engines.named("cuda").on(index):
                 metric = problem.solve(self._customizer())
@@ -423,7 +427,7 @@ class PreparedGraph:
         if end is not None and found.size:
             start, end = (structure.position[x].astype(np.int64) for x in (start, end))
             work *= len(structure.above(end)) / structure.n
-        whole = metric.whole(self.dtype, work) if found.size else None
+        whole = metric.narrowed(self.dtype, work) if found.size else None
         metric = whole or metric
         if end is not None and found.size:
             metric = metric.above(start, end)
@@ -468,7 +472,7 @@ class PreparedGraph:
         (4.0, inf)
         """
         i, j = self._place(source), self._place(target)
-        return self._state.meet(i, j)
+        return self._state.distance(i, j)
 
     def path(self, source: Any, target: Any) -> list[Any]:
         """The nodes on a best path, along edges of the graph.
@@ -493,7 +497,7 @@ class PreparedGraph:
         >>> sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}}).path("a", "c")
         ['a', 'b', 'c']
         """
-        found = self._state.route(self._place(source), self._place(target))
+        found = self._state.path(self._place(source), self._place(target))
         if found is None:
             raise ValueError(f"there is no path from {source!r} to {target!r}")
         return found if self._labels is None else [self.nodes[v] for v in found]
@@ -611,12 +615,12 @@ class _State:
             self._placed[devices] = found
         return found
 
-    def meet(self, i: int, j: int) -> Any:
+    def distance(self, i: int, j: int) -> Any:
         """The weight between two nodes."""
         if i == j:
             return self._one
         query = self._query()
-        value = query.meet(self._position[i], self._position[j])
+        value = query.distance(self._position[i], self._position[j])
         self._free.append(query)
         if value == self.metric.identities[0]:
             return self._zero
@@ -629,19 +633,19 @@ class _State:
     def _query(self) -> PathQuery:
         return self._free.pop() if self._free else PathQuery(self.metric)
 
-    def route(self, i: int, j: int) -> list[int] | None:
+    def path(self, i: int, j: int) -> list[int] | None:
         """The nodes on a best path, or None."""
         if i == j:
             return [i]
         if not self.metric.structure.core:
             query = self._query()
-            value, found = query.route(self._position[i], self._position[j])
+            value, found = query.path(self._position[i], self._position[j])
             self._free.append(query)
             if value == self.metric.identities[0]:
                 return None
             if found is not None:
                 return _simple([i, *self.metric.structure.node[found].tolist()])
-        elif self.meet(i, j) == self._zero:
+        elif self.distance(i, j) == self._zero:
             return None
         return self._walk(i, j)
 
@@ -925,12 +929,12 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
     s = Semiring(title, add, mul, float(zero), float(one), domain, use)
     if title in list(semirings) and semirings[title] == s:
         s = semirings[title]
-    structure = Structure.checked(about["fringe"], **{word: arrays[word] for word in _STRUCTURE})
-    nodes: Sequence[Any] = range(structure.n)
+    n = len(arrays["node"])
+    nodes: Sequence[Any] = range(n)
     if "labels" in arrays:
         nodes = _decoded(json.loads(bytes(arrays["labels"])))
-    if len(nodes) != structure.n:
-        raise ValueError(f"{len(nodes)} labels of {structure.n} nodes")
+    if len(nodes) != n:
+        raise ValueError(f"{len(nodes)} labels of {n} nodes")
     row, col, weight = (arrays[word] for word in ("row", "col", "weights"))
     if weight.dtype.kind == "b" and (weight.view(np.uint8) != 1).any():
         raise ValueError("an edge without a weight")
@@ -941,6 +945,10 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
         edges = replace(edges, table_rows=rows.astype(np.int64))
     edges = edges_of_graph(s, edges, "weight", None)
     _check_chooses(s, weight.dtype)
+    given = {word: arrays[word] for word in _STRUCTURE}
+    structure = Structure.checked(
+        edges.row, edges.col, given.pop("node"), fringe=about["fringe"], **given
+    )
     weight_column, source, target = about["columns"]
     return PreparedGraph(s, edges, structure, (weight_column, source, target))
 

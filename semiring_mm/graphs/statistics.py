@@ -24,10 +24,11 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..display import cell, chosen, html_table
 from ..hierarchy import costs
+from ..hierarchy.collector import Collector, Wanted, zero_bin
 from ..hierarchy.devices import DeviceCollector, Placed, place
-from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
-from ..hierarchy.structure import eliminate
-from ..hierarchy.sweeps import Metric, customize
+from ..hierarchy.metric import Metric, customize
+from ..hierarchy.statistics import SweepCollector
+from ..hierarchy.symbolic import eliminate
 from ..memory import free_memory
 from ..progress import Progress, reporter
 from ..semirings import semirings
@@ -345,15 +346,15 @@ class _Sweeps:
     along = False  # whether weights are added up from the source on, which rounding depends on
 
     def __init__(self, metric: Metric) -> None:
-        self.metric, self.symmetric = metric, is_symmetric(metric)
+        self.metric, self.symmetric = metric, metric.symmetric
         self.dtype = metric.out.dtype
 
     def order(self, rows: Index) -> Index:
         """An order in which sources are near each other."""
         return np.argsort(self.metric.structure.position[rows], kind="stable")
 
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector | DeviceCollector:
-        return Collector(reversed_metric(self.metric) if backward else self.metric, wanted)
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
+        return SweepCollector(self.metric.reversed if backward else self.metric, wanted)
 
     def row(self, source: int) -> Array:
         """The distances from a node; -1 where there is no path."""
@@ -390,8 +391,8 @@ class _DeviceSweeps(_Sweeps):
         super().__init__(metric)
         self.indices, self.placed = indices, placed
 
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> DeviceCollector:
-        metric = reversed_metric(self.metric) if backward else self.metric
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
+        metric = self.metric.reversed if backward else self.metric
         if backward or self.placed is None:
             return DeviceCollector(place(metric, self.indices), metric, wanted)
         return DeviceCollector(self.placed(self.indices), metric, wanted)
@@ -541,7 +542,7 @@ def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
     if math.isfinite(limit) and needed > max(_ROOM, free_memory() or 0):
         return None
     check_memory(needed, f"the elimination of {n} nodes")
-    return problem.solve(lambda given: customize(structure, given, trees=False))
+    return problem.solve(lambda given: customize(structure, given))
 
 
 def problem_of(graph: EdgeList) -> Problem:
@@ -619,9 +620,8 @@ class _Work:
         return self._result(way, found, limits)
 
     def _pass(
-        self, collector: Collector | DeviceCollector | HopCollector | RowCollector,
-        order: Index, name: str,
-        state: _State | None, tick: Callable[[int], None] | None,
+        self, collector: Collector, order: Index, name: str, state: _State | None,
+        tick: Callable[[int], None] | None,
     ) -> dict[str, Array]:  # fmt: skip
         done, found = 0, collector.empty(len(order))
         if state is not None:

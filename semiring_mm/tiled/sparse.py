@@ -23,8 +23,8 @@ from ..graphs.choice import DENSE, SPARSE_FROM, Request, choose, count_edges, ma
 from ..graphs.contraction import has_ties
 from ..graphs.dijkstra import search, searchable
 from ..graphs.spanning import forest_of
-from ..hierarchy.structure import Structure, eliminate
-from ..hierarchy.sweeps import Metric, customize
+from ..hierarchy.metric import Metric, customize
+from ..hierarchy.symbolic import Structure, eliminate
 from ..memory import free_memory
 from ..naming import named
 from ..progress import Progress, reporter
@@ -292,7 +292,7 @@ class _Sweeps(_Solver):
 
     def __init__(self, problem: Problem, metric: Metric, rows: int) -> None:
         super().__init__(problem)
-        whole = None if problem.truth else metric.whole(problem.dtype, rows)
+        whole = None if problem.truth else metric.narrowed(problem.dtype, rows)
         self.plain = self.plain or whole is not None
         metric = whole or metric
         self.metric, self.width = metric, metric.width

@@ -228,14 +228,13 @@ def postorder(
 
 
 @kernel
-def add_to_struct(v, u, end, lowest, mark, head):
-    """Add a position to struct(v), unless it is v, lower, or in it: the end and the parent."""
+def add_to_struct(v, u, end, mark, head):
+    """Add a position to struct(v), unless it is v, lower, or in it; return its end."""
     if (u > v) & (mark[u] != v):
         mark[u] = v
         head[end] = u
         end += 1
-        lowest = min(lowest, u)
-    return end, lowest
+    return end
 
 
 @kernel
@@ -246,11 +245,11 @@ def symbolic(
 ):  # fmt: skip
     r"""Symbolic factorization: struct(v) = adj⁺(v) ∪ struct(children) \ {v}.
 
-    The parent in the elimination tree is the lowest member of struct(v).
+    It stops where ``capacity`` is too little.
     """
     v = state[0]
     while v < stop:
-        node, end = order[v], first[v]
+        node, end, up = order[v], first[v], parent[v]
         needed = near_first[node + 1] - near_first[node]
         c = child[v]
         while c >= 0:
@@ -259,16 +258,14 @@ def symbolic(
         if end + needed > capacity:
             state[1] = 1
             break
-        up = n
         for e in range(near_first[node], near_first[node + 1]):
-            end, up = add_to_struct(v, rank[near[e]], end, up, mark, head)
+            end = add_to_struct(v, rank[near[e]], end, mark, head)
         c = child[v]
         while c >= 0:
             for e in range(first[c], first[c + 1]):
-                end, up = add_to_struct(v, head[e], end, up, mark, head)
+                end = add_to_struct(v, head[e], end, mark, head)
             c = sibling[c]
         first[v + 1] = end
-        parent[v] = up
         if up < n:
             sibling[v] = child[up]
             child[up] = v

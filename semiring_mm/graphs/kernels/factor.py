@@ -99,45 +99,43 @@ def join_core(
 
 
 @kernel
-def begin_at_sources(source, label, pred, width):
-    """The label of each lane's source is one."""
-    for i in range(width):
-        label[source[i], i] = one
-        if pred is not None:
-            pred[source[i], i] = NO_PREDECESSOR
-
-
-@kernel
-def rise(
-    fringe: i64, width: static, source: i64[width + 1], visits: i64[1], visited: i32[:],
-    parent: i32[fringe], first: i64[fringe + 1], head: i32[first[fringe]], out: T[head.size],
-    out_pred: i32[head.size], label: T[fringe, width], pred: i32[fringe, width],
+def forward_solve(
+    fringe: i64, width: static, source: i64[width + 1], visits: i64[2], visited: i32[:],
+    place: i32[:], parent: i32[fringe], first: i64[fringe + 1], head: i32[first[fringe]],
+    out: T[head.size], out_pred: i32[head.size], label: T[:, width], pred: i32[:, width],
+    vectors: static,
 ):  # fmt: skip
     """Forward solve: labels from the sources to their ancestors in the elimination tree.
 
     Labels of the core are zero beforehand. ``source`` ascends and ends with a number that is no
-    vertex. ``visited`` receives the ancestors, ascending, and ``visits[0]`` their number.
+    vertex. ``visited`` receives the ancestors, ascending, and ``visits[0]`` their number. A vertex
+    has the row of its number or, where there is a ``place``, that one: behind the ``visits[1]``
+    rows of the core, whose places are given, those of the ancestors.
     """
-    count, lane, v = 0, 0, source[0]
+    core, count, lane, v = visits[1], 0, 0, source[0]
     while v < fringe:
-        for j in lanes(width, VECTORS, whole=True):
-            label[v, j] = zero
+        row = v if place is None else core + count
+        for j in lanes(width, vectors, whole=True):
+            label[row, j] = zero
             if pred is not None:
-                pred[v, j] = NO_PREDECESSOR
+                pred[row, j] = NO_PREDECESSOR
         visited[count] = v
+        if place is not None:
+            place[v] = row
         count += 1
-        while source[lane] <= v:
+        while source[lane] == v:
+            label[row, lane] = one
             lane += 1
         # Subtrees are ranges: a parent beyond the next source is an ancestor of that one, too.
         v = min(parent[v], source[lane])
     visits[0] = count
-    begin_at_sources(source, label, pred, width)
     for i in range(count):
         v = visited[i]
-        for j in lanes(width, VECTORS, whole=True):
-            here = label[v, j]
+        row = v if place is None else core + i
+        for j in lanes(width, vectors, whole=True):
+            here = label[row, j]
             for e in range(first[v], first[v + 1]):
-                u = head[e]
+                u = head[e] if place is None else place[head[e]]
                 through, old = mul(here, out[e]), label[u, j]
                 if pred is None:
                     label[u, j] = add(old, through)
@@ -148,24 +146,24 @@ def rise(
 
 
 @kernel
-def fall(
-    falls: i64, width: static, order: i32[falls], source: i64[width + 1], visits: i64[1],
+def backward_solve(
+    count: i64, width: static, order: i32[count], source: i64[width + 1], visits: i64[2],
     visited: i32[:], first: i64[:], head: i32[first[-1]], back: T[head.size],
-    back_pred: i32[head.size], label: T[:, width], pred: i32[:, width],
+    back_pred: i32[head.size], label: T[:, width], pred: i32[:, width], vectors: static,
 ):  # fmt: skip
     """Backward solve: labels from the core and the ``visited`` to ``order``, downward.
 
     These are descending positions with all of their ancestors.
     """
     left = visits[0]
-    for i in range(falls):
+    for i in range(count):
         v = order[i]
         while left > 0 and visited[left - 1] > v:  # an ancestor of none of them
             left -= 1
         met = left > 0 and visited[left - 1] == v
         if met:
             left -= 1
-        for j in lanes(width, VECTORS, whole=True):
+        for j in lanes(width, vectors, whole=True):
             best = label[v, j] if met else zero
             if pred is not None:
                 before = i32(pred[v, j]) if met else i32(NO_PREDECESSOR)
@@ -181,4 +179,7 @@ def fall(
             label[v, j] = best
             if pred is not None:
                 pred[v, j] = before
-    begin_at_sources(source, label, pred, width)  # rounding in a cycle of weight 0 must not show
+    for i in range(width):  # rounding in a cycle of weight 0 must not show
+        label[source[i], i] = one
+        if pred is not None:
+            pred[source[i], i] = NO_PREDECESSOR
