@@ -5,7 +5,7 @@ Nearest digits: k nearest neighbours under several metrics
 Which digit is it? The k pictures most like it, of those whose digit is known, vote. What "like"
 means is a *metric*: what a pair of pixels adds, and how that is joined over all pixels. The nearest
 neighbours of all queries are a product of two matrices over these two operations, of which
-:func:`semiring_mm.knn` never holds more than a tile::
+:func:`semiring_mm.neighbours.knn` never holds more than a tile::
 
     python apps/nearest_digits.py
     python apps/nearest_digits.py --known 60000 --queries 10000
@@ -76,14 +76,14 @@ labels, truth = digits[: args.known], digits[args.known :]
 # A metric is a name of SciPy's, or two expressions. In the last one no pixel adds more than 0.6,
 # however wrong it is.
 
-capped = sm.Metric("capped", "min(abs(a - b), 0.6)")
+capped = sm.neighbours.Metric("capped", "min(abs(a - b), 0.6)")
 found = {}
 print(f"{args.queries} queries, {args.known} known digits, {args.k} neighbours")
 for metric in ("cityblock", "euclidean", "chebyshev", "cosine", capped):
     name = getattr(metric, "name", metric)
-    sm.knn(queries[:1], known, args.k, metric)  # compiled by the first call
+    sm.neighbours.knn(queries[:1], known, args.k, metric)  # compiled by the first call
     begin = time.perf_counter()
-    distances, indices = sm.knn(queries, known, args.k, metric)
+    distances, indices = sm.neighbours.knn(queries, known, args.k, metric)
     seconds = time.perf_counter() - begin
     votes = np.zeros((len(queries), 10))
     np.add.at(votes, (np.arange(len(queries))[:, None], labels[indices]), 1)

@@ -563,7 +563,7 @@ _USES = {
     "min-plus product": "sm.matmul(a, a, semiring='min_plus')",
     "apsp, predecessors": "sm.apsp(a, return_predecessors=True)",
     "Viterbi": "sm.sequences.viterbi(a[:, :6], a[:6, :6])",
-    "knn": "sm.knn(a[:, :3], a[:, 3:6], 3)",
+    "knn": "sm.neighbours.knn(a[:, :3], a[:, 3:6], 3)",
     "prepare and a path": "sm.prepare(roads).path(0, 899)",
     "statistics": "sm.statistics(roads)",
 }

@@ -7,6 +7,7 @@ so that nothing can be hoisted or left out; a ceiling is the best sample of its 
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def rates(
     work = float(blocks * _THREADS * tile[0] * tile[1] * _BK * columns)  # pairs
 
     def rate(passes: int) -> float:
-        params = source.pack((out.data.ptr,), (passes, 12345, 1))
+        params = struct.pack("=qiii4x", out.data.ptr, passes, 12345, 1)
         return passes * work / elapsed(lambda: kernel.launch(blocks, _THREADS, 0, params))
 
     rate(2)

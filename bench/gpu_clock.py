@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
+import struct
 import time
 from collections.abc import Callable
 from typing import Any
 
 from semiring_mm.gpu import device
-from semiring_mm.gpu.source import pack
 
 __all__ = ["elapsed", "spin", "timed"]
 
@@ -32,7 +32,7 @@ kernel(const __grid_constant__ Params p) {
 def spin(seconds: float) -> None:
     """Keep the current stream busy for so long, in one thread of the device."""
     kernel = _spin_kernel(device.current().index)
-    kernel.launch(1, 32, 0, pack((int(1e9 * seconds),), ()))
+    kernel.launch(1, 32, 0, struct.pack("q", int(1e9 * seconds)))
 
 
 def elapsed(call: Callable[[], Any]) -> float:

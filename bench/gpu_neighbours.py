@@ -70,7 +70,7 @@ def distances(metric: str) -> Callable[[Size, Options], Line]:
         (m, k, n), (x, y) = size, _points(size, metric)
         work = float(m * n * k)
         contenders = [
-            Contender(OURS, lambda: sm.cdist(x, y, metric), work),
+            Contender(OURS, lambda: sm.neighbours.cdist(x, y, metric), work),
             gpu.torch_rival(
                 "PyTorch", work, lambda torch, a, b: _torch_distances(torch, metric, a, b), x, y
             ),
@@ -157,7 +157,7 @@ def nearest(metric: str, count: int) -> Callable[[Size, Options], Line]:
     def build(size: Size, options: Options) -> Line:
         (m, k, n), (x, y) = size, _points(size, metric)
         work = float(m * n * k)
-        contenders = [Contender(OURS, lambda: sm.knn(x, y, count, metric), work)]
+        contenders = [Contender(OURS, lambda: sm.neighbours.knn(x, y, count, metric), work)]
         if metric == "l2" or m <= 1 << 15:  # PyTorch takes minutes
             contenders.append(gpu.torch_rival(
                 "PyTorch, cdist and topk", work,

@@ -116,7 +116,7 @@ def cdist_lines(quick: bool, threads: int) -> Iterator[Line]:
                     np.testing.assert_allclose(found[r], plain(metric, x, y, r), 1e-3, 1e-5)
 
             contenders = [
-                Contender("semiring_mm", lambda g=given, o=options: sm.cdist(*g, **o)),
+                Contender("semiring_mm", lambda g=given, o=options: sm.neighbours.cdist(*g, **o)),
                 Contender("SciPy", lambda g=given, o=options: distance.cdist(*g, **o)),
                 Contender("scikit-learn", lambda g=given, o=options: pairwise_distances(*g, **o)),
             ]
@@ -153,7 +153,7 @@ def knn_line(metric: Metric, m: int, n: int, columns: int, k: int, dtype: str) -
     x, y = points(name, m, n, columns, dtype)
     theirs = NearestNeighbors(n_neighbors=k, algorithm="brute", metric=name, **options).fit(y)
     contenders = [
-        Contender("semiring_mm", lambda: sm.knn(x, y, k, name, **options)),
+        Contender("semiring_mm", lambda: sm.neighbours.knn(x, y, k, name, **options)),
         Contender("scikit-learn", lambda: theirs.kneighbors(x)),
     ]
     if dtype == "f4" and name == "euclidean":
@@ -200,7 +200,7 @@ def radius_line(m: int, n: int, columns: int, threads: int) -> Line:
             assert counts[row] == (plain(("euclidean", {}), x, y, row) <= r).sum()
 
     contenders = [
-        Contender("semiring_mm", lambda: sm.radius_count(x, y, r)),
+        Contender("semiring_mm", lambda: sm.neighbours.radius_count(x, y, r)),
         Contender("scikit-learn", lists),
     ]
     line = Line("radius_count, euclidean", size_of(m, n, columns, "f8"), "", threads, contenders)

@@ -50,9 +50,14 @@ def compared(line: Line, other: Contender) -> str:
         return f"{other.name} {other.skipped or 'not run'}"
     by_time = line.case.startswith("apsp") or not line.unit
     value = seconds(other.median) if by_time else rate(other, line.unit)
+    slower = [ratio(line, other)]
+    return f"{other.name} {value} ({percents(slower) if other.ours else times(slower)})"
+
+
+def ratio(line: Line, other: Contender) -> float:
+    """How many times slower a contender is than ours: by rates where the work differs."""
     ours = line.ours
-    times = ours.rate / other.rate if ours.work and other.work else other.median / ours.median
-    return f"{other.name} {value} ({f'{100 * times:.0f} %' if other.ours else f'× {three(times)}'})"
+    return ours.rate / other.rate if ours.work and other.work else other.median / ours.median
 
 
 def text(line: Line) -> str:
@@ -172,9 +177,8 @@ def keep(
 # Tables and figures of the pages
 
 
-#: Tables of the lines of a GPU run, and the page and second column of each.
+#: Tables of a GPU run that have pages of their own, and the page and second column of each.
 GPU_TABLES = {
-    "gpu": ("docs/performance.md", "n"),
     "sequences-gpu": ("docs/sequences.md", "sequences"),
     "neighbours-gpu": ("docs/neighbours.md", "rows of X, columns, rows of Y"),
     "sparse-gpu": ("docs/sparse.md", "n"),
@@ -196,15 +200,17 @@ def renew() -> int:
     path, result = newest("cpu")
     if result is not None:
         lines = [Line.from_raw(raw) for raw in result["lines"]]
-        _put("docs/performance.md", table(result, lines, path), "cpu")
+        _put("docs/performance.md", summary(result, lines, path), "cpu")
         _say_drawn(FIGURE, draw(result, lines))
     device_path, on_device = newest("gpu")
     if on_device is not None:
         lines = [Line.from_raw(raw) for raw in on_device["lines"]]
+        own_page = [x for x in lines if not x.table]
+        _put("docs/performance.md", summary(on_device, own_page, device_path), "gpu")
         for kind, (page, size) in GPU_TABLES.items():
-            if shown := [x for x in lines if (x.table or "gpu") == kind]:
+            if shown := [x for x in lines if x.table == kind]:
                 _put(page, table(on_device, shown, device_path, size), kind)
-        _say_drawn(ROOFLINE, roofline.draw(on_device, [x for x in lines if not x.table]))
+        _say_drawn(ROOFLINE, roofline.draw(on_device, own_page))
     if result is None and on_device is None:
         print("bench: no results are committed below bench/results")
         return 1
@@ -324,6 +330,51 @@ def table(result: dict[str, Any], lines: Iterable[Line], source: str, size: str 
     note = "Medians; × says how many times slower, % how much of that rate is reached."
     found = "\n".join(row.replace("|  |", "| |") for row in text)
     return f"{found}\n\n{provenance(result, source, note)}"
+
+
+_VERB = re.compile("[a-z]+_?[a-z]* ")  # of a size such as "sgemm 64" or "min_plus 64"
+
+
+def summary(result: dict[str, Any], lines: Iterable[Line], source: str) -> str:
+    """The lines as Markdown, one row for all sizes of an operation."""
+    cases: dict[str, list[Line]] = {}
+    for line in lines:
+        if not line.skipped:
+            name = line.case + (", 1 thread" if line.threads == 1 else "")
+            verb = _VERB.match(line.size)
+            cases.setdefault(f"{name}, {verb[0].strip()}" if verb else name, []).append(line)
+    rows = ["| operation | n | time | rate | of the ceiling | compared with |", "| --- " * 6 + "|"]
+    for name, sizes in cases.items():
+        ends = [sizes[0], sizes[-1]][: len(sizes)]
+        last = ends[-1]
+        cells = [name, " … ".join(_VERB.sub("", x.size) for x in ends)]
+        cells += [" … ".join(seconds(x.ours.median) for x in ends)]
+        cells += [rate(last.ours, last.unit), of_ceiling(last), _compared_over(sizes)]
+        rows.append(f"| {' | '.join(cells)} |")
+    text = "\n".join(rows).replace("|  |", "| |").replace("|  |", "| |")
+    return f"{text}\n\n{provenance(result, source)}"
+
+
+def _compared_over(lines: Iterable[Line]) -> str:
+    """Each rival, and how many times slower it is, from the least to the most of all sizes."""
+    found: dict[tuple[str, bool], list[float]] = {}
+    for line in lines:
+        for other in line.contenders[1:]:
+            if other.samples:
+                name = re.sub("^n = .*", "an even n", other.name)
+                found.setdefault((name, other.ours), []).append(ratio(line, other))
+    return "; ".join(
+        f"{name} {percents(values) if ours else times(values)}"
+        for (name, ours), values in found.items()
+    )
+
+
+def times(values: Sequence[float]) -> str:
+    return f"× {'–'.join(dict.fromkeys(three(x) for x in (min(values), max(values))))}"
+
+
+def percents(values: Sequence[float]) -> str:
+    return f"{'–'.join(dict.fromkeys(f'{100 * x:.0f}' for x in (min(values), max(values))))} %"
 
 
 def provenance(

@@ -8,9 +8,9 @@ array([[0., 3., 4.],
        [3., 0., 1.],
        [2., 5., 0.]])
 
-The modules `alignment`, `csgraph`, `dask`, `files`, `gf2`, `jax`, `sequences`, `sklearn` and
-`torch` are imported when they are first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does
-not show is not for users.
+The modules `alignment`, `csgraph`, `dask`, `eigenvalues`, `files`, `gf2`, `jax`, `neighbours`,
+`sequences`, `sklearn` and `torch` are imported when they are first used:
+``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
 """
 
 import importlib
@@ -26,52 +26,44 @@ if TYPE_CHECKING:
     from .closures.labelled import LabelledArray, reconstruct_path
     from .closures.paths import NegativeCycleError
     from .config import show_config
-    from .eigenvalues import Eigen, eigen
     from .graphs.apsp import apsp, closure
     from .graphs.inputs import adjacency
     from .graphs.nearest import Nearest, nearest
     from .graphs.prepared import PreparedGraph, load, prepare
     from .graphs.statistics import Histogram, Statistics, statistics
     from .laws import SemiringLawError
-    from .metrics import Metric
-    from .neighbours import argbest, cdist, knn, radius_count
     from .pool import get_num_threads, set_num_threads
     from .summation import einsum
     from .tiled.product import matmul
+    from .tiles import Tiles
 
 __all__ = [
     "BitMatrix",
-    "Eigen",
     "Histogram",
     "LabelledArray",
-    "Metric",
     "Nearest",
     "NegativeCycleError",
     "PreparedGraph",
     "Semiring",
     "SemiringLawError",
     "Statistics",
+    "Tiles",
     "__version__",
     "adjacency",
     "apsp",
-    "argbest",
-    "cdist",
     "chain",
     "closure",
     "dgemm",
     "dgemv",
-    "eigen",
     "einsum",
     "gemm",
     "gemv",
     "get_num_threads",
-    "knn",
     "load",
     "matmul",
     "matrix_power",
     "nearest",
     "prepare",
-    "radius_count",
     "reconstruct_path",
     "scan",
     "semirings",
@@ -91,24 +83,29 @@ _HOMES = {
     "closures.labelled": "LabelledArray reconstruct_path",
     "closures.paths": "NegativeCycleError",
     "config": "show_config",
-    "eigenvalues": "Eigen eigen",
     "graphs.apsp": "apsp closure",
     "graphs.inputs": "adjacency",
     "graphs.nearest": "Nearest nearest",
     "graphs.prepared": "PreparedGraph load prepare",
     "graphs.statistics": "Histogram Statistics statistics",
     "laws": "SemiringLawError",
-    "metrics": "Metric",
-    "neighbours": "argbest cdist knn radius_count",
     "pool": "get_num_threads set_num_threads",
     "summation": "einsum",
     "tiled.product": "matmul",
+    "tiles": "Tiles",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
-    "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "gf2": (),
-    "jax": ("jax",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
+    "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "eigenvalues": (),
+    "files": (), "gf2": (), "jax": ("jax",), "neighbours": (), "sequences": (),
+    "sklearn": ("sklearn",), "torch": ("torch",),
+}  # fmt: skip
+#: Deprecated names, and the modules that have them now.
+_MOVED = {
+    "Eigen": "eigenvalues", "eigen": "eigenvalues", "Metric": "neighbours",
+    "argbest": "neighbours", "cdist": "neighbours", "knn": "neighbours",
+    "radius_count": "neighbours",
 }  # fmt: skip
 
 
@@ -119,6 +116,11 @@ def __getattr__(name: str) -> Any:
         return found
     if name in _LATER:
         return importlib.import_module(f".{name}", __name__)
+    if name in _MOVED:
+        from .deprecated import deprecated
+
+        deprecated(f"{__name__}.{name}", f"{__name__}.{_MOVED[name]}.{name}")
+        return getattr(importlib.import_module(f".{_MOVED[name]}", __name__), name)
     if name == "strassen":
         raise AttributeError(
             "semiring_mm.strassen is a program to read and copy now: apps/strassen.py in the "

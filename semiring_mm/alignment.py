@@ -21,10 +21,11 @@ from numpy.typing import ArrayLike
 from .arrays import Call, joined
 from .chains import as_lengths
 from .engine import AlignmentRule, Ragged
-from .naming import integer
+from .naming import integer, listing
 from .progress import Progress, reporter
 
 __all__ = ["dtw", "edit_distance", "needleman_wunsch", "smith_waterman"]
+__dir__ = listing(__all__)
 
 Array = Any
 

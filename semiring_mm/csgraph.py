@@ -34,6 +34,7 @@ from .graphs.apsp import distances
 from .graphs.choice import DENSE, Request, choose, machine_for
 from .graphs.contraction import solve_edges
 from .hierarchy import costs
+from .naming import listing
 from .semirings import semirings
 
 try:
@@ -49,6 +50,7 @@ except ImportError as error:
     ) from error
 
 __all__ = list(_scipy.__all__)
+__dir__ = listing(__all__)
 
 Matrix = NDArray[np.float64]
 Result = Any  # distances, or (distances, predecessors)

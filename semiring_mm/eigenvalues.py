@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Call
+from .naming import listing
 from .semirings import Semiring, as_semiring
 
 __all__ = ["Eigen", "eigen"]
+__dir__ = listing(__all__)
 
 Array = NDArray[Any]
 
@@ -31,8 +33,6 @@ class Eigen:
     cycle : list of int
         The nodes of a critical cycle, one whose mean weight is `value`, in its direction.
     """
-
-    __module__ = "semiring_mm"  # where users import it from
 
     value: float
     vector: Array
@@ -86,7 +86,7 @@ def eigen(
     >>> import numpy as np
     >>> import semiring_mm as sm
     >>> wait = np.array([[-np.inf, 5, 2], [1, -np.inf, -np.inf], [-np.inf, 3, 1]])
-    >>> found = sm.eigen(wait, "max_plus")
+    >>> found = sm.eigenvalues.eigen(wait, "max_plus")
     >>> found.value, found.cycle
     (3.0, [0, 1])
     >>> found.vector - found.vector[0]

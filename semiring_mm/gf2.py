@@ -30,10 +30,12 @@ from numpy.typing import NDArray
 from .arrays import Call
 from .bits import BitMatrix, eye_bits, pack
 from .engine import Engine
+from .naming import listing
 from .plan import unpack_bits
 from .semirings import semirings
 
 __all__ = ["det", "inv", "null_space", "rank", "row_reduce", "solve"]
+__dir__ = listing(__all__)
 
 Array = Any
 

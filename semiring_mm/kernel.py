@@ -7,15 +7,16 @@
             s = add(s, x[i])
         out[0] = s
 
-A kernel takes numbers and arrays and returns nothing. Inside it integers have 64 bits, whatever an
-array stores; those of ``u64`` have no sign, and ``u64(x)`` is the lowest 64 bits of x. ``T`` is the
-type that a semiring is computed in, and ``add, mul, better, zero, one`` are its operations. Arrays
-of ``S`` hold entries as they are stored: ``decode`` and ``encode`` lead to T and back. Statements
-are assignments, ``for`` over ``range``, ``while``, ``if``, ``break``, ``continue`` and ``return``.
-A call of another kernel is inlined: its parameters need no annotations there, and it may return
-values. ``x[i:]`` is an array from entry i on, ``x[i]`` of an array of two axes a row. A ``static``
-parameter is known when the kernel is compiled, and so is whether an array is None: an ``if`` about
-them costs nothing. Everything else is an error that names the line.
+A kernel takes numbers and arrays and returns nothing, or an integer (``-> i64``). Inside it
+integers have 64 bits, whatever an array stores; those of ``u64`` have no sign, and ``u64(x)`` is
+the lowest 64 bits of x. ``T`` is the type that a semiring is computed in, and ``add, mul, better,
+zero, one`` are its operations. Arrays of ``S`` hold entries as they are stored: ``decode`` and
+``encode`` lead to T and back. Statements are assignments, ``for`` over ``range``, ``while``,
+``if``, ``break``, ``continue`` and ``return``. A call of another kernel is inlined: its parameters
+need no annotations there, and it may return values. ``x[i:]`` is an array from entry i on, ``x[i]``
+of an array of two axes a row. A ``static`` parameter is known when the kernel is compiled, and so
+is whether an array is None: an ``if`` about them costs nothing. Everything else is an error that
+names the line.
 
 An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
 indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels begins with
@@ -28,9 +29,12 @@ at most k times that). ``if`` about a condition in each lane has assignments onl
 where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
 an entry for each lane is a vector of these. ``across(v)`` is ⊕ over the lanes, ``across(v, sum)``,
 min, max and any are other ways to join them, and ``first(j, condition)`` is the first lane where a
-condition holds, else 2**62. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
+condition holds, else 2**62; ``for c in where(j, condition)`` visits all of these one by one, as
+numbers. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
 index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
 first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
+``stream(row, j, v)`` stores a whole vector past the caches, to a multiple of its size: its line is
+not read first.
 
 ``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
 lists; a second argument is how many independent sums there are, and with ``numbers=True`` no entry
@@ -47,6 +51,7 @@ import functools
 import hashlib
 import inspect
 import math
+import operator
 import textwrap
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -60,16 +65,13 @@ __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
     "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
     "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
-    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "static", "u8",
-    "u16", "u32", "u64", "unrolled", "zero",
+    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "static", "stream",
+    "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
 ]  # fmt: skip
 
-#: Types of parameters, and the dtypes of arrays of them. T, the type computed in, and S, that of
-#: stored entries, are a semiring's.
-TYPES = {
-    "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
-    "i64": "int64", "u64": "uint64", "f32": "float32", "f64": "float64", "T": "", "S": "",
-}  # fmt: skip
+#: Types of parameters and of arrays. T, the type computed in, and S, that of stored entries, are a
+#: semiring's.
+TYPES = "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "T", "S"
 
 
 class KernelError(SyntaxError):
@@ -83,7 +85,7 @@ class Parameter:
     Attributes
     ----------
     kind : str
-        A key of TYPES, or ``"static"``.
+        One of TYPES, or ``"static"``.
     axes : int
         Of an array; 0: a number.
     least : tuple
@@ -163,8 +165,6 @@ class Kernel:
         ValueError
             If an array is too short, or holds an index that is out of range.
         """
-        if self._fits(**fields):
-            return
         known = self.function.__globals__
         for p in self.parameters:
             x = fields[p.name]
@@ -182,22 +182,21 @@ class Kernel:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
 
-    @functools.cached_property
-    def _fits(self) -> Callable[..., bool]:
-        """Whether all arrays have the lengths, and ranges of indices, that the kernel states."""
-        tests = ["True"]
-        for p in self.parameters:
-            here = [f"{p.name}.shape[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
-            if p.below is not None:
-                here.append(
-                    f"(not {p.name}.size or 0 <= {p.name}.min() <= {p.name}.max() < {p.below})"
-                )
-            if here:
-                tests.append(f"({p.name} is None or {' and '.join(here)})")
-        names = ", ".join(p.name for p in self.parameters)
-        text = f"lambda {names}: {' and '.join(tests)}"
-        fits: Callable[..., bool] = eval(text, self.function.__globals__)
-        return fits
+    def fits(self, p: Parameter) -> list[str]:
+        """Conditions that an array's lengths, and its indices, meet: :meth:`check` as text."""
+        x = p.name
+        axes = [(i, n) for i, n in enumerate(p.least) if n is not None]
+        shapes = [f"(shape_ := {x}.shape)", *["shape_"] * len(axes)]
+        tests = [f"{shape}[{i}] >= {n}" for (i, n), shape in zip(axes, shapes, strict=False)]
+        if p.below is not None:  # without a sign, what is below 0 is large
+            word = f"u{int(p.kind[1:]) // 8}"
+            tests.append(f"(not {x}.size or maximum_({x}.view('{word}'), None) < {p.below})")
+        return tests
+
+    @property
+    def returns(self) -> bool:
+        """Whether it returns an integer when it is called from Python."""
+        return "return" in self.function.__annotations__
 
     @functools.cached_property
     def digest(self) -> str:
@@ -214,13 +213,13 @@ class Kernel:
             found += ["kernel" if isinstance(x, Kernel) else str(x) for x in values]
         return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
-    def plain(self, operations: Operations | None = None, **fields: Any) -> None:
+    def plain(self, operations: Operations | None = None, **fields: Any) -> Any:
         """Run in Python, on NumPy arrays, with a check of every index."""
         self.check(fields)
         names = {} if operations is None else vars(operations) | {"join": operations.join}
         arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
         with np.errstate(divide="ignore", invalid="ignore"):  # in lanes that are not taken
-            self._python(_PLAIN | names)(**arrays)
+            return self._python(_PLAIN | names)(**arrays)
 
     def _python(self, names: dict[str, Any]) -> Callable[..., Any]:
         given = self.function.__globals__ | names
@@ -263,9 +262,10 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
     pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, add_exp, log, same, \
-    overflows = map(_Word, (
+    stream, where, overflows = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
-        "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same overflows"
+        "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same stream "
+        "where overflows"
     ).split())  # fmt: skip
 
 
@@ -299,8 +299,10 @@ def _fma(x: float, y: float, z: float) -> float:
 _PLAIN: dict[str, Any] = {
     "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_: v,
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
+    "where": lambda j, condition: [j] if condition else [],
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
-    "prefetch": lambda *_: None, "i64": int, "f32": np.float32, "f64": np.float64,
+    "prefetch": lambda *_: None, "stream": operator.setitem, "i64": int,
+    "f32": np.float32, "f64": np.float64,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "T": lambda x: x,
     "bit": lambda x, j: x >> j & 1, "bit_length": int.bit_length, "decode": lambda x: x,
     "encode": lambda x: x, "fma": _fma, "log": np.errstate(divide="ignore")(np.log), "exp": np.exp,

@@ -56,14 +56,12 @@ class Metric:
     --------
     >>> import numpy as np
     >>> import semiring_mm as sm
-    >>> rms = sm.Metric("rms", "(a - b) * (a - b)", final="sqrt(a / b)")
-    >>> sm.cdist(np.array([[0.0, 0.0]]), np.array([[1.0, 7.0], [0.0, 0.0]]), rms)
+    >>> rms = sm.neighbours.Metric("rms", "(a - b) * (a - b)", final="sqrt(a / b)")
+    >>> sm.neighbours.cdist(np.array([[0.0, 0.0]]), np.array([[1.0, 7.0], [0.0, 0.0]]), rms)
     array([[5., 0.]])
     >>> rms([0, 0], [1, 7])
     5.0
     """
-
-    __module__ = "semiring_mm"  # where users import it from
 
     name: str
     pair: str
@@ -96,7 +94,7 @@ class Metric:
         if a.ndim != 1 or a.shape != b.shape:
             raise ValueError(
                 f"{self.name}: a metric is called with two rows of the same length, got shapes "
-                f"{a.shape} and {b.shape}; semiring_mm.cdist takes matrices"
+                f"{a.shape} and {b.shape}; semiring_mm.neighbours.cdist takes matrices"
             )
         if a.dtype.kind not in "fiub" or b.dtype.kind not in "fiub":
             raise TypeError(f"{self.name}: rows are of real numbers, got {a.dtype} and {b.dtype}")
@@ -124,6 +122,9 @@ class Metric:
     @functools.cached_property
     def final_expr(self) -> ex.Expr:
         return ex.parse(self.final)
+
+
+Metric.__module__ = "semiring_mm.neighbours"  # where users import it from
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def as_metric(metric: str | Metric, p: float = 2) -> Metric:
         return metric
     if not isinstance(metric, str):
         raise TypeError(
-            f"metric must be a name such as 'cityblock' or a semiring_mm.Metric, got "
+            f"metric must be a name such as 'cityblock' or a semiring_mm.neighbours.Metric, got "
             f"{type(metric).__name__}"
         )
     name = metric.lower()
@@ -191,7 +192,7 @@ def as_metric(metric: str | Metric, p: float = 2) -> Metric:
     if found is None:
         raise ValueError(
             f"there is no metric {metric!r:.60}: choose one of "
-            f"{', '.join([*_NAMES, 'minkowski', *_ALSO])}, or write a semiring_mm.Metric"
+            f"{', '.join([*_NAMES, 'minkowski', *_ALSO])}, or write a semiring_mm.neighbours.Metric"
         )
     return found
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["install", "integer", "named", "naming_options"]
+__all__ = ["install", "integer", "listing", "named", "naming_options"]
 
 _options: dict[str, str] = {}
 
@@ -18,10 +18,10 @@ def named(argument: str, *value: object) -> str:
     Examples
     --------
     >>> def message():
-    ...     return f"use a larger {named('memory_limit')}, or {named('device', 'cpu')}"
+    ...     return f"use a larger {named('tiles.memory')}, or {named('device', 'cpu')}"
     >>> message()
-    "use a larger memory_limit, or device='cpu'"
-    >>> with naming_options({"memory_limit": "--memory-limit", "device": "--device"}):
+    "use a larger tiles.memory, or device='cpu'"
+    >>> with naming_options({"tiles.memory": "--memory-limit", "device": "--device"}):
     ...     message()
     'use a larger --memory-limit, or --device cpu'
     """
@@ -65,11 +65,16 @@ def install(extra: str) -> str:
     return f'python -m pip install "semiring-mm[{extra}]"'
 
 
+def listing(names: Iterable[str]) -> Callable[[], list[str]]:
+    """The ``__dir__`` of a public module or class, which shows these names and no others."""
+    return sorted(names).copy
+
+
 @contextlib.contextmanager
 def naming_options(options: Mapping[str, str]) -> Iterator[None]:
     """Let messages name options in place of arguments, in all threads of the process.
 
-    Keys are arguments, or such with a value: ``"resume=True"``.
+    Keys are arguments, or such with a value: ``"tiles.resume=True"``.
     """
     before = dict(_options)
     _options.update(options)

@@ -21,13 +21,14 @@ from . import expressions as ex
 from .arrays import Call, check_memory
 from .engine import Known, Screen, Sieve
 from .metrics import BuiltIn, Metric, as_metric, weighted
-from .naming import integer
+from .naming import integer, listing
 from .plan import Facts, needs_facts
 from .pool import get_num_threads
 from .products import check_out, overlaps
 from .semirings import Semiring, semirings
 
-__all__ = ["argbest", "cdist", "knn", "radius_count"]
+__all__ = ["Metric", "argbest", "cdist", "knn", "radius_count"]
+__dir__ = listing(__all__)
 
 Array = Any
 
@@ -111,10 +112,10 @@ def cdist(
     --------
     >>> import numpy as np
     >>> import semiring_mm as sm
-    >>> sm.cdist(np.array([[0, 0], [3, 4]]), np.array([[0, 0], [6, 8]]))
+    >>> sm.neighbours.cdist(np.array([[0, 0], [3, 4]]), np.array([[0, 0], [6, 8]]))
     array([[ 0., 10.],
            [ 5.,  5.]])
-    >>> sm.cdist([[0, 0]], [[3, 4]], "l1", w=[1, 10])
+    >>> sm.neighbours.cdist([[0, 0]], [[3, 4]], "l1", w=[1, 10])
     array([[43.]])
     """
     metric = as_metric(metric, p)
@@ -206,7 +207,7 @@ def knn(
     >>> import numpy as np
     >>> import semiring_mm as sm
     >>> points = np.array([[0.0], [1.0], [5.0], [1.0]])
-    >>> distances, indices = sm.knn(np.array([[1.5]]), points, k=3)
+    >>> distances, indices = sm.neighbours.knn(np.array([[1.5]]), points, k=3)
     >>> distances, indices
     (array([[0.5, 0.5, 1.5]]), array([[1, 3, 0]]))
     """
@@ -245,7 +246,8 @@ def argbest(
     --------
     >>> import numpy as np
     >>> import semiring_mm as sm
-    >>> sm.argbest(np.array([[0.0, 0.0], [9.0, 9.0]]), np.array([[3.0, 4.0], [9.0, 8.0]]))
+    >>> points = np.array([[3.0, 4.0], [9.0, 8.0]])
+    >>> sm.neighbours.argbest(np.array([[0.0, 0.0], [9.0, 9.0]]), points)
     (array([5., 1.]), array([0, 1]))
     """
     metric = as_metric(metric, p)
@@ -286,7 +288,7 @@ def radius_count(
     --------
     >>> import numpy as np
     >>> import semiring_mm as sm
-    >>> sm.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
+    >>> sm.neighbours.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
     array([2, 0])
     """
     limit, metric = check_radius("radius_count", r), as_metric(metric, p)

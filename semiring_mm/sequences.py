@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from .arrays import Call, check_memory, repeat
 from .chains import as_lengths, chains_of, check_lengths, flat, on_host, refuse_ragged
 from .engine import Chains
-from .naming import integer
+from .naming import integer, listing
 from .products import join_leading
 from .semirings import Semiring, semirings
 
@@ -37,6 +37,7 @@ __all__ = [
     "CRFLoss", "backward", "crf_loss", "forward", "log_partition", "marginals", "sample", "score",
     "viterbi",
 ]  # fmt: skip
+__dir__ = listing(__all__)
 
 Array = Any
 Shape = tuple[int, ...]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import pool
 from .metrics import BuiltIn, Metric
-from .naming import integer
+from .naming import integer, listing
 from .neighbours import cdist, check_radius, knn, limit_of, radius_count
 
 try:
@@ -30,6 +30,7 @@ except ImportError as error:
     ) from error
 
 __all__ = ["NearestNeighbors"]
+__dir__ = listing(__all__)
 
 Array = NDArray[Any]
 
@@ -59,9 +60,9 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
     algorithm : {"brute", "auto"}, default "brute"
         Both are brute force.
     metric : str or Metric, default "minkowski"
-        As for :func:`semiring_mm.cdist`, but for two that are scikit-learn's: ``"braycurtis"`` is
-        ``sum(abs(x - y)) / sum(abs(x) + abs(y))``, and 0 of two zero vectors (scikit-learn itself
-        takes SciPy's for integers); ``"cosine"`` of a zero vector is 1.
+        As for :func:`semiring_mm.neighbours.cdist`, but for two that are scikit-learn's:
+        ``"braycurtis"`` is ``sum(abs(x - y)) / sum(abs(x) + abs(y))``, and 0 of two zero vectors
+        (scikit-learn itself takes SciPy's for integers); ``"cosine"`` of a zero vector is 1.
     p : float, default 2
         Of Minkowski's metric.
     metric_params : dict, optional

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from . import engine as engines
 from .arrays import device_index
 from .naming import integer, named
 
-__all__ = ["TileOptions", "device_list", "parse_size"]
+__all__ = ["TileOptions", "Tiles", "device_list", "parse_size"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15} | {
     f"{letter}I": 1 << 10 * power for power, letter in enumerate("KMGTP", 1)
@@ -21,52 +21,106 @@ _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([KMGTP]I?)?B?", re.ASCII | re.IGNO
 
 
 @dataclass(frozen=True)
-class TileOptions:
-    """The arguments of :func:`semiring_mm.apsp` about devices, files and memory.
+class Tiles:
+    """Devices, files and memory for work in tiles: several GPUs, or more than fits in memory.
+
+    Parameters
+    ----------
+    devices : {None, "all"} or sequence of int or "cuda:N", optional
+        CUDA devices of this machine to share the work. A matrix that all of them together cannot
+        hold stays on the host and streams through them.
+    out : path or (path, path), optional
+        Where the result goes, and the state of a run until it is finished: a file for the matrix
+        (and one for the predecessors, if they are wanted) that ends in ``.npy``, or a directory
+        that ends in ``.zarr``. The matrix is never whole in memory then. It has another name until
+        it is finished. What is there already is not overwritten. For :func:`statistics`, an
+        ``.npz`` file, removed when they are returned; on a Dask cluster, a folder that all workers
+        and the client see.
+    memory : int or str, optional
+        Bytes, or a word such as ``"16GB"``, that the work may take on the host, in addition to a
+        result in memory; default half of what is free. The smaller tiles are, the more is read and
+        written.
+    checkpoint : int, optional
+        With `out`: steps from one state on the disk, from which `resume` goes on, to the next. A
+        step is a strip of rows, as many as there are tiles in a row, or for :func:`statistics` a
+        batch of sources. Default 1; of statistics what takes ten seconds, on a Dask cluster an
+        eighth of the run.
+    resume : bool, default False
+        With `out`: go on with a run that was stopped or killed, begin where there is nothing yet,
+        and only open the result where the same call has finished.
+
+    Examples
+    --------
+    >>> import semiring_mm as sm
+    >>> sm.Tiles(devices="all", out="dist.zarr", resume=True)
+    Tiles(devices='all', out='dist.zarr', resume=True)
+    """
+
+    __module__ = "semiring_mm"  # where users import it from
+
+    devices: Any = None
+    out: Any = None
+    memory: int | str | None = None
+    checkpoint: int | None = None
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.checkpoint is not None:
+            try:
+                count = integer(self.checkpoint, "checkpoint")
+            except TypeError:
+                count = 0
+            if count < 1:
+                raise ValueError(
+                    f"checkpoint is a number of steps from 1 on, got {self.checkpoint!r}"
+                )
+            if self.out is None:
+                raise ValueError("checkpoint counts the steps between states in out=PATH: give it")
+        if self.resume and self.out is None:
+            raise ValueError("resume goes on with a run that had out=PATH: give the same path")
+
+    def __repr__(self) -> str:
+        given = ((x.name, getattr(self, x.name), x.default) for x in fields(self))
+        words = (f"{name}={value!r}" for name, value, default in given if value is not default)
+        return f"{type(self).__name__}({', '.join(words)})"
+
+    def __bool__(self) -> bool:
+        """Whether it asks for work over tiles at all."""
+        return any(x is not None for x in (self.devices, self.out, self.memory))
+
+
+@dataclass(frozen=True, repr=False)
+class TileOptions(Tiles):
+    """The same, with the device of the call: what verbs hand on.
 
     Parameters
     ----------
     device : {None, "cpu", "cuda", "cuda:N"}
-    devices : {None, "all"} or sequence of int or "cuda:N"
-    out : path or pair of paths, optional
-    memory_limit : int or str, optional
-    checkpoint : int
-    resume : bool
     """
 
-    device: str | None = None
-    devices: Any = None
-    out: Any = None
-    memory_limit: int | str | None = None
-    checkpoint: int = 1
-    resume: bool = False
+    __module__ = __name__
 
-    def __post_init__(self) -> None:
-        try:
-            count = integer(self.checkpoint, "checkpoint")
-        except TypeError:
-            count = 0
-        if count < 1:
-            raise ValueError(f"checkpoint is a number of steps from 1 on, got {self.checkpoint!r}")
-        if self.resume and self.out is None:
-            raise ValueError("resume goes on with a run that had out=PATH: give the same path")
+    device: str | None = None
 
     @classmethod
-    def of(
-        cls, device: str | None, devices: Any, out: Any, memory_limit: int | str | None,
-        checkpoint: int, resume: bool,
-    ) -> TileOptions:  # fmt: skip
-        """The same; a single device that is to hold the matrix needs no tiles."""
-        options = cls(device, devices, out, memory_limit, checkpoint, resume)
-        if devices is None or out is not None or memory_limit is not None:
-            return options
-        found = options.indices()
-        assert found is not None
-        return cls(f"cuda:{found[0]}") if len(found) == 1 else options
+    def of(cls, device: str | None, tiles: Tiles | None, *refused: str) -> TileOptions:
+        """Options of a call whose verb takes all arguments of `tiles` except the `refused` ones."""
+        if tiles is None:
+            return cls(device=device)
+        if not isinstance(tiles, Tiles):
+            raise TypeError(f"tiles is sm.Tiles(devices=, out=, memory=, ...), got {tiles!r}")
+        for name in refused:
+            if getattr(tiles, name) is not None:
+                raise ValueError(f"tiles has no {name} here: leave it out")
+        return cls(**{x.name: getattr(tiles, x.name) for x in fields(Tiles)}, device=device)
 
-    def __bool__(self) -> bool:
-        """Whether it asks for work over tiles at all."""
-        return any(x is not None for x in (self.devices, self.out, self.memory_limit))
+    def alone(self) -> TileOptions:
+        """The same; a single device that is to hold the matrix needs no tiles."""
+        if self.devices is None or self.out is not None or self.memory is not None:
+            return self
+        found = self.indices()
+        assert found is not None
+        return TileOptions(device=f"cuda:{found[0]}") if len(found) == 1 else self
 
     def indices(self) -> list[int] | None:
         """CUDA devices, or None for the CPU."""
@@ -90,18 +144,18 @@ class TileOptions:
 
     def limit(self) -> int | None:
         """Bytes."""
-        if self.memory_limit is None:
-            return None
-        return parse_size(self.memory_limit)
+        return None if self.memory is None else parse_size(self.memory)
 
-    def paths(self, predecessors: bool) -> tuple[Path, Path | None] | None:
+    def paths(
+        self, predecessors: bool, kind: str = "ending in .npy or .zarr"
+    ) -> tuple[Path, Path | None] | None:
         """Where distances and predecessors go."""
         if self.out is None:
             return None
         given = self.out if isinstance(self.out, (tuple, list)) else (self.out,)
         if len(given) != 1 + predecessors or not all(isinstance(x, (str, PathLike)) for x in given):
-            wanted = "two paths, out=(distances, predecessors)" if predecessors else "a path"
-            raise ValueError(f"out is {wanted} ending in .npy or .zarr, got {self.out!r}")
+            wanted = "two paths, out=(distances, predecessors)," if predecessors else "a path"
+            raise ValueError(f"out is {wanted} {kind}, got {self.out!r}")
         first, *rest = (Path(x) for x in given)
         return first, rest[0] if rest else None
 

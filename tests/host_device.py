@@ -262,16 +262,6 @@ def fresh(path: Path) -> Path:
     return path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
 
 
-def fields_of(header: str, struct: str) -> tuple[str, ...]:
-    """The names of a struct's members, in order."""
-    text = (KERNELS / header).read_text(encoding="utf-8")
-    found = re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.DOTALL)
-    assert found
-    kinds = re.compile(r"^\s*(const )?(void|double|int|i32|i64|u16|u32|u64)\*? ")
-    lines = [kinds.sub("", line.strip()) for line in re.sub(r"//.*", "", found[1]).split(";")]
-    return tuple(name.strip() for line in lines if line for name in line.split(","))
-
-
 def digest(*parts: str) -> str:
     return hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]
 

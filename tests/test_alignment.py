@@ -1,16 +1,17 @@
 """Alignments against plain loops over the whole table, and against dtaidistance."""
 
+import functools
 import threading
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
-from plain_kernels import both
+from plain_kernels import MIN_PLUS, both
 
 from semiring_mm import alignment, get_num_threads, set_num_threads
-from semiring_mm.cpu import edits
-from semiring_mm.cpu.kernels import edits as kernels
+from semiring_mm.cpu import alignment as cpu
+from semiring_mm.cpu.kernels import alignment as kernels
 from semiring_mm.progress import Watched
 
 theirs = Optional("dtaidistance.dtw")
@@ -217,7 +218,7 @@ def test_edit_distances_by_bits(monkeypatch):
     found = [alignment.edit_distance(*group) for group in groups]
     alone = [alignment.edit_distance(*pair) for pair in zip(x, y, strict=True)]
     assert_array_equal(found[0], alone)
-    monkeypatch.setattr(edits, "_MOST", 0)  # no table: by antidiagonals
+    monkeypatch.setattr(cpu, "_MOST", 0)  # no table: by antidiagonals
     for group, distances in zip(groups, found, strict=True):
         assert_array_equal(alignment.edit_distance(*group), distances)
     assert alignment.edit_distance([-(2**31), 2**31 - 1], [2**31 - 1]) == 1
@@ -308,7 +309,7 @@ VERBS = {
 @pytest.fixture
 def pieces(monkeypatch):
     """Calls of few terms."""
-    monkeypatch.setattr(edits, "_PIECE", 10)
+    monkeypatch.setattr(cpu, "_PIECE", 10)
     before = get_num_threads()
     yield
     set_num_threads(before)
@@ -386,3 +387,28 @@ def test_the_kernel_of_edit_distances_in_python(count):
     ]
     assert found["out"].ravel().tolist() == expected
     assert not found["table"].any()
+
+
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [
+        (alignment.dtw, {"cost": "squared", "band": 3}),
+        (alignment.dtw, {"return_path": True}),
+        (alignment.needleman_wunsch, {"gap_open": -2}),
+        (alignment.smith_waterman, {"gap_open": -2}),
+        (alignment.smith_waterman, {"matrix": np.diag([3.0, 2, 1])}),
+        (alignment.edit_distance, {"band": 9}),
+    ],
+)  # fmt: skip
+def test_the_kernel_of_antidiagonals_in_python(verb, options, monkeypatch):
+    x, y = (RNG.integers(0, 3, n) for n in (21, 24))
+    if verb is alignment.dtw:
+        x, y = (v if "cost" in options else np.stack([v, v[::-1]], 1) for v in (x, y))
+    expected = verb(x, y, **options)
+    run = functools.partial(kernels.align.plain, MIN_PLUS)
+    monkeypatch.setattr(cpu, "_compiled", lambda dtype: run)
+    found = verb(x, y, **options)
+    if "return_path" in options:
+        assert_array_equal(found[1], expected[1])
+        found, expected = found[0], expected[0]
+    assert found == expected

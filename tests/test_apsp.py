@@ -409,7 +409,7 @@ def test_all_pairs_are_asked_for(monkeypatch):
             call()
     expected = abs(np.subtract.outer(np.arange(200.0), np.arange(200)))
     for found in (
-        sm.apsp(path, memory_limit="1GB"), sm.apsp(path, sources=range(200)),
+        sm.apsp(path, tiles=sm.Tiles(memory="1GB")), sm.apsp(path, sources=range(200)),
         sm.apsp(np.where(expected == 1, 1, inf)), net.distances(range(200)),
         net.distances(targets=range(200)), nx.floyd_warshall_numpy(path, backend="semiring_mm"),
         csgraph.shortest_path(nx.to_scipy_sparse_array(path)),

@@ -197,20 +197,6 @@ def test_a_matrix_on_a_device(host, dtype, directed, monkeypatch):
     assert_array_equal(found, expected)
 
 
-def test_parameters_are_the_fields_of_the_struct():
-    text = (KERNELS / "bfs.cuh").read_text()
-    body = re.sub(r"//.*", "", re.search(r"struct HopParams \{(.*?)\n\};", text, re.S)[1])
-    fields = [
-        name.strip(" *")
-        for line in body.split(";")
-        if line.strip()
-        for name in re.sub(r"^\s*(const )?(void|int|i64|u8|u32|u64)\*? ", "", line.strip()).split(
-            ","
-        )
-    ]
-    assert tuple(fields) == bfs.PARAMS
-
-
 def test_sizes_are_those_of_the_kernel():
     text = (KERNELS / "bfs.cuh").read_text()
     constants = dict(re.findall(r"constexpr int (\w+) = ([^;]+);", text))

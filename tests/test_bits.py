@@ -15,6 +15,7 @@ from semiring_mm.gpu import device
 from semiring_mm.gpu import engine as gpu
 
 NAMES = ["lor_land", "xor_land"]
+TILES = sm.Tiles(memory="1GB")
 
 
 class Here:
@@ -322,7 +323,7 @@ SQUARE = sm.BitMatrix(np.zeros((8, 1), np.uint8))
         (lambda: sm.closure(SQUARE, "lor_land", sources=[1]), TypeError, "no argument but"),
         (lambda: sm.closure(SQUARE, "lor_land", directed=False), TypeError, "no argument but"),
         (lambda: sm.closure(SQUARE, "min_max"), TypeError, "over lor_land, and not min_max"),
-        (lambda: sm.matmul(SQUARE, SQUARE, "xor_land", resume=True), TypeError, "no argument but"),
+        (lambda: sm.matmul(SQUARE, SQUARE, "xor_land", tiles=TILES), TypeError, "no argument but"),
         (lambda: sm.gf2.rank(np.zeros((2, 2))), TypeError, "rank: a takes truth values"),
         (lambda: sm.gf2.rank(np.zeros(3, bool)), ValueError, "rank: a must be a matrix"),
         (lambda: sm.gf2.inv(BITS), ValueError, "inv takes square matrices"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import reference
-from host_device import HostDevice, fields_of, guarded
+from host_device import HostDevice, guarded
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
@@ -464,11 +464,6 @@ def test_an_infinity_stays_one():
     """However far the finite numbers that are added to it would move it."""
     assert walk("min_plus", "i1", -100, 127, 163) == 127
     assert walk("max_plus", "i1", 100, -128, 163) == -128
-
-
-def test_parameters_are_the_fields_of_the_struct():
-    assert fields_of("chain.cuh", "ChainParams") == chain.FIELDS
-    assert fields_of("wide.cuh", "WideParams") == wide.FIELDS
 
 
 def test_what_is_left_to_the_host():

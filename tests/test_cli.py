@@ -581,8 +581,9 @@ def calls(monkeypatch):
             solved = plain[name](graph, *semiring, **own)
             arrays = solved if own["return_predecessors"] else (solved,)
             reporter(given["progress"], 1.0)
-            if "out" in given:
-                files = given["out"] if isinstance(given["out"], tuple) else (given["out"],)
+            out = given["tiles"].out if "tiles" in given else None
+            if out is not None:
+                files = out if isinstance(out, tuple) else (out,)
                 arrays = [write(*pair) for pair in zip(files, arrays, strict=True)]
             return tuple(arrays) if own["return_predecessors"] else arrays[0]
 
@@ -615,14 +616,14 @@ def test_devices_share_the_work(run, edges, tmp_path, calls):
     ((name, graph, given),) = calls
     assert name == "apsp"
     assert given == {
-        "directed": True, "return_predecessors": False, "progress": SILENT, "devices": [0, 2],
-        "method": "auto",
+        "directed": True, "return_predecessors": False, "progress": SILENT, "device": None,
+        "method": "auto", "tiles": sm.Tiles(devices=[0, 2]),
     }  # fmt: skip
     assert isinstance(graph, Graph)  # of which no matrix was made here
     assert_array_equal(np.load(tmp_path / "D.npy"), scipy_distances(read_graph(edges)))
     assert run("apsp", edges, "--devices", "all", "--semiring", "max_min")[0] == 0
     assert calls[1][0] == "closure"
-    assert calls[1][2]["devices"] == "all"
+    assert calls[1][2]["tiles"] == sm.Tiles(devices="all")
 
 
 @pytest.mark.parametrize("form", ["npy", "zarr"])
@@ -638,8 +639,7 @@ def test_a_matrix_in_a_file(run, edges, tmp_path, calls, form):
     assert graph.weight.dtype == np.float32
     assert given == {
         "directed": True, "return_predecessors": True, "progress": SILENT, "device": "cpu",
-        "memory_limit": 2 * 10**9, "checkpoint": 4, "out": files, "resume": False,
-        "method": "auto",
+        "tiles": sm.Tiles(memory=2 * 10**9, checkpoint=4, out=files), "method": "auto",
     }  # fmt: skip
     in_memory = run("apsp", edges, "--from", "D", "--to", "C", "--summary")[1]
     assert out.splitlines()[:-1] == in_memory.splitlines()[:-1]  # but for the time
@@ -652,12 +652,11 @@ def test_a_matrix_in_a_file(run, edges, tmp_path, calls, form):
 
 def test_resuming(run, edges, calls, monkeypatch):
     assert run("apsp", edges, "-o", "D.npy", "--resume")[0] == 0
-    assert calls[0][2]["resume"] is True
-    assert calls[0][2]["out"] == "D.npy"
+    assert calls[0][2]["tiles"] == sm.Tiles(out="D.npy", resume=True)
 
     def unfinished(*_, **__):
-        ways = f"{named('out')}: D.npy.part is left; {named('resume', True)} goes on with it"
-        raise FileExistsError(ways)
+        on = f"{named('tiles.resume', True)} goes on with it"
+        raise FileExistsError(f"{named('tiles.out')}: D.npy.part is left; {on}")
 
     monkeypatch.setattr(sm, "apsp", unfinished)
     err = run.refused("apsp", edges, "-o", "D.npy", "--checkpoint", "2", "--force")
@@ -714,7 +713,7 @@ def workers(monkeypatch):
     def solve(plain):
         def function(client, graph, *semiring, **given):
             seen.append((client.address, given))
-            if "checkpoint" in given:
+            if "tiles" in given:
                 Path("D.zarr.steps").mkdir()
             own = {k: given[k] for k in ("directed", "return_predecessors")}
             solved = plain(graph, *semiring, **own)
@@ -749,14 +748,13 @@ def test_workers_write_arrays_of_zarr(run, edges, tmp_path, workers):
     zarr = pytest.importorskip("zarr")
     words = ["apsp", edges, "--scheduler", "tcp://h:1", "-o", "D.zarr", "--predecessors", "P.npy"]
     assert run(*words, "--checkpoint", "3", "--quiet") == (0, "", "")
-    assert workers[0][1]["checkpoint"] == ("D.zarr.steps", 3)
-    assert workers[0][1]["resume"] is False
+    assert workers[0][1]["tiles"] == sm.Tiles(out="D.zarr.steps", checkpoint=3)
     assert_array_equal(zarr.open_array("D.zarr")[:], scipy_distances(read_graph(edges)))
     assert np.load("P.npy").dtype == np.int32
     names = ["D.nodes.txt", "D.zarr", "D.zarr.done.json", "P.npy", "edges.csv"]
     assert sorted(os.listdir(tmp_path)) == names
     assert run(*words, "--force", "--resume")[0] == 0
-    assert workers[2][1]["checkpoint"] == "D.zarr.steps"
+    assert workers[2][1]["tiles"] == sm.Tiles(out="D.zarr.steps", resume=True)
 
 
 @pytest.mark.parametrize("option", [["-o", "D.zarr"], ["--scheduler", "tcp://host:1"]])

@@ -438,7 +438,7 @@ def test_where_the_work_is_done(run, monkeypatch):
     given, plain = [], sm.statistics
     monkeypatch.setattr(
         sm, "statistics",
-        lambda g, **x: given.append((x.pop("device"), x.pop("devices"))) or plain(g, **x),
+        lambda g, **x: given.append((x.pop("device"), x.pop("tiles").devices)) or plain(g, **x),
     )  # fmt: skip
     for words in ([], ["--device", "cuda:1"], ["--devices", "all"], ["--devices", "0,2"]):
         assert run("stats", "g.csv", *words)[0] == 0

@@ -198,7 +198,7 @@ def test_a_factor_beyond_one_is_named(case):
     large[:3, :3] = small
     for given in (
         {"a": small}, {"a": large}, {"a": large.copy(), "overwrite": True},
-        {"a": np.stack([small, small])}, {"a": large, "memory_limit": "64MB"},
+        {"a": np.stack([small, small])}, {"a": large, "tiles": sm.Tiles(memory="64MB")},
         {"a": small, "return_predecessors": True},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"^{re.escape(words)}") as caught:
@@ -220,7 +220,7 @@ def test_numbers_over_bits_are_refused_as_in_a_product(dtype, semiring):
     a = np.eye(3, dtype=dtype)
     with pytest.raises(TypeError) as of_product:
         sm.matmul(a, a, semiring)
-    for options in ({}, {"memory_limit": "64MB"}, {"return_predecessors": True}):
+    for options in ({}, {"tiles": sm.Tiles(memory="64MB")}, {"return_predecessors": True}):
         with pytest.raises(TypeError) as of_closure:
             sm.closure(a, semiring, **options)
         assert str(of_closure.value) == str(of_product.value)
@@ -274,7 +274,7 @@ def test_predecessors_of_truth_values(name):
     a = ~a if name == "min_max" else a
     d, p = sm.closure(a, name, return_predecessors=True)
     np.testing.assert_array_equal(d, sm.closure(a, name))
-    tiled, _ = sm.closure(a, name, return_predecessors=True, memory_limit="1MB")
+    tiled, _ = sm.closure(a, name, return_predecessors=True, tiles=sm.Tiles(memory="1MB"))
     np.testing.assert_array_equal(tiled, d)
     edge = ~a if name == "min_max" else a
     for i, j in np.argwhere((~d if name == "min_max" else d) & ~np.eye(40, dtype=bool))[::7]:
@@ -313,7 +313,7 @@ def test_undirected_graphs_whose_product_does_not_commute_have_two_ways(kind, tm
         graph = sm.files.Graph(range(n), steps, steps + 1, steps + 5.0, directed=False)
     else:
         graph = w
-    options = {"memory_limit": "9MB"} if kind == "tiles" else {}
+    options = {"tiles": sm.Tiles(memory="9MB")} if kind == "tiles" else {}
     d = np.asarray(sm.closure(graph, s, directed=False, **options))
     assert d[0, n - 1] == n + 3
     assert d[n - 1, 0] == 5

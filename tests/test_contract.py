@@ -220,14 +220,19 @@ POINTS = RNG.integers(-9, 9, (12, 9)) * 1.0, RNG.integers(-9, 9, (200, 9)) * 1.0
 
 @pytest.mark.parametrize("metric", ["euclidean", "cityblock", "hamming", "cosine", "braycurtis"])
 def test_distances(metric, monkeypatch):
-    both(sm.cdist, *POINTS, metric, near=near)
-    both(sm.radius_count, *POINTS, 10 if metric in ("euclidean", "cityblock") else 0.7, metric)
+    both(sm.neighbours.cdist, *POINTS, metric, near=near)
+    both(
+        sm.neighbours.radius_count,
+        *POINTS,
+        10 if metric in ("euclidean", "cityblock") else 0.7,
+        metric,
+    )
     for smallest in (neighbours._ALONE, 0):  # calls that one thread does at once, and others
         monkeypatch.setattr(neighbours, "_ALONE", smallest)
-        both(sm.knn, *POINTS, 3, metric, near=near)
-        both(sm.argbest, *POINTS, metric, near=near)
+        both(sm.neighbours.knn, *POINTS, 3, metric, near=near)
+        both(sm.neighbours.argbest, *POINTS, metric, near=near)
     monkeypatch.setattr(neighbours, "_SIEVED", 0)
-    both(sm.knn, *POINTS, 3, metric, near=near)
+    both(sm.neighbours.knn, *POINTS, 3, metric, near=near)
 
 
 def test_gradients_over_log_plus():

@@ -6,7 +6,6 @@ NVRTC needs no driver and no device. What the kernels compute is tested in ``tes
 import functools
 import itertools
 import re
-import struct
 import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -908,23 +907,6 @@ def test_doubles_take_narrow_tiles_where_these_fill_the_chip():
     assert tensor.choose(kind, 1024, 1024, 1024, 1, 132, split=True).splits == 1
     assert tensor.repays(kind, 768, 768, 768, 1)
     assert not tensor.repays(kind, 64, 64, 64, 2000)
-
-
-def test_parameters_are_the_fields_of_the_struct():
-    text = (HERE.parent / "kernels" / "schedule.cuh").read_text()
-    body = re.sub(r"//.*", "", re.search(r"struct ProductParams \{(.*?)\n\};", text, re.S)[1])
-    fields = [
-        name.strip(" *")
-        for line in body.split(";")
-        if line.strip()
-        for name in re.sub(r"^\s*(const )?(void|int|i64|u32)\*? ", "", line.strip()).split(",")
-    ]
-    assert tuple(fields) == source.PRODUCT
-
-
-def test_packed_parameters_are_aligned_as_in_c():
-    assert source.pack((1, -1), (2,)) == struct.pack("<qqii", 1, -1, 2, 0)
-    assert source.pack((1,), (2, 3)) == struct.pack("<qii", 1, 2, 3)
 
 
 @pytest.mark.parametrize(

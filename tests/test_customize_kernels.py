@@ -1,12 +1,10 @@
 """Customization on the device: the CUDA kernels on the host give what the CPU's code gives."""
 
 import contextlib
-import re
 from functools import partial
 
 import numpy as np
 import pytest
-from host_device import KERNELS
 from metrics import grid, structure_of
 from numpy.testing import assert_array_equal
 from test_sweep_kernels import FAMILIES, HOST, WEIGHTS, random_graph
@@ -15,7 +13,6 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.gpu import customize as kernels
 from semiring_mm.gpu import device, engine
 from semiring_mm.graphs import prepared
 from semiring_mm.hierarchy.devices import DeviceCustomizer, host_metric
@@ -198,15 +195,3 @@ def test_a_device_that_is_not_there(monkeypatch):
     monkeypatch.setattr(device, "why_not", lambda: "CuPy is not installed")
     with pytest.raises(ValueError, match="CuPy is not installed"):
         net.customize([1], device="cuda")
-
-
-def test_parameters_are_the_fields_of_the_struct():
-    text = (KERNELS / "customize.cuh").read_text()
-    body = re.sub(r"//.*", "", re.search(r"struct CustomizeParams \{(.*?)\n\};", text, re.S)[1])
-    fields = [
-        name.strip(" *")
-        for line in body.split(";")
-        if line.strip()
-        for name in re.sub(r"^\s*(const )?(void|int|i64|u32)\*? ", "", line.strip()).split(",")
-    ]
-    assert tuple(fields) == kernels.PARAMS

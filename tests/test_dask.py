@@ -7,6 +7,7 @@ import pickle
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -262,7 +263,7 @@ def test_a_cycle_that_rounding_made_negative(client, lazy, tmp_path):
         expected = sm.apsp(w)
     x = da.from_array(w, chunks=4) if lazy else w
     for again in (False, True):
-        d = sd.apsp(client, x, tile=4, checkpoint=tmp_path / "run", resume=again)
+        d = sd.apsp(client, x, tile=4, tiles=sm.Tiles(out=tmp_path / "run", resume=again))
         np.testing.assert_allclose(d.compute(), expected, rtol=1e-12, atol=1e-12)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["margins"]
 
@@ -295,11 +296,13 @@ def kill_some(client, at, seed):
 def test_workers_are_killed_and_the_result_is_exact(mortal, tmp_path, kill_seed):
     w = graph(200, 5)
     expected = sm.apsp(w)
-    for seed, checkpoint in enumerate([None, (tmp_path / "run", 1)], kill_seed):
+    for seed, checkpoint in enumerate(
+        [None, sm.Tiles(out=tmp_path / "run", checkpoint=1)], kill_seed
+    ):
         mortal.wait_for_workers(2, timeout=60)
         progress, killed = kill_some(mortal, np.random.default_rng(seed).random(2), seed)
         d, p = sd.apsp(
-            mortal, da.from_array(w, chunks=100), tile=50, checkpoint=checkpoint,
+            mortal, da.from_array(w, chunks=100), tile=50, tiles=checkpoint,
             progress=progress, return_predecessors=True,
         )  # fmt: skip
         assert killed
@@ -323,7 +326,9 @@ def test_a_checkpoint_ends_the_history(client, tmp_path):
             step = json.loads((tmp_path / "run" / "run.json").read_text())["step"]
             lags.append(step / 4 - done / total)
 
-    d = sd.apsp(client, w, tile=25, checkpoint=(tmp_path / "run", 1), progress=note)
+    d = sd.apsp(
+        client, w, tile=25, tiles=sm.Tiles(out=tmp_path / "run", checkpoint=1), progress=note
+    )
     soon(lambda: not updates(client) - before)
     same(d, sm.apsp(w))
     assert max(lags) < 1e-9  # what a checkpoint has is known to be done
@@ -342,9 +347,11 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path, kill_seed):
         if done > part * total:
             raise Stop
 
-    options = {"tile": 20, "return_predecessors": predecessors, "checkpoint": (path, 1)}
+    fresh = sm.Tiles(out=path, checkpoint=1)
+    options = {"tile": 20, "return_predecessors": predecessors, "tiles": fresh}
+    again = options | {"tiles": replace(fresh, resume=True)}
     with pytest.raises(Stop):
-        sd.apsp(client, w, progress=stop, resume=True, **options)  # there is nothing yet
+        sd.apsp(client, w, progress=stop, **again)  # there is nothing yet
     soon(lambda: not updates(client) - before)
     state = json.loads((path / "run.json").read_text())
     # what a client that died just then may have left
@@ -355,16 +362,15 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path, kill_seed):
     with pytest.raises(FileExistsError, match="resume=True"):
         sd.apsp(client, w, **options)
     with pytest.raises(ValueError, match="of another run: its graph"):
-        sd.apsp(client, w + 1, resume=True, **options)
+        sd.apsp(client, w + 1, **again)
     with pytest.raises(ValueError, match="of another run: its tile is 20, and here it is 40"):
-        sd.apsp(client, w, resume=True, **{**options, "tile": 40})
+        sd.apsp(client, w, **again | {"tile": 40})
     with pytest.raises(ValueError, match="of another run: its predecessors"):
-        sd.apsp(client, w, resume=True, **{**options, "return_predecessors": not predecessors})
+        sd.apsp(client, w, **again | {"return_predecessors": not predecessors})
 
     seen = []
     found = sd.apsp(
-        client, w, resume=True, progress=lambda done, _: seen.append(done),
-        **{**options, "tile": None},
+        client, w, progress=lambda done, _: seen.append(done), **again | {"tile": None}
     )  # fmt: skip
     assert seen[0] / 100**3 >= state["step"] / 5
     d, p = found if predecessors else (found, None)
@@ -373,34 +379,34 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path, kill_seed):
         trees(sm.semirings["min_plus"], w, d.compute(), p.compute())
     kept = json.loads((path / "run.json").read_text())
     assert kept["step"] == 5
-    again = sd.apsp(client, w, resume=True, **options)  # nothing is left to do
-    same(again[0] if predecessors else again, sm.apsp(w))
+    found = sd.apsp(client, w, **again)  # nothing is left to do
+    same(found[0] if predecessors else found, sm.apsp(w))
 
 
 def test_changed_bytes_of_a_checkpoint_are_refused(client, tmp_path):
     """In the state, at any place; in a tile; and a state that no run has written."""
     w, path, rng = graph(60), tmp_path / "run", np.random.default_rng(0)
-    same(sd.apsp(client, w, tile=20, checkpoint=path), sm.apsp(w))
+    same(sd.apsp(client, w, tile=20, tiles=sm.Tiles(out=path)), sm.apsp(w))
     file = path / "run.json"
     good = file.read_bytes()
     for at, bit in zip(range(len(good)), rng.integers(0, 8, len(good)), strict=True):
         file.write_bytes(good[:at] + bytes([good[at] ^ 1 << bit]) + good[at + 1 :])
         with pytest.raises(ValueError, match=r"run.json is no state of .* begin again"):
-            State.at(path).open(resume=True)
+            State(path, None).open(resume=True)
     fields = unseal(good.decode())
     for wrong in ({"step": 4}, {"step": -1}, {"tile": 0}, {"tile": 20.0}, {"folder": "../other"}):
         file.write_text(seal({**fields, **wrong}))
         with pytest.raises(ValueError, match=r"run.json is no state of .* begin again"):
-            State.at(path).open(resume=True)
+            State(path, None).open(resume=True)
     file.write_bytes(good)
     tile = next(path.glob("step-*/1-2.npz"))
     data = tile.read_bytes()
     for at in rng.integers(200, len(data) - 200, 2):  # its array; around it are names and dates
         tile.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
         with pytest.raises(ValueError, match=r"1-2.npz has changed since it was written"):
-            sd.apsp(client, w, checkpoint=path, resume=True).compute()
+            sd.apsp(client, w, tiles=sm.Tiles(out=path, resume=True)).compute()
     tile.write_bytes(data)
-    same(sd.apsp(client, w, checkpoint=path, resume=True), sm.apsp(w))
+    same(sd.apsp(client, w, tiles=sm.Tiles(out=path, resume=True)), sm.apsp(w))
 
 
 def test_progress_comes_to_its_end(client):
@@ -419,16 +425,15 @@ def refused(error, words, client, x, **options):
         run(client, x, **options)
 
 
-def test_errors_at_the_door(client, tmp_path):
+def test_errors_at_the_door(client):
     w = graph(6)
     refused(TypeError, "distributed.Client", "tcp://127.0.0.1:8786", w)
     refused(ValueError, "idempotent", client, w, semiring="plus_times")
     refused(ValueError, "at least 1, got 0", client, w, tile=0)
     refused(TypeError, "tile must be an integer", client, w, tile=2.5)
     refused(ValueError, "device must be", client, w, device="cuda:1")
-    refused(TypeError, "checkpoint is a path", client, w, checkpoint=3)
-    refused(ValueError, "steps between", client, w, checkpoint=(tmp_path, 0))
-    refused(ValueError, "needs checkpoint=", client, w, resume=True)
+    refused(ValueError, "out is a path of a folder", client, w, tiles=sm.Tiles(out=3))
+    refused(ValueError, "tiles has no devices here", client, w, tiles=sm.Tiles(devices="all"))
     refused(TypeError, "progress is True", client, w, progress=3)
     refused(ValueError, "square", client, w[:3])
     refused(ValueError, "square", client, da.zeros((4, 5)))

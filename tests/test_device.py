@@ -362,8 +362,8 @@ LAUNCHES = {
     "viterbi": (2, lambda x: sm.sequences.viterbi(x(5, 20, 9), x(9, 9))),
     "marginals": (2, lambda x: sm.sequences.marginals(x(5, 20, 9), x(9, 9))),
     "chain": (1, lambda x: sm.chain(x(5, 20, 9, 9), semiring="min_plus")),
-    "distances": (1, lambda x: sm.cdist(x(50, 5), x(40, 5))),
-    "neighbours": (3, lambda x: sm.knn(x(50, 5), x(40, 5), 3)),
+    "distances": (1, lambda x: sm.neighbours.cdist(x(50, 5), x(40, 5))),
+    "neighbours": (3, lambda x: sm.neighbours.knn(x(50, 5), x(40, 5), 3)),
 }
 
 
@@ -487,7 +487,7 @@ def test_lists_go_where_the_arrays_are(there, monkeypatch):
     for b in ([[1], [2], [4]], [[0], [0], [1]]):
         found = there.get(sm.matmul(there.put(a), b))
         assert_array_equal(found, a @ np.array(b))
-    weighted = sm.cdist(there.put(a), [[0, 0, 0]], "l1", w=(1, 2, 0))
+    weighted = sm.neighbours.cdist(there.put(a), [[0, 0, 0]], "l1", w=(1, 2, 0))
     assert_array_equal(there.get(weighted), a @ [[1], [2], [0]])
 
 
@@ -583,12 +583,14 @@ def test_distances_by_the_kernels_of_products(moves):
     x, y = rng(1).normal(size=(2, 9, 5)).astype(np.float32)
     for metric in ("euclidean", "chebyshev"):
         for w in (None, np.array([1.0, 0, 2, 2, 1])):
-            found = sm.cdist(x, y, metric, w=w, device="cuda")
-            np.testing.assert_allclose(found, sm.cdist(x, y, metric, w=w), 1e-6)
+            found = sm.neighbours.cdist(x, y, metric, w=w, device="cuda")
+            np.testing.assert_allclose(found, sm.neighbours.cdist(x, y, metric, w=w), 1e-6)
     for metric in ("cosine", "braycurtis", "hamming"):
-        found = sm.cdist(x, y, metric, device="cuda")
-        np.testing.assert_allclose(found, sm.cdist(x, y, metric), 1e-5)
-    for found, expected in zip(sm.knn(x, y, 3, device="cuda"), sm.knn(x, y, 3), strict=True):
+        found = sm.neighbours.cdist(x, y, metric, device="cuda")
+        np.testing.assert_allclose(found, sm.neighbours.cdist(x, y, metric), 1e-5)
+    for found, expected in zip(
+        sm.neighbours.knn(x, y, 3, device="cuda"), sm.neighbours.knn(x, y, 3), strict=True
+    ):
         np.testing.assert_allclose(found, expected, 1e-6)
 
 

@@ -46,12 +46,12 @@ def check(there, found, compared, k):  # noqa: F811
 def test_the_nearest(metric, dtype, there):  # noqa: F811
     x, y = (RNG.integers(0, 4, (m, 6)).astype(dtype) for m in (9, 131))  # many are equally near
     for k in (1, 5, 70, 131):
-        found = sm.knn(*both(there, x, y), k, metric)
-        check(there, found, sm.cdist(x, y, metric), k)
-    _, i = sm.argbest(*both(there, x, y), metric)
-    assert_array_equal(there.get(i), by_sorting(sm.cdist(x, y, metric), 1)[1][:, 0])
-    counts = sm.radius_count(*both(there, x, y), 2, "l1")
-    assert_array_equal(there.get(counts), (sm.cdist(x, y, "l1") <= 2).sum(axis=1))
+        found = sm.neighbours.knn(*both(there, x, y), k, metric)
+        check(there, found, sm.neighbours.cdist(x, y, metric), k)
+    _, i = sm.neighbours.argbest(*both(there, x, y), metric)
+    assert_array_equal(there.get(i), by_sorting(sm.neighbours.cdist(x, y, metric), 1)[1][:, 0])
+    counts = sm.neighbours.radius_count(*both(there, x, y), 2, "l1")
+    assert_array_equal(there.get(counts), (sm.neighbours.cdist(x, y, "l1") <= 2).sum(axis=1))
 
 
 def sieves(monkeypatch):
@@ -76,14 +76,16 @@ def sieves(monkeypatch):
 def test_sums_are_compared_before_they_are_stored(metric, dtype, there, monkeypatch):  # noqa: F811
     """Of equal ones the lower numbers are kept, and what is no number comes last."""
     rooms = sieves(monkeypatch)
-    metric = {"own": sm.Metric("own", "abs(a - b)", final="1 / (a + 1)")}.get(metric, metric)
+    metric = {"own": sm.neighbours.Metric("own", "abs(a - b)", final="1 / (a + 1)")}.get(
+        metric, metric
+    )
     rng = np.random.default_rng(0)
     x, y = (rng.integers(0, 4, (m, 5)).astype(dtype) for m in (9, 700))
     y[::7, 1], y[5, 2], x[3] = nan, inf, nan
     with np.errstate(all="ignore"):
-        compared = sm.cdist(x, y, metric)
+        compared = sm.neighbours.cdist(x, y, metric)
     for k in (1, 6, 40):
-        check(there, sm.knn(*both(there, x, y), k, metric), compared, k)
+        check(there, sm.neighbours.knn(*both(there, x, y), k, metric), compared, k)
     assert rooms == [(room, 0) for room in (36, 56, 320)]
 
 
@@ -96,7 +98,7 @@ def test_sieved_rows_with_many_candidates_are_searched_again(pays, there, monkey
     order = there.get(select._order(400))
     x, y = np.zeros((3, 1), "f4"), np.empty((400, 1), "f4")
     y[order, 0] = np.arange(400, 0, -1)
-    check(there, sm.knn(*both(there, x, y), 3, "l1"), abs(x - y.T), 3)
+    check(there, sm.neighbours.knn(*both(there, x, y), 3, "l1"), abs(x - y.T), 3)
     assert rooms == [(44, 3), (192, 0)][: 1 + pays]
 
 
@@ -107,21 +109,26 @@ def test_sieves_are_for_one_product(there, monkeypatch):  # noqa: F811
     x, y = (rng.integers(1, 4, (m, 3)).astype("f4") for m in (5, 300))
     weights = [0.5, 2.0, 1.0]
     for metric in ("l1", "chebyshev", "hamming", "braycurtis"):
-        found = sm.knn(*both(there, x, y), 2, metric, w=weights)
-        check(there, found, sm.cdist(x, y, metric, w=weights), 2)
+        found = sm.neighbours.knn(*both(there, x, y), 2, metric, w=weights)
+        check(there, found, sm.neighbours.cdist(x, y, metric, w=weights), 2)
     assert len(rooms) == 3
     for dtype in ("?", "i1", "i8"):  # which are compared as float32
         x, y = (v.astype(dtype) for v in (x, y))
-        check(there, sm.knn(*both(there, x, y), 2, "hamming"), sm.cdist(x, y, "hamming"), 2)
+        check(
+            there,
+            sm.neighbours.knn(*both(there, x, y), 2, "hamming"),
+            sm.neighbours.cdist(x, y, "hamming"),
+            2,
+        )
     assert len(rooms) == 6
 
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_zeros_of_both_signs_are_equal(dtype, there):  # noqa: F811
-    least = sm.Metric("least", "a * b", "min(a, b)")
+    least = sm.neighbours.Metric("least", "a * b", "min(a, b)")
     y = np.array([[0.0], [-0.0]] * 45, dtype)
-    found = sm.knn(*both(there, np.ones((2, 1), dtype), y), 50, least)
+    found = sm.neighbours.knn(*both(there, np.ones((2, 1), dtype), y), 50, least)
     assert_array_equal(there.get(found[1]), [np.arange(50)] * 2)
 
 
@@ -161,13 +168,13 @@ def test_ties_of_weighted_integers(columns, dtype, sieved, there, monkeypatch): 
     for metric, whole in WHOLE.items():
         d = whole(abs(x[:, np.newaxis] - y), w)
         _, order = by_sorting(d, 20)
-        assert_array_equal(there.get(sm.knn(*given, 20, metric, w=weights)[1]), order)
-        counts = sm.radius_count(*given, 2, "l1", w=weights)
+        assert_array_equal(there.get(sm.neighbours.knn(*given, 20, metric, w=weights)[1]), order)
+        counts = sm.neighbours.radius_count(*given, 2, "l1", w=weights)
         assert_array_equal(
             there.get(counts), (WHOLE["cityblock"](abs(x[:, None] - y), w) <= 2).sum(1)
         )
         if metric in ("cityblock", "sqeuclidean"):
-            assert_array_equal(there.get(sm.cdist(*given, metric, w=weights)), d)
+            assert_array_equal(there.get(sm.neighbours.cdist(*given, metric, w=weights)), d)
 
 
 @pytest.mark.usefixtures("small_tiles")
@@ -177,7 +184,7 @@ def test_what_is_no_number_comes_last(there):  # noqa: F811
     x = np.array([[0.0], [1.0]], "f4")
     for k in (1, 64, 90):
         with np.errstate(all="ignore"):
-            check(there, sm.knn(*both(there, x, y), k, "l1"), abs(x - y.T), k)
+            check(there, sm.neighbours.knn(*both(there, x, y), k, "l1"), abs(x - y.T), k)
 
 
 @pytest.mark.usefixtures("small_tiles")
@@ -185,7 +192,7 @@ def test_what_is_no_number_comes_last(there):  # noqa: F811
 def test_points_in_any_order(points, there):  # noqa: F811
     y = {"falling": np.arange(150.0, 0, -1), "rising": np.arange(150.0), "equal": np.ones(150)}
     x, y = np.array([[-1.0], [70.5]], "f4"), y[points].astype("f4")[:, np.newaxis]
-    check(there, sm.knn(*both(there, x, y), 33, "l1"), abs(x - y.T), 33)
+    check(there, sm.neighbours.knn(*both(there, x, y), 33, "l1"), abs(x - y.T), 33)
 
 
 def points(case, dtype, m=17, n=300):
@@ -203,10 +210,10 @@ def points(case, dtype, m=17, n=300):
 
 def same_as_without(there, monkeypatch, x, y, k):  # noqa: F811
     """Differences are summed up in the product's order, squares by one rounding more or less."""
-    screened = sm.knn(*both(there, x, y), k, "sqeuclidean")
+    screened = sm.neighbours.knn(*both(there, x, y), k, "sqeuclidean")
     with monkeypatch.context() as direct:
         direct.setattr(neighbours, "_screen", lambda *_: None)
-        expected = sm.knn(*both(there, x, y), k, "sqeuclidean")
+        expected = sm.neighbours.knn(*both(there, x, y), k, "sqeuclidean")
     assert_array_equal(there.get(screened[1]), there.get(expected[1]))
     assert_allclose(there.get(screened[0]), there.get(expected[0]), rtol=4 * np.finfo(x.dtype).eps)
 
@@ -245,7 +252,7 @@ def test_angles_are_screened(dtype, w, there, monkeypatch):  # noqa: F811
         select.Screen, "_search", lambda *args: searches.append(search(*args)) or searches[-1]
     )
     given = w if w is None else there.put(w)
-    d, i = map(there.get, sm.knn(*both(there, x, y), 5, "cosine", w=given))
+    d, i = map(there.get, sm.neighbours.knn(*both(there, x, y), 5, "cosine", w=given))
     assert searches
     root = np.sqrt(np.ones(9) if w is None else w)
     u, v = (z * root / np.linalg.norm(z * root, axis=1)[:, np.newaxis] for z in (x, y))
@@ -254,7 +261,7 @@ def test_angles_are_screened(dtype, w, there, monkeypatch):  # noqa: F811
     assert_array_equal(i, order)
     assert_allclose(d, expected, atol=1e-6 if dtype != "f8" else 1e-15)
     assert d.dtype == ("f8" if dtype == "f8" else "f4")
-    opposite = there.get(sm.knn(*both(there, x[3:4], y), 200, "cosine")[0])[0, -1]
+    opposite = there.get(sm.neighbours.knn(*both(there, x[3:4], y), 200, "cosine")[0])[0, -1]
     assert opposite == pytest.approx(2)
 
 
@@ -296,8 +303,8 @@ def test_clusters_in_order_leave_few_candidates(there, monkeypatch):  # noqa: F8
 def test_lists_have_a_limit(there):  # noqa: F811
     y = np.zeros((1100, 1), "f4")
     with pytest.raises(ValueError, match=r"on a device k is at most 1024, got 1025; more are for"):
-        sm.knn(*both(there, y[:2], y), 1025)
-    _, i = sm.knn(*both(there, y[:2], y), 1024)
+        sm.neighbours.knn(*both(there, y[:2], y), 1025)
+    _, i = sm.neighbours.knn(*both(there, y[:2], y), 1024)
     assert_array_equal(there.get(i), [np.arange(1024)] * 2)
 
 
@@ -310,12 +317,15 @@ def test_distances_are_one_pass(metric, k, there, monkeypatch):  # noqa: F811
     rng = np.random.default_rng(6)
     x, y = (rng.integers(1, 9, (m, k)).astype("f4") for m in (20, 37))
     own = {
-        "own": sm.Metric("own", "abs(a - b)", final="a / (b + 1)"),
-        "keys": sm.Metric("keys", "min(a, b)", "max(a, b)", final="a + b"),
+        "own": sm.neighbours.Metric("own", "abs(a - b)", final="a / (b + 1)"),
+        "keys": sm.neighbours.Metric("keys", "min(a, b)", "max(a, b)", final="a + b"),
     }
     metric = own.get(metric, metric)
     with np.errstate(all="ignore"):
-        found, expected = sm.cdist(*both(there, x, y), metric), sm.cdist(x, y, metric)
+        found, expected = (
+            sm.neighbours.cdist(*both(there, x, y), metric),
+            sm.neighbours.cdist(x, y, metric),
+        )
     assert_allclose(there.get(found), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -337,8 +347,8 @@ def test_many_points_are_laid_by_coordinates(metric, order, w, there, monkeypatc
 
     monkeypatch.setattr(engine, "product", spy)
     given = [there.put(v.T).T for v in (x, y)] if order == "F" else both(there, x, y)
-    found = sm.cdist(*given, metric, w=w if w is None else there.put(np.array(w)))
-    assert_allclose(there.get(found), sm.cdist(x, y, metric, w=w), rtol=1e-6)
+    found = sm.neighbours.cdist(*given, metric, w=w if w is None else there.put(np.array(w)))
+    assert_allclose(there.get(found), sm.neighbours.cdist(x, y, metric, w=w), rtol=1e-6)
     for v in (points for pair in seen for points in pair):
         assert (v.strides[0] == 4) == (metric != "chebyshev")
         assert v.strides[1] % 16 == 0 or metric == "chebyshev"

@@ -87,11 +87,13 @@ STATISTICS = [
 
 
 @pytest.mark.parametrize(("kind", "graph", "options"), STATISTICS)
-@pytest.mark.parametrize("where", [{"device": "cuda"}, {"devices": [0, 1]}], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "where", [{"device": "cuda"}, {"tiles": sm.Tiles(devices=[0, 1])}], ids=["one", "two"]
+)
 def test_statistics(kind, graph, options, where, monkeypatch):
     leave_core(monkeypatch)
-    if where.get("devices") and not device.current().index < 0:
-        where = {"devices": "all"}
+    if "tiles" in where and not device.current().index < 0:
+        where = {"tiles": sm.Tiles(devices="all")}
     edges = random_graph(kind, **graph)
     net = sm.prepare(edges, dtype=edges.weight.dtype)  # by sweeps on the CPU, too
     expected = sm.statistics(net, **options, device="cpu")
@@ -120,7 +122,7 @@ def test_statistics_go_on_from_a_checkpoint(tmp_path, monkeypatch):
         if done:
             raise KeyboardInterrupt
 
-    run = functools.partial(sm.statistics, edges, checkpoint=path)
+    run = functools.partial(sm.statistics, edges, tiles=sm.Tiles(out=path, resume=True))
     with pytest.raises(KeyboardInterrupt):
         run(device="cuda", progress=stop)
     assert path.exists()
@@ -176,7 +178,7 @@ def test_labels_and_where_a_result_is(monkeypatch):
         net.distances(device="gpu")
     monkeypatch.undo()
     with pytest.raises(ValueError, match="give one of them"):
-        sm.statistics({0: {1: 1}}, device="cuda", devices="all")
+        sm.statistics({0: {1: 1}}, device="cuda", tiles=sm.Tiles(devices="all"))
 
 
 @pytest.mark.parametrize("kind", ["whole", "fractions", "negative"])

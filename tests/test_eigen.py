@@ -119,48 +119,48 @@ def test_exactly_as_in_fractions(kind):
         missing = np.iinfo(np.int64).min if kind == "large integers" else -inf
         given = np.where(there, a, missing).astype(dtype)
         exact = np.where(there, a, -inf).tolist()
-        check_exactly(exact, sm.eigen(given, "max_plus"))
+        check_exactly(exact, sm.eigenvalues.eigen(given, "max_plus"))
 
 
 def test_the_value_is_rounded_once():
     ring = np.full((4, 4), -inf)
     ring[[0, 1, 2, 3], [1, 2, 3, 0]] = [1.0, 1e100, 1.0, -1e100]
-    assert sm.eigen(ring).value == 0.5
+    assert sm.eigenvalues.eigen(ring).value == 0.5
 
 
 def test_integers_are_exact_and_their_ends_are_no_edges():
     big = 2**53
-    assert sm.eigen(np.array([[big + 1, big], [big, big]])).cycle == [0]
-    assert sm.eigen(np.array([[big, big], [big, big + 1]], "u8")).cycle == [1]
-    assert sm.eigen(np.array([[2**64 - 2, 0], [0, 2**64 - 3]], "u8")).cycle == [0]
+    assert sm.eigenvalues.eigen(np.array([[big + 1, big], [big, big]])).cycle == [0]
+    assert sm.eigenvalues.eigen(np.array([[big, big], [big, big + 1]], "u8")).cycle == [1]
+    assert sm.eigenvalues.eigen(np.array([[2**64 - 2, 0], [0, 2**64 - 3]], "u8")).cycle == [0]
     end = np.iinfo("i8").max
-    assert sm.eigen(np.array([[end, 3], [end, end]]), "min_plus").value == inf
-    assert sm.eigen(np.array([[end, 3], [4, end]]), "min_plus").value == 3.5
-    least = sm.eigen(np.array([[-end - 1, 3], [4, 0]]), "min_plus")
+    assert sm.eigenvalues.eigen(np.array([[end, 3], [end, end]]), "min_plus").value == inf
+    assert sm.eigenvalues.eigen(np.array([[end, 3], [4, end]]), "min_plus").value == 3.5
+    least = sm.eigenvalues.eigen(np.array([[-end - 1, 3], [4, 0]]), "min_plus")
     assert (least.value, least.cycle) == (-(2.0**63), [0])
 
 
 def test_sparse_integers_are_exact_too():
     big = 2**53
     a = sp.coo_array(([big, big + 1, 7], ([0, 1, 0], [0, 1, 1])), shape=(2, 2))
-    assert sm.eigen(a).cycle == [1]
+    assert sm.eigenvalues.eigen(a).cycle == [1]
     with pytest.raises(ValueError, match="matrix of numbers, got complex128"):
-        sm.eigen(a.astype(complex))
+        sm.eigenvalues.eigen(a.astype(complex))
 
 
 def test_a_long_path_takes_one_look_at_each_edge():
     n = 100_000
     path = sp.csr_array((np.ones(n), (np.arange(n), np.arange(1, n + 1))), shape=(n + 1, n + 1))
-    assert sm.eigen(path).cycle == []
+    assert sm.eigenvalues.eigen(path).cycle == []
     path = path.tolil()
     path[n, n] = 2.0
-    assert sm.eigen(path.tocsr()).vector[0] == -n
+    assert sm.eigenvalues.eigen(path.tocsr()).vector[0] == -n
 
 
 def test_a_vector_beyond_float64_is_refused():
     a = np.array([[1e308, -inf, -inf], [-1e308, -inf, -inf], [-inf, -1e308, -inf]])
     with pytest.raises(OverflowError, match="divide the weights by a power of two"):
-        sm.eigen(a)
+        sm.eigenvalues.eigen(a)
 
 
 @pytest.mark.parametrize("density", [0.2, 0.4, 1.0])
@@ -170,10 +170,10 @@ def test_all_cycles_of_small_graphs(density):
     for trial in range(25):
         n = trial % 6 + 1
         a = np.where(rng.random((n, n)) < density, rng.integers(-9, 9, (n, n)) * 1.0, -inf)
-        found = sm.eigen(a, "max_plus")
+        found = sm.eigenvalues.eigen(a, "max_plus")
         assert_allclose(found.value, brute_force(a), rtol=1e-14)
         check(a, found)
-        least = sm.eigen(-a, "min_plus")
+        least = sm.eigenvalues.eigen(-a, "min_plus")
         assert least.value == -found.value
         assert_array_equal(least.vector, -found.vector)
         assert not (np.signbit(least.vector) & (least.vector == 0)).any()
@@ -182,7 +182,7 @@ def test_all_cycles_of_small_graphs(density):
 
 def test_karp():
     a = np.random.default_rng(3).normal(size=(60, 60))
-    found = sm.eigen(a)
+    found = sm.eigenvalues.eigen(a)
     assert_allclose(found.value, karp(a), rtol=1e-12)
     check(a, found)
     assert np.isfinite(found.vector).all()
@@ -197,7 +197,7 @@ def test_a_large_ring_among_sparse_edges():
     weights = np.concatenate([np.full(n, 7.0), rng.random(2 * n)])
     a = sp.csr_array((weights, (rows, columns)), shape=(n, n))
     a.sum_duplicates()
-    found = sm.eigen(a, "max_plus")
+    found = sm.eigenvalues.eigen(a, "max_plus")
     assert 7 <= found.value < 7 + 1e-2
     through = a.tocoo()
     best = np.full(n, -inf)
@@ -206,15 +206,15 @@ def test_a_large_ring_among_sparse_edges():
 
 
 def test_rules():
-    none = sm.eigen(np.array([[-inf, 1.0], [-inf, -inf]]))
+    none = sm.eigenvalues.eigen(np.array([[-inf, 1.0], [-inf, -inf]]))
     assert (none.value, none.cycle) == (-inf, [])
     assert_array_equal(none.vector, [0, -inf])
-    assert sm.eigen(np.zeros((0, 0))).value == -inf
-    assert sm.eigen([[4]]).cycle == [0]
-    apart = sm.eigen(np.array([[2.0, -inf], [-inf, 5.0]]))
+    assert sm.eigenvalues.eigen(np.zeros((0, 0))).value == -inf
+    assert sm.eigenvalues.eigen([[4]]).cycle == [0]
+    apart = sm.eigenvalues.eigen(np.array([[2.0, -inf], [-inf, 5.0]]))
     assert (apart.value, apart.cycle) == (5.0, [1])
     assert_array_equal(apart.vector, [-inf, 0])
-    integers = sm.eigen(np.array([[0, 3], [4, 0]], "i2"), "max_plus")
+    integers = sm.eigenvalues.eigen(np.array([[0, 3], [4, 0]], "i2"), "max_plus")
     assert (integers.value, integers.cycle) == (3.5, [0, 1])
 
 
@@ -232,4 +232,4 @@ def test_rules():
 )
 def test_what_is_refused(a, semiring, words):
     with pytest.raises(ValueError, match=words):
-        sm.eigen(a, semiring)
+        sm.eigenvalues.eigen(a, semiring)

@@ -348,7 +348,7 @@ W = np.array([[0, 3, np.inf], [np.inf, 0, 1], [2, np.inf, 0]])
         lambda: sm.closure(W, "max_min"),
         lambda: sm.closure(W.tolist(), "max_min"),
         lambda: sm.closure(np.stack([np.eye(3), W]), "max_min"),
-        lambda: sm.closure(W, "max_min", memory_limit="1MB"),
+        lambda: sm.closure(W, "max_min", tiles=sm.Tiles(memory="1MB")),
         lambda: sm.closure({"a": {"b": np.inf}}, "max_min"),
         lambda: sm.adjacency(W, "max_min"),
         lambda: sm.adjacency(W, "max_plus"),
@@ -396,7 +396,7 @@ ROADS = np.eye(5, k=1) + np.eye(5, k=-1)
         lambda w: sm.apsp(pd.DataFrame(w)),
         lambda w: sm.apsp(np.stack([w, w])),
         lambda w: sm.apsp(w, sources=[2]),
-        lambda w: sm.apsp(w, memory_limit="1MB"),
+        lambda w: sm.apsp(w, tiles=sm.Tiles(memory="1MB")),
         lambda w: sm.prepare(w).distances(),
         lambda w: sm.nearest(w, [0]),
         lambda w: sm.statistics(w),
@@ -472,7 +472,7 @@ def test_row_pointers_that_are_none_are_refused(first):
 
 GRAPH = np.array([[0.0, 1.0], [2.0, 0.0]])
 COUNTS = {
-    "a number of neighbours": ("knn: k", lambda x: sm.knn(GRAPH, GRAPH, x)),
+    "a number of neighbours": ("knn: k", lambda x: sm.neighbours.knn(GRAPH, GRAPH, x)),
     "an exponent": ("matrix_power: k", lambda x: sm.matrix_power(GRAPH, x)),
     "sequences": ("viterbi: k", lambda x: sm.sequences.viterbi(GRAPH, GRAPH, k=x)),
     "draws": ("sample: size", lambda x: sm.sequences.sample(GRAPH, GRAPH, size=x)),
@@ -484,7 +484,7 @@ COUNTS = {
     "a source": ("sources", lambda x: sm.apsp(GRAPH, sources=[x])),
     "sources of a mask": ("sources", lambda x: sm.apsp(GRAPH, sources=np.array([x, x]))),
     "a node": ("a node", lambda x: sm.reconstruct_path(np.zeros((2, 2), int), x, 0)),
-    "bytes": ("a size", lambda x: sm.apsp(GRAPH, memory_limit=x)),
+    "bytes": ("a size", lambda x: sm.apsp(GRAPH, tiles=sm.Tiles(memory=x))),
 }
 
 

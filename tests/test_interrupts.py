@@ -15,7 +15,8 @@ from test_long_runs import ENVIRONMENT, posix
 import semiring_mm as sm
 from semiring_mm import alignment, pool
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.cpu import edits, product, sparse, vector
+from semiring_mm.cpu import alignment as cpu_alignment
+from semiring_mm.cpu import product, sparse, vector
 from semiring_mm.graphs import dijkstra
 
 #: What each call takes, and calls of minutes; a megabyte or two is soon made.
@@ -31,10 +32,13 @@ LONG = {
     ),
     "knn, few queries": (
         "x = r.random((300000, 64)); y = x[:90].copy()",
-        "[sm.knn(y, x, 5, 'minkowski', p=3.3) for _ in range(9)]",
+        "[sm.neighbours.knn(y, x, 5, 'minkowski', p=3.3) for _ in range(9)]",
     ),
-    "knn": ("x = r.random((200000, 64))", "sm.knn(x, x, 5)"),
-    "radius_count": ("x = r.random((200000, 64))", "sm.radius_count(x, x, 1.0, 'canberra')"),
+    "knn": ("x = r.random((200000, 64))", "sm.neighbours.knn(x, x, 5)"),
+    "radius_count": (
+        "x = r.random((200000, 64))",
+        "sm.neighbours.radius_count(x, x, 1.0, 'canberra')",
+    ),
     "matmul of one thread": (
         "a = r.random((6000, 6000), 'f4'); sm.set_num_threads(1)",
         "[sm.matmul(a, a, 'min_plus') for _ in range(9)]",
@@ -166,7 +170,7 @@ def test_alignments_in_pieces(piece, monkeypatch):
             yield from alignment.dtw(series[0][3], series[1][3], band=band, return_path=True)
 
     whole = list(results())
-    monkeypatch.setattr(edits, "_PIECE", piece)
+    monkeypatch.setattr(cpu_alignment, "_PIECE", piece)
     for found, expected in zip(results(), whole, strict=True):
         assert_array_equal(found, expected)
 

@@ -40,8 +40,10 @@ from semiring_mm.kernel import (
     pick,
     popcount,
     static,
+    stream,
     u64,
     unrolled,
+    where,
     zero,
 )  # fmt: skip
 from semiring_mm.plan import Facts, bytewise, make_plan
@@ -306,6 +308,31 @@ def test_conditions_about_lanes_and_functions_of_numbers(n, dtype):
 
 
 @kernel
+def chosen(n: i64, x: f64[n], out: i64[n + 1]):
+    for j in lanes(n, 2):
+        for c in where(j, x[j] > 0.5):
+            if x[c] > 0.9:
+                continue
+            out[1 + out[0]] = c
+            out[0] += 1
+
+
+@pytest.mark.parametrize("n", [3, 32, 75])
+def test_lanes_that_are_visited_one_by_one(n):
+    x = np.random.default_rng(8).random(n)
+    found = both(chosen, n=n, x=x, out=np.zeros(n + 1, "i8"))["out"]
+    assert found[1:][: found[0]].tolist() == np.flatnonzero((x > 0.5) & (x <= 0.9)).tolist()
+
+
+@kernel
+def left_early(x: i64[:]):
+    for j in lanes(8):
+        for c in where(j, x[j] > 5):
+            x[c] = 0
+            break
+
+
+@kernel
 def one_number_for_lanes(x: i64[:]):
     last = 0
     for j in lanes(32, whole=True):
@@ -338,6 +365,40 @@ def test_a_call_that_is_bound_keeps_its_arrays():
     assert len(others) == 9
 
 
+@kernel
+def most(x: i64[:, n], n: i64, out: i64[:]) -> i64:
+    for i in range(n):
+        out[i] = max(x[0, i], x[1, i])
+        if out[i] > 9:
+            return i
+    return -1
+
+
+def test_a_kernel_may_return_an_integer_and_be_called_for_arrays_that_lie_alike():
+    x, out = np.array([[3, 4, 12], [5, 1, 7]]), np.zeros(3, "i8")
+    call = compiled(most).of_first(x=x, n=3, out=out)
+    assert [call(x), call(x[::-1].copy()), call(x - 3)] == [2, 2, -1]
+    assert out.tolist() == [2, 1, 9]
+    assert most.plain(x=x, n=3, out=out) == compiled(most)(x=x, n=3, out=out) == 2
+
+
+@kernel
+def streamed(n: i64, count: static, x: i64[n], out: i64[:]):
+    for first_ in range(0, n, count):
+        for j in lanes(count, whole=True):
+            stream(out, first_ + j, x[first_ + j] + 1)
+
+
+def test_vectors_are_stored_past_the_caches():
+    out = np.zeros(64, "i8")
+    out = out[-out.ctypes.data % 64 // 8 :][:32]
+    count = host_target().vector_bytes // 8
+    expected = out.copy()
+    streamed.plain(n=32, count=count, x=np.arange(32), out=expected)
+    compiled(streamed)(n=32, count=count, x=np.arange(32), out=out)
+    assert out.tolist() == expected.tolist() == list(range(1, 33))
+
+
 def test_arguments_are_checked():
     call = compiled(guarded)
     good = {"n": 2, "near": np.zeros(2, "i8"), "x": np.ones(2), "out": np.ones(2)}
@@ -346,6 +407,10 @@ def test_arguments_are_checked():
         call(**good | {"near": np.zeros(2, "i4")})
     with pytest.raises(TypeError, match="strides"):
         call(**good | {"x": np.ones(4)[::2]})
+    with pytest.raises(TypeError, match=r"near is an array .* got list"):
+        call(**good | {"near": [1, 2]})
+    with pytest.raises(TypeError, match=r"n is a number of type i64, got 1\.5"):
+        call(**good | {"n": 1.5})
     with pytest.raises(TypeError, match="takes n, near, x, out; got n"):
         call(n=3)
 
@@ -405,6 +470,7 @@ def of_a_type(x):
         (of_two_signs, "i64 and u64 do not go together"),
         (of_itself, "call itself"), (one_number_for_lanes, "of lanes that differ"),
         (of_a_name, "somewhere has no value"), (of_a_type, "a parameter is"),
+        (left_early, "no loop to leave"),
     ],
 )  # fmt: skip
 def test_errors_name_the_line(wrong, words):

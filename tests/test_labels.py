@@ -266,9 +266,9 @@ def test_labels_are_shown():
 
 
 def test_in_files_results_stay_files(tmp_path):
-    d = sm.apsp(networkx(), out=tmp_path / "d.npy")
+    d = sm.apsp(networkx(), tiles=sm.Tiles(out=tmp_path / "d.npy"))
     assert type(d) is np.memmap
-    assert type(sm.apsp(networkx(), memory_limit="1MB")) is sm.LabelledArray
+    assert type(sm.apsp(networkx(), tiles=sm.Tiles(memory="1MB"))) is sm.LabelledArray
 
 
 def test_large_sparse_graphs_are_searched_with_labels():

@@ -21,8 +21,8 @@ ROOMS = {
     "engine": "engine graph_kernels layouts kernel",
     "cpu": "cpu.*",
     "cuda": "gpu.*",
-    "verbs": """arrays tiles products bits gf2 sparse blas summation neighbours chains sequences
-        alignment eigenvalues gradients chain_gradients config""",
+    "verbs": """arrays tiles deprecated products bits gf2 sparse blas summation neighbours chains
+        sequences alignment eigenvalues gradients chain_gradients config""",
     "graphs": "closures.* hierarchy.* graphs.*",
     "files": "files files.*",
     "scale": "tiled.* dask dask.*",
@@ -216,7 +216,7 @@ def own(loaded):
 FIRST_CALLS = {
     "sm.matmul(a, a, 'min_plus')": (
         "gpu tiles tiled.solve hierarchy graphs files plot cli cpu.chain cpu.viterbi "
-        "cpu.forward_backward cpu.select cpu.screen cpu.spanning cpu.sparse cpu.wavefront "
+        "cpu.forward_backward cpu.select cpu.screen cpu.spanning cpu.sparse cpu.alignment "
         "neighbours chains metrics"
     ),
     "sm.apsp(a, return_predecessors=True)": (
@@ -224,7 +224,9 @@ FIRST_CALLS = {
         "graphs.contraction graphs.out_of_core graphs.prepared cpu.chain cpu.screen neighbours"
     ),
     "sm.sequences.viterbi(a, a)": "gpu tiled hierarchy graphs files plot cli cpu.screen neighbours",
-    "sm.knn(a, a, 2)": "gpu tiled hierarchy graphs files plot cli cpu.chain cpu.spanning chains",
+    "sm.neighbours.knn(a, a, 2)": (
+        "gpu tiled hierarchy graphs files plot cli cpu.chain cpu.spanning chains"
+    ),
     "sm.prepare({0: {1: 2.0}}).path(0, 1)": (
         "gpu files.formats plot cli tiled.solve tiled.stored graphs.statistics cpu.chain neighbours"
     ),

@@ -4,8 +4,6 @@ The thresholds on the size are taken away, so that small products take every way
 run on the host, as in ``test_kernels.py``.
 """
 
-import re
-
 import host_device
 import numpy as np
 import pytest
@@ -299,17 +297,6 @@ def test_twins_take_the_same_way_and_others_their_own():
         HOST.launched.clear()
         check(multiply(where, a, b, semiring=other), soft, 2e-6)
     assert ["sr::LogSum<" in x for x in HOST.launched] == [True]
-
-
-@pytest.mark.parametrize(
-    ("struct", "names"), [("ShiftParams", on_gpu.SHIFT), ("LogSumParams", on_gpu.LOG_SUM)]
-)
-def test_parameters_are_the_fields_of_the_struct(struct, names):
-    text = (host_device.KERNELS / "logsum.cuh").read_text(encoding="utf-8")
-    body = re.sub(r"//.*", "", re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.S)[1])
-    kinds = re.compile(r"^\s*(const )?(void|int|i64|u32)\*? ")
-    lines = [kinds.sub("", line.strip()) for line in body.split(";") if line.strip()]
-    assert tuple(name.strip() for line in lines for name in line.split(",")) == names
 
 
 @pytest.mark.usefixtures("nvrtc")

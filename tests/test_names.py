@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
-from semiring_mm import files
+from semiring_mm import eigenvalues, files, neighbours, sequences
 
 #: Modules that are loaded when they are first used, and the packages that they are for.
 LATER = {
-    "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (),
-    "gf2": (), "jax": ("jax",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
+    "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "eigenvalues": (),
+    "files": (), "gf2": (), "jax": ("jax",), "neighbours": (), "sequences": (),
+    "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 SLOW = ("jax", "torch")  # whose packages take seconds to load
 
@@ -44,6 +45,32 @@ def test_what_users_see():
     assert dir(sm) == sorted([*sm.__all__, *later])
     for name in sm.__all__:
         assert not inspect.ismodule(getattr(sm, name)), name
+
+
+@pytest.mark.parametrize("name", [*LATER, "torch.sequences", "jax.sequences"])
+def test_a_module_shows_what_it_promises(name):
+    top = name.split(".")[0]
+    if not installed(LATER[top]):
+        pytest.skip(f"{top} is not installed")
+    module = importlib.import_module(f"semiring_mm.{name}")
+    assert dir(module) == sorted(module.__all__)
+    assert all(hasattr(module, x) for x in module.__all__)
+
+
+def test_a_prepared_graph_shows_no_insides():
+    net = sm.prepare({0: {1: 1.0}})
+    assert [x for x in dir(net) if not hasattr(net, x)] == []
+    assert {"distance", "distances", "path", "customize", "save", "nodes"} <= set(dir(net))
+    assert not {"metric", "placed", "_arcs", "_state"} & set(dir(net))
+
+
+@pytest.mark.parametrize("name", sm._MOVED)
+def test_moved_names_are_deprecated(name):
+    home = importlib.import_module(f"semiring_mm.{sm._MOVED[name]}")
+    text = f"^semiring_mm.{name} is deprecated .*: write semiring_mm.{sm._MOVED[name]}.{name}$"
+    with pytest.warns(DeprecationWarning, match=text):
+        assert getattr(sm, name) is getattr(home, name)
+    assert name not in dir(sm)
 
 
 def test_the_packages_that_are_absent_are_not_shown():
@@ -122,8 +149,10 @@ def test_a_name_that_is_none():
 
 # --- what things are called ---------------------------------------------------------------------
 
-CLASSES = [(sm, name) for name in sm.__all__ if isinstance(getattr(sm, name), type)]
-CLASSES += [(files, name) for name in files.__all__ if isinstance(getattr(files, name), type)]
+CLASSES = [
+    (module, name) for module in (sm, eigenvalues, files, neighbours, sequences)
+    for name in module.__all__ if isinstance(getattr(module, name), type)
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("module", "name"), CLASSES, ids=[name for _, name in CLASSES])

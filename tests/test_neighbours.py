@@ -10,10 +10,12 @@ import pytest
 import reference
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
+from plain_kernels import both
 
 import semiring_mm as sm
 from semiring_mm import arrays, neighbours
 from semiring_mm.cpu import select
+from semiring_mm.cpu.kernels import select as kernels
 from semiring_mm.cpu.screen import Screen
 
 distance = Optional("scipy.spatial.distance")
@@ -79,7 +81,10 @@ def test_scipys_results(points, weights):
     x, y = POINTS[points]
     for name, (metric, _) in METRICS.items():
         options = options_of(name, weights, x)
-        found, expected = sm.cdist(x, y, metric, **options), by_scipy(x, y, metric, options)
+        found, expected = (
+            sm.neighbours.cdist(x, y, metric, **options),
+            by_scipy(x, y, metric, options),
+        )
         assert found.dtype == np.float64
         near = 0.0  # cosine is 1 - a number near 1, and weights are multiplied with the coordinates
         if metric == "cosine" or weights != "none":
@@ -95,9 +100,9 @@ def test_short_floats_compute_in_float32(dtype):
         pytest.skip("bfloat16: pip install ml_dtypes")
     x, y = (v.astype(dtype) for v in POINTS["normal"])
     for metric in ("cityblock", "chebyshev", "canberra", "cosine"):
-        found = sm.cdist(x, y, metric)
+        found = sm.neighbours.cdist(x, y, metric)
         assert found.dtype == np.float32
-        expected = sm.cdist(x.astype(float), y.astype(float), metric)
+        expected = sm.neighbours.cdist(x.astype(float), y.astype(float), metric)
         assert_allclose(found, expected, 1e-5, 1e-6, err_msg=metric)
 
 
@@ -117,11 +122,13 @@ def test_ties_of_weighted_integers(dtype, rows):
             d = sum(term(abs(x[:, c, None] - y[:, c]), w[c]) for c in range(columns))
             order = np.argsort(d, axis=1, kind="stable")[:, :9]
             given = x.astype(dtype), y.astype(dtype)
-            assert_array_equal(sm.knn(*given, 9, metric, w=w)[1], order)
-            assert_array_equal(sm.argbest(*given, metric, w=w)[1], order[:, 0])
+            assert_array_equal(sm.neighbours.knn(*given, 9, metric, w=w)[1], order)
+            assert_array_equal(sm.neighbours.argbest(*given, metric, w=w)[1], order[:, 0])
             if metric == "cityblock":
-                assert_array_equal(sm.cdist(*given, metric, w=w), d)
-                assert_array_equal(sm.radius_count(*given, 5, metric, w=w), (d <= 5).sum(1))
+                assert_array_equal(sm.neighbours.cdist(*given, metric, w=w), d)
+                assert_array_equal(
+                    sm.neighbours.radius_count(*given, 5, metric, w=w), (d <= 5).sum(1)
+                )
 
 
 @pytest.mark.parametrize(("dtype", "far"), [("f4", 1e3), ("f8", 1e6)])
@@ -131,8 +138,8 @@ def test_weights_keep_the_digits_of_points_far_from_the_origin(name, dtype, far)
     x, y = (RNG.normal(size=(m, 5)).astype(dtype) for m in (30, 40))
     x, y = x + np.dtype(dtype).type(far), y + np.dtype(dtype).type(far)
     w = RNG.random(5) * 3
-    near = sm.cdist(x.astype(float) - far, y.astype(float) - far, metric, w=w, **options)
-    found = sm.cdist(x, y, metric, w=w, **options)
+    near = sm.neighbours.cdist(x.astype(float) - far, y.astype(float) - far, metric, w=w, **options)
+    found = sm.neighbours.cdist(x, y, metric, w=w, **options)
     assert_allclose(found, near, 4 * np.finfo(dtype).eps)
 
 
@@ -140,62 +147,65 @@ def test_integers_that_no_float_tells_apart():
     x = np.array([[2**63 - 1, 2**53 + 1, 0]])
     y = np.array([[2**63 - 2, 2**53, 0]])
     for _ in range(3):  # small calls of floats are known from now on
-        sm.cdist(x.astype(float), y.astype(float), "hamming")
+        sm.neighbours.cdist(x.astype(float), y.astype(float), "hamming")
     for dtype in ("i8", "u8"):
-        found = sm.cdist(x.astype(dtype), y.astype(dtype), "hamming")
+        found = sm.neighbours.cdist(x.astype(dtype), y.astype(dtype), "hamming")
         assert_array_equal(found, [[2 / 3]])
     many = np.zeros((2, 40_000), "i1")
     many[1] = 1
-    assert_array_equal(sm.cdist(many, many, "hamming"), [[0, 1], [1, 0]])
-    assert_array_equal(sm.knn(many, many, 2, "hamming")[0], [[0, 1], [0, 1]])
+    assert_array_equal(sm.neighbours.cdist(many, many, "hamming"), [[0, 1], [1, 0]])
+    assert_array_equal(sm.neighbours.knn(many, many, 2, "hamming")[0], [[0, 1], [0, 1]])
 
 
 def test_neither_squares_nor_norms_leave_the_range():
     x = np.array([[3e200, 4e200], [3e-200, 4e-200]])
-    assert_allclose(sm.cdist(x, x[:1] / 7, "cosine"), [[0], [0]], atol=1e-15)
+    assert_allclose(sm.neighbours.cdist(x, x[:1] / 7, "cosine"), [[0], [0]], atol=1e-15)
 
 
 def test_metrics_of_ones_own():
     x, y = POINTS["normal"]
-    least = sm.Metric("least", "abs(a - b)", "min(a, b)")
-    assert_array_equal(sm.cdist(x, y, least), abs(x[:, None] - y).min(2))
-    huber = sm.Metric("huber", "abs(a - b) if abs(a - b) > 1 else (a - b) * (a - b)")
+    least = sm.neighbours.Metric("least", "abs(a - b)", "min(a, b)")
+    assert_array_equal(sm.neighbours.cdist(x, y, least), abs(x[:, None] - y).min(2))
+    huber = sm.neighbours.Metric("huber", "abs(a - b) if abs(a - b) > 1 else (a - b) * (a - b)")
     gap = abs(x[:, None] - y)
     terms = np.where(gap > 1, gap, gap * gap)
-    assert_allclose(sm.cdist(x, y, huber), terms.sum(2), 1e-13)
+    assert_allclose(sm.neighbours.cdist(x, y, huber), terms.sum(2), 1e-13)
     w = np.arange(19) % 4 / 2
-    assert_allclose(sm.cdist(x, y, huber, w=w), (w * terms).sum(2), 1e-13)
-    mean = sm.Metric("mean", "abs(a - b)", final="a / b")
-    assert_allclose(sm.cdist(x, y, mean, w=w), (w * gap).sum(2) / w.sum(), 1e-13)
-    dot = sm.Metric("dot", "a * b", final="-a")  # the largest inner products are the nearest
-    d, i = sm.knn(x, y, 3, dot)
+    assert_allclose(sm.neighbours.cdist(x, y, huber, w=w), (w * terms).sum(2), 1e-13)
+    mean = sm.neighbours.Metric("mean", "abs(a - b)", final="a / b")
+    assert_allclose(sm.neighbours.cdist(x, y, mean, w=w), (w * gap).sum(2) / w.sum(), 1e-13)
+    dot = sm.neighbours.Metric(
+        "dot", "a * b", final="-a"
+    )  # the largest inner products are the nearest
+    d, i = sm.neighbours.knn(x, y, 3, dot)
     assert_array_equal(i, np.argsort(-(x @ y.T), axis=1)[:, :3])
     assert_allclose(d, np.sort(-(x @ y.T))[:, :3], 1e-12)
 
 
 @pytest.mark.parametrize(("error", "message", "call"), [
-    (ValueError, "join is 'a \\+ b'", lambda: sm.Metric("m", "a - b", "a * b")),
-    (ValueError, "the name 'c' is not allowed", lambda: sm.Metric("m", "a - c")),
-    (ValueError, "identifier such as", lambda: sm.Metric("my metric", "a - b")),
-    (ValueError, "no metric 'jaccard': choose one of", lambda: sm.cdist(*X, "jaccard")),
-    (TypeError, "metric must be a name .* got builtin", lambda: sm.cdist(*X, math.dist)),
-    (ValueError, "p must be a number above 0", lambda: sm.cdist(*X, "minkowski", p=0)),
-    (ValueError, r"shapes \(2, 3\) and \(2, 2\)", lambda: sm.cdist(X[0], X[0][:, :2])),
-    (ValueError, r"shapes \(3,\) and \(2, 3\)", lambda: sm.cdist(X[0][0], X[0])),
-    (ValueError, r"number for each of 3 columns", lambda: sm.cdist(*X, w=[1, 2])),
-    (ValueError, "negative weights", lambda: sm.cdist(*X, w=[1, 2, -1])),
-    (ValueError, "infinite or NaN", lambda: sm.cdist(*X, w=[1, inf, 1])),
-    (ValueError, "infinite or NaN", lambda: sm.knn(*X, 1, w=[1, nan, 1])),
-    (TypeError, "complex128 .* are accepted", lambda: sm.cdist(X[0] * 1j, X[0])),
-    (ValueError, "out has shape", lambda: sm.cdist(*X, out=np.empty((2, 3)))),
-    (ValueError, "k is from 1 to the 2 rows of Y, got 3", lambda: sm.knn(*X, 3)),
-    (ValueError, "k is from 1 to the 2 rows of Y, got 0", lambda: sm.knn(*X, 0)),
-    (ValueError, "argbest: Y has no rows", lambda: sm.argbest(X[0], X[0][:0])),
-    (ValueError, "the radius is a number", lambda: sm.radius_count(*X, nan)),
-    (ValueError, "the radius is a number", lambda: sm.radius_count(*X, "a")),
-    (ValueError, "beyond the range of float64; use inf", lambda: sm.radius_count(*X, 10**400)),
-    (TypeError, "k must be an integer", lambda: sm.knn(*X, 1.5)),
-    (TypeError, "knn: X and Y are matrices .* got None", lambda: sm.knn(X[0], None, 1)),
+    (ValueError, "join is 'a \\+ b'", lambda: sm.neighbours.Metric("m", "a - b", "a * b")),
+    (ValueError, "the name 'c' is not allowed", lambda: sm.neighbours.Metric("m", "a - c")),
+    (ValueError, "identifier such as", lambda: sm.neighbours.Metric("my metric", "a - b")),
+    (ValueError, "no metric 'jaccard': choose one of", lambda: sm.neighbours.cdist(*X, "jaccard")),
+    (TypeError, "metric must be a name .* got builtin", lambda: sm.neighbours.cdist(*X, math.dist)),
+    (ValueError, "p must be a number above 0", lambda: sm.neighbours.cdist(*X, "minkowski", p=0)),
+    (ValueError, r"shapes \(2, 3\) and \(2, 2\)", lambda: sm.neighbours.cdist(X[0], X[0][:, :2])),
+    (ValueError, r"shapes \(3,\) and \(2, 3\)", lambda: sm.neighbours.cdist(X[0][0], X[0])),
+    (ValueError, r"number for each of 3 columns", lambda: sm.neighbours.cdist(*X, w=[1, 2])),
+    (ValueError, "negative weights", lambda: sm.neighbours.cdist(*X, w=[1, 2, -1])),
+    (ValueError, "infinite or NaN", lambda: sm.neighbours.cdist(*X, w=[1, inf, 1])),
+    (ValueError, "infinite or NaN", lambda: sm.neighbours.knn(*X, 1, w=[1, nan, 1])),
+    (TypeError, "complex128 .* are accepted", lambda: sm.neighbours.cdist(X[0] * 1j, X[0])),
+    (ValueError, "out has shape", lambda: sm.neighbours.cdist(*X, out=np.empty((2, 3)))),
+    (ValueError, "k is from 1 to the 2 rows of Y, got 3", lambda: sm.neighbours.knn(*X, 3)),
+    (ValueError, "k is from 1 to the 2 rows of Y, got 0", lambda: sm.neighbours.knn(*X, 0)),
+    (ValueError, "argbest: Y has no rows", lambda: sm.neighbours.argbest(X[0], X[0][:0])),
+    (ValueError, "the radius is a number", lambda: sm.neighbours.radius_count(*X, nan)),
+    (ValueError, "the radius is a number", lambda: sm.neighbours.radius_count(*X, "a")),
+    (ValueError, "beyond the range of float64; use inf",
+     lambda: sm.neighbours.radius_count(*X, 10**400)),
+    (TypeError, "k must be an integer", lambda: sm.neighbours.knn(*X, 1.5)),
+    (TypeError, "knn: X and Y are matrices .* got None", lambda: sm.neighbours.knn(X[0], None, 1)),
 ])  # fmt: skip
 def test_what_is_refused(error, message, call):
     with pytest.raises(error, match=message):
@@ -207,16 +217,16 @@ X = [np.arange(6.0).reshape(2, 3)] * 2
 
 def test_operands_may_lie_anyhow_and_out_may_be_one_of_them():
     x, y = RNG.normal(size=(2, 8, 8))
-    expected = sm.cdist(x, y)
+    expected = sm.neighbours.cdist(x, y)
     padded = np.zeros((8, 20))
     padded[:, ::2][:, :8] = y
-    assert_array_equal(sm.cdist(np.asfortranarray(x), padded[:, ::2][:, :8]), expected)
-    assert_array_equal(sm.cdist(x[::-1], y)[::-1], expected)
+    assert_array_equal(sm.neighbours.cdist(np.asfortranarray(x), padded[:, ::2][:, :8]), expected)
+    assert_array_equal(sm.neighbours.cdist(x[::-1], y)[::-1], expected)
     out = x.copy()
-    assert sm.cdist(out, y, out=out) is out
+    assert sm.neighbours.cdist(out, y, out=out) is out
     assert_array_equal(out, expected)
     with pytest.raises(ValueError, match="dtype"):
-        sm.cdist(x, y, out=np.empty((8, 8), "f4"))
+        sm.neighbours.cdist(x, y, out=np.empty((8, 8), "f4"))
 
 
 # --- the nearest --------------------------------------------------------------------------------
@@ -234,31 +244,33 @@ def test_the_nearest_of_all_metrics(points, weights):
     x, y = POINTS[points]
     for name, (metric, _) in METRICS.items():
         options = options_of(name, weights, x)
-        all_distances = sm.cdist(x, y, metric, **options)
+        all_distances = sm.neighbours.cdist(x, y, metric, **options)
         for k in {1, len(y) // 2} - {0}:
-            d, i = sm.knn(x, y, k, metric, **options)
+            d, i = sm.neighbours.knn(x, y, k, metric, **options)
             assert (d.shape, i.shape, i.dtype) == ((len(x), k), (len(x), k), np.int64)
             assert_allclose(d, by_sorting(all_distances, k)[0], 1e-13, 1e-14, err_msg=name)
             assert_allclose(np.take_along_axis(all_distances, i, 1), d, 1e-13, 1e-14)
             assert all(len(set(row)) == k for row in i.tolist())
         r = np.nan_to_num(np.nanmedian([*all_distances.flat, 1]))
-        counts = sm.radius_count(x, y, r, metric, **options)
+        counts = sm.neighbours.radius_count(x, y, r, metric, **options)
         assert_array_equal(counts, (all_distances <= r).sum(1), name)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_radii_are_compared_with_distances_to_the_last_bit(dtype):
     x, y = (RNG.random((n, 3)).astype(dtype) for n in (40, 60))
-    d = sm.cdist(x, y)
+    d = sm.neighbours.cdist(x, y)
     huge, tiny = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
     for r in (*d.ravel()[:50], *np.nextafter(d.ravel()[:50], 0), -1.0, 0.0, huge, tiny, inf):
-        assert_array_equal(sm.radius_count(x, y, float(r)), (d <= d.dtype.type(r)).sum(axis=1))
+        assert_array_equal(
+            sm.neighbours.radius_count(x, y, float(r)), (d <= d.dtype.type(r)).sum(axis=1)
+        )
     with warnings.catch_warnings(action="error"):  # beyond the range of float32
         for metric in ("euclidean", "cityblock"):
-            assert_array_equal(sm.radius_count(x, y, 1e300, metric), np.full(40, 60))
+            assert_array_equal(sm.neighbours.radius_count(x, y, 1e300, metric), np.full(40, 60))
     far = np.array([[huge, huge]])
-    assert_array_equal(sm.radius_count(far, -far, inf), [1])
-    assert_array_equal(sm.radius_count(far, -far, huge), [0])
+    assert_array_equal(sm.neighbours.radius_count(far, -far, inf), [1])
+    assert_array_equal(sm.neighbours.radius_count(far, -far, huge), [0])
 
 
 @pytest.mark.parametrize("metric", ["cityblock", "euclidean", "cosine", "hamming"])
@@ -269,13 +281,30 @@ def test_equal_points_come_by_their_index(metric, dtype, monkeypatch):
     kind = RNG.integers(0, 30, 1601)
     y = RNG.integers(1, 4, (30, 6))[kind].astype(dtype) / 3
     x = np.concatenate([y[:40], RNG.random((3, 6)).astype(dtype)])
-    compared = sm.cdist(x, y, {"euclidean": "sqeuclidean"}.get(metric, metric))
+    compared = sm.neighbours.cdist(x, y, {"euclidean": "sqeuclidean"}.get(metric, metric))
     for k in (1, 17, 200, 1601):
-        i = sm.knn(x, y, k, metric)[1]
+        i = sm.neighbours.knn(x, y, k, metric)[1]
         assert_array_equal(i, by_sorting(compared, k)[1])
         same = np.diff(kind[i], axis=1) == 0
         assert (np.diff(i, axis=1)[same] > 0).all()
-    assert_array_equal(sm.argbest(x, y, metric)[1], by_sorting(compared, 1)[1][:, 0])
+    assert_array_equal(sm.neighbours.argbest(x, y, metric)[1], by_sorting(compared, 1)[1][:, 0])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "i8"])
+def test_the_kernels_of_heaps_in_python(dtype):
+    tile = RNG.integers(0, 20, (3, 150)).astype(dtype)
+    if real := tile.dtype.kind == "f":
+        tile[1, ::9] = np.nan
+    value, index = select.empty(3, 7, tile.dtype)
+    heaps = both(
+        kernels.put, None, dtype, many=1, real=real, rows=3, columns=150, k=7, base=5, value=value,
+        index=index, tile=tile,
+    )  # fmt: skip
+    own = {name: heaps[name] for name in ("value", "index")}
+    best = both(kernels.sort, None, dtype, rows=3, k=7, **own)
+    expected = np.argsort(tile, 1, kind="stable")[:, :7]
+    assert_array_equal(best["index"], expected + 5)
+    assert_array_equal(best["value"], np.take_along_axis(tile, expected, 1))
 
 
 def sphere(n, columns=9):
@@ -329,12 +358,12 @@ def test_a_screen_leaves_every_bit_as_it_is(points, dtype, monkeypatch):
 
     monkeypatch.setattr(Screen, "put", counted)
     calls = [(1, "sqeuclidean"), (40, "euclidean")]
-    found = [sm.knn(x, y, k, metric) for k, metric in calls]
+    found = [sm.neighbours.knn(x, y, k, metric) for k, metric in calls]
     assert candidates
     if points in ("uniform", "far from the origin", "huge"):
         assert np.median(candidates) < 0.02
     monkeypatch.setattr(neighbours, "_screen", lambda *_: None)
-    direct = [sm.knn(x, y, k, metric) for k, metric in calls]
+    direct = [sm.neighbours.knn(x, y, k, metric) for k, metric in calls]
     for got, want in zip(sum(found, ()), sum(direct, ()), strict=True):
         assert_array_equal(got, want)
 
@@ -343,8 +372,8 @@ def test_what_is_not_finite_is_not_screened():
     x, y = RNG.random((5, 9)), RNG.random((9000, 9))
     y[7], y[8], y[9] = nan, inf, 1e200
     with np.errstate(all="ignore"):
-        expected, order = by_sorting(sm.cdist(x, y), 9000)
-    d, i = sm.knn(x, y, 900)
+        expected, order = by_sorting(sm.neighbours.cdist(x, y), 9000)
+    d, i = sm.neighbours.knn(x, y, 900)
     assert_array_equal(d, expected[:, :900])
     assert_array_equal(i, order[:, :900])
 
@@ -358,7 +387,7 @@ def test_points_in_any_order(order):
     )
     y = y * (order != "equal")
     x = np.array([[0.0], [11.0], [5.0]])
-    d, i = sm.knn(x, y, 700, "l1")
+    d, i = sm.neighbours.knn(x, y, 700, "l1")
     expected, indices = by_sorting(abs(x - y.T), 700)
     assert_array_equal(d, expected)
     assert_array_equal(i, indices)
@@ -367,11 +396,19 @@ def test_points_in_any_order(order):
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_any_number_of_threads(workers):
     x, y = RNG.normal(size=(401, 5)), RNG.normal(size=(2000, 5))
-    expected = sm.knn(x, y, 9, "l1"), sm.cdist(x, y, "l1"), sm.radius_count(x, y, 1, "l1")
+    expected = (
+        sm.neighbours.knn(x, y, 9, "l1"),
+        sm.neighbours.cdist(x, y, "l1"),
+        sm.neighbours.radius_count(x, y, 1, "l1"),
+    )
     before = sm.get_num_threads()
     sm.set_num_threads(workers)
     try:
-        found = sm.knn(x, y, 9, "l1"), sm.cdist(x, y, "l1"), sm.radius_count(x, y, 1, "l1")
+        found = (
+            sm.neighbours.knn(x, y, 9, "l1"),
+            sm.neighbours.cdist(x, y, "l1"),
+            sm.neighbours.radius_count(x, y, 1, "l1"),
+        )
     finally:
         sm.set_num_threads(before)
     for got, want in zip([*found[0], *found[1:]], [*expected[0], *expected[1:]], strict=True):
@@ -386,7 +423,7 @@ def test_few_queries_share_the_points(workers, dtype, monkeypatch):
     x = y[:3].copy()
     if dtype != "i1":
         y[59_000:] = nan
-    compared = sm.cdist(x, y, "hamming" if dtype == "i1" else "l1")
+    compared = sm.neighbours.cdist(x, y, "hamming" if dtype == "i1" else "l1")
     parts = []
     split = neighbours._Pairs.across
     monkeypatch.setattr(
@@ -396,12 +433,12 @@ def test_few_queries_share_the_points(workers, dtype, monkeypatch):
     sm.set_num_threads(workers)
     try:
         for k in (1, 700, 60_000):
-            d, i = sm.knn(x, y, k, "hamming" if dtype == "i1" else "l1")
+            d, i = sm.neighbours.knn(x, y, k, "hamming" if dtype == "i1" else "l1")
             expected, order = by_sorting(compared, k)
             assert_array_equal(d, expected)
             assert_array_equal(i, order)
         assert [len(found) for found in parts] == [workers, workers, 1]
-        counts = sm.radius_count(x, y, 1, "hamming" if dtype == "i1" else "l1")
+        counts = sm.neighbours.radius_count(x, y, 1, "hamming" if dtype == "i1" else "l1")
         assert_array_equal(counts, (compared <= 1).sum(1))
     finally:
         sm.set_num_threads(before)
@@ -416,8 +453,8 @@ def test_nothing_of_size_mn_is_made(monkeypatch):
 
     monkeypatch.setattr(neighbours.np, "empty", empty)
     x, y = RNG.normal(size=(1000, 3)), RNG.normal(size=(16_000, 3))
-    sm.knn(x, y, 2, "braycurtis")
-    sm.radius_count(x, y, 1.0, "canberra", w=[1, 2, 3])
+    sm.neighbours.knn(x, y, 2, "braycurtis")
+    sm.neighbours.radius_count(x, y, 1.0, "canberra", w=[1, 2, 3])
     assert max(made) < len(x) * len(y) / 20
 
 
@@ -435,10 +472,10 @@ def test_results_are_of_the_operands_library(package, make, kind):
     x, y = (v.astype("f4") for v in POINTS["normal"])
     theirs = [getattr(library, make)(v) for v in (x, y)]
     pairs = [
-        (sm.cdist(*theirs, "l1"), sm.cdist(x, y, "l1")),
-        *zip(sm.knn(*theirs, 3, "l1"), sm.knn(x, y, 3, "l1"), strict=True),
-        *zip(sm.argbest(*theirs, "l1"), sm.argbest(x, y, "l1"), strict=True),
-        (sm.radius_count(*theirs, 20, "l1"), sm.radius_count(x, y, 20, "l1")),
+        (sm.neighbours.cdist(*theirs, "l1"), sm.neighbours.cdist(x, y, "l1")),
+        *zip(sm.neighbours.knn(*theirs, 3, "l1"), sm.neighbours.knn(x, y, 3, "l1"), strict=True),
+        *zip(sm.neighbours.argbest(*theirs, "l1"), sm.neighbours.argbest(x, y, "l1"), strict=True),
+        (sm.neighbours.radius_count(*theirs, 20, "l1"), sm.neighbours.radius_count(x, y, 20, "l1")),
     ]
     for found, expected in pairs:
         assert isinstance(found, kind)
@@ -471,7 +508,7 @@ SMALL = {
         np.array([[0.0, 0, 0], [-inf, 1, 2], [1, nan, 0], [5, 0.0, 7]]),
     ),
 }  # fmt: skip
-FAR = sm.Metric("far", "abs(a - b) * abs(a - b)", "max(a, b)", final="sqrt(a) / b")
+FAR = sm.neighbours.Metric("far", "abs(a - b) * abs(a - b)", "max(a, b)", final="sqrt(a) / b")
 
 
 @pytest.fixture
@@ -488,14 +525,14 @@ def test_repeated_small_calls_take_the_quick_way_and_change_no_bit(points, dtype
     x, y = (v.astype(dtype) for v in SMALL[points])
     k = min(3, len(y))
     for metric, p in [*((metric, o.get("p", 2)) for metric, o in METRICS.values()), (FAR, 2)]:
-        own = functools.partial(sm.cdist, x, y, metric, p=p)
+        own = functools.partial(sm.neighbours.cdist, x, y, metric, p=p)
         turned = np.zeros((len(y), len(x)), dtype).T
         verbs = {
             "cdist": own,
             "cdist to out": functools.partial(own, out=turned),
-            "knn": functools.partial(sm.knn, x, y, k, metric, p=p),
-            "argbest": functools.partial(sm.argbest, x, y, metric, p=p),
-            "radius_count": functools.partial(sm.radius_count, x, y, 0.7, metric, p=p),
+            "knn": functools.partial(sm.neighbours.knn, x, y, k, metric, p=p),
+            "argbest": functools.partial(sm.neighbours.argbest, x, y, metric, p=p),
+            "radius_count": functools.partial(sm.neighbours.radius_count, x, y, 0.7, metric, p=p),
         }
         for _ in range(3):
             own()
@@ -516,7 +553,10 @@ def test_repeated_small_calls_take_the_quick_way_and_change_no_bit(points, dtype
 def test_repeated_small_calls_of_whole_numbers(dtype, general):
     x, y = (RNG.integers(0, 5, (n, 4)).astype(dtype) for n in (8, 13))
     for metric in ("cityblock", "euclidean", "cosine", "hamming"):
-        calls = [functools.partial(f, x, y, metric=metric) for f in (sm.cdist, sm.argbest)]
+        calls = [
+            functools.partial(f, x, y, metric=metric)
+            for f in (sm.neighbours.cdist, sm.neighbours.argbest)
+        ]
         for call in calls:
             for _ in range(3):
                 call()
@@ -532,27 +572,29 @@ def test_other_calls_than_the_quick_ones(general):
     """Errors, and operands that the quick way has no code for, after it was learned."""
     x, y = SMALL["rows"]
     for _ in range(4):
-        sm.cdist(x, y), sm.cdist(x, y, "cosine"), sm.knn(x, y, 3)
-    expected = sm.cdist(x, y)
+        sm.neighbours.cdist(x, y), sm.neighbours.cdist(x, y, "cosine"), sm.neighbours.knn(x, y, 3)
+    expected = sm.neighbours.cdist(x, y)
     general.clear()
-    assert_array_equal(sm.cdist(x, y.astype("f4")), sm.cdist(x, y.astype("f4").astype("f8")))
-    assert_array_equal(sm.cdist(x.astype(">f8"), y.astype(">f8")), expected)
-    assert_array_equal(sm.cdist(x.astype(">f8"), y.astype(">f8"), "cosine"),
-                       sm.cdist(x, y, "cosine"))  # fmt: skip
-    assert_array_equal(sm.cdist(x.tolist(), y.tolist()), expected)
+    assert_array_equal(
+        sm.neighbours.cdist(x, y.astype("f4")), sm.neighbours.cdist(x, y.astype("f4").astype("f8"))
+    )
+    assert_array_equal(sm.neighbours.cdist(x.astype(">f8"), y.astype(">f8")), expected)
+    assert_array_equal(sm.neighbours.cdist(x.astype(">f8"), y.astype(">f8"), "cosine"),
+                       sm.neighbours.cdist(x, y, "cosine"))  # fmt: skip
+    assert_array_equal(sm.neighbours.cdist(x.tolist(), y.tolist()), expected)
     own = np.vstack([x, y])
-    square = sm.cdist(own, own)
+    square = sm.neighbours.cdist(own, own)
     room = np.zeros((26, 26))
     room[:, :5] = own
-    assert_array_equal(sm.cdist(room[:, :5], room[:, :5], out=room), square)
-    assert sm.cdist(x, y[:0]).shape == (9, 0)
-    assert_array_equal(sm.cdist(x[:, :0], y[:, :0]), np.zeros((9, 17)))
+    assert_array_equal(sm.neighbours.cdist(room[:, :5], room[:, :5], out=room), square)
+    assert sm.neighbours.cdist(x, y[:0]).shape == (9, 0)
+    assert_array_equal(sm.neighbours.cdist(x[:, :0], y[:, :0]), np.zeros((9, 17)))
     for message, call in {
-        "same number of columns": lambda: sm.cdist(x, y[:, 1:]),
-        "out has shape": lambda: sm.cdist(x, y, out=np.zeros((9, 16))),
-        "and dtype float32": lambda: sm.cdist(x, y, out=np.zeros((9, 17), "f4")),
-        "from 1 to the 17 rows": lambda: sm.knn(x, y, 18),
-        "read-only": lambda: sm.cdist(x, y, out=np.broadcast_to(0.0, (9, 17))),
+        "same number of columns": lambda: sm.neighbours.cdist(x, y[:, 1:]),
+        "out has shape": lambda: sm.neighbours.cdist(x, y, out=np.zeros((9, 16))),
+        "and dtype float32": lambda: sm.neighbours.cdist(x, y, out=np.zeros((9, 17), "f4")),
+        "from 1 to the 17 rows": lambda: sm.neighbours.knn(x, y, 18),
+        "read-only": lambda: sm.neighbours.cdist(x, y, out=np.broadcast_to(0.0, (9, 17))),
     }.items():
         with pytest.raises(ValueError, match=message):
             call()

@@ -240,7 +240,7 @@ def test_the_tile_that_fits():
 
 def test_too_little_memory_is_told_before_any_work(tmp_path):
     w = graph(300)
-    with pytest.raises(MemoryError, match="use a larger memory_limit"):
+    with pytest.raises(MemoryError, match=r"use a larger tiles\.memory"):
         solve(w, (tmp_path / "d.npy", None), memory_limit=100_000)
     with pytest.raises(MemoryError, match="in tiles of 256"):
         solve(w, (tmp_path / "d.npy", None), memory_limit=100_000, tile=256)
@@ -545,7 +545,9 @@ def test_a_disk_that_gets_full(tmp_path, monkeypatch):
             chunk.rename(aside)
             chunk.symlink_to("/dev/full")
 
-    with pytest.raises(OSError, match=r"the disk is full; .* go on with resume=True") as error:
+    with pytest.raises(
+        OSError, match=r"the disk is full; .* go on with tiles.resume=True"
+    ) as error:
         solve(w, (out, None), tile=32, tick=fill)
     assert error.value.errno == errno.ENOSPC
     aside.replace(chunk)
@@ -584,7 +586,9 @@ def begun(tmp_path, w):
 def test_results_and_states_are_not_overwritten(tmp_path):
     w = graph(100)
     out, state = begun(tmp_path, w)
-    with pytest.raises(FileExistsError, match=r"d.npy.part.json is left .* resume=True goes on"):
+    with pytest.raises(
+        FileExistsError, match=r"d.npy.part.json is left .* tiles.resume=True goes on"
+    ):
         solve(w, (out, None))
     state.file.unlink()
     with pytest.raises(FileExistsError, match=r"d.npy.part is left"):
@@ -607,7 +611,9 @@ def test_results_and_states_are_not_overwritten(tmp_path):
 def computed(path, w, **options):
     """The result of a call that may go on, and whether it has computed anything."""
     seen = []
-    d = sm.apsp(w, out=path, resume=True, progress=lambda *x: seen.append(x), **options)
+    d = sm.apsp(
+        w, tiles=sm.Tiles(out=path, resume=True), progress=lambda *x: seen.append(x), **options
+    )
     return d, bool(seen)
 
 
@@ -619,7 +625,9 @@ def test_one_call_begins_goes_on_and_is_done(tmp_path, monkeypatch, kind, trees)
     out, options = tmp_path / f"d.{kind}", {"return_predecessors": trees}
     path = (out, tmp_path / f"p.{kind}") if trees else out
     for phase in ("load", "steps", "publish"):
-        stopped(monkeypatch, lambda: sm.apsp(w, out=path, resume=True, **options), phase)
+        stopped(
+            monkeypatch, lambda: sm.apsp(w, tiles=sm.Tiles(out=path, resume=True), **options), phase
+        )
     first, _ = computed(path, w, **options)
     times = [os.stat(x).st_mtime_ns for x in sorted(tmp_path.iterdir())]
     again, worked = computed(path, w, **options)
@@ -632,14 +640,15 @@ def test_one_call_begins_goes_on_and_is_done(tmp_path, monkeypatch, kind, trees)
         np.testing.assert_array_equal(x[:, :], z)
 
 
-RESUMED = {"out": "d.npy", "resume": True}
+RESUMED = {"tiles": sm.Tiles(out="d.npy", resume=True)}
+BOTH = {"tiles": sm.Tiles(out=("d.npy", "p.npy"), resume=True)}
 OTHERS = {
     "a graph": (lambda w: sm.apsp(w + 1, **RESUMED), "is the result of a run on another graph"),
     "nodes": (lambda w: sm.apsp(w[:90, :90], **RESUMED), "n = 100, and this one has 90"),
     "a dtype": (lambda w: sm.apsp(w.astype("f8"), **RESUMED), "this one has 'float64'"),
     "a semiring": (lambda w: sm.closure(w, "min_max", **RESUMED), "a run with semiring"),
     "trees": (
-        lambda w: sm.apsp(w, return_predecessors=True, **RESUMED | {"out": ("d.npy", "p.npy")}),
+        lambda w: sm.apsp(w, return_predecessors=True, **BOTH),
         "predecessors = False, and this one has True",
     ),
     "a product": (lambda w: sm.matmul(w, w, **RESUMED), "a run with semiring"),
@@ -661,7 +670,7 @@ def test_what_is_done_is_known_by_its_work(tmp_path, monkeypatch, case):
     call, words = OTHERS[case]
     monkeypatch.chdir(tmp_path)
     w = graph(100)
-    sm.apsp(w, out="d.npy")
+    sm.apsp(w, tiles=sm.Tiles(out="d.npy"))
     with pytest.raises(FileExistsError, match=words):
         call(w)
     assert os.path.exists("d.npy")
@@ -670,20 +679,22 @@ def test_what_is_done_is_known_by_its_work(tmp_path, monkeypatch, case):
 
 def test_half_of_a_result_is_not_done(tmp_path):
     w, out = graph(60), (tmp_path / "d.npy", tmp_path / "p.npy")
-    sm.apsp(w, out=out, return_predecessors=True)
+    sm.apsp(w, tiles=sm.Tiles(out=out), return_predecessors=True)
     out[1].unlink()
     with pytest.raises(FileExistsError, match=r"d.npy is there already, and .*p.npy, .* is not"):
-        sm.apsp(w, out=out, return_predecessors=True, resume=True)
+        sm.apsp(w, tiles=sm.Tiles(out=out, resume=True), return_predecessors=True)
 
 
 def test_a_product_that_is_done(tmp_path):
     a, b = graph(70), graph(70, seed=1)
-    sm.matmul(a, b, "min_plus", out=tmp_path / "c.npy", resume=True)
+    sm.matmul(a, b, "min_plus", tiles=sm.Tiles(out=tmp_path / "c.npy", resume=True))
     seen = []
-    sm.matmul(a, b, "min_plus", out=tmp_path / "c.npy", resume=True, progress=seen.append)
+    sm.matmul(
+        a, b, "min_plus", tiles=sm.Tiles(out=tmp_path / "c.npy", resume=True), progress=seen.append
+    )
     assert not seen
     with pytest.raises(FileExistsError, match="a run with operands"):
-        sm.matmul(b, a, "min_plus", out=tmp_path / "c.npy", resume=True)
+        sm.matmul(b, a, "min_plus", tiles=sm.Tiles(out=tmp_path / "c.npy", resume=True))
 
 
 def test_a_state_of_another_run(tmp_path):
@@ -922,32 +933,32 @@ def test_a_product_goes_on_with_its_own_operands_only(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     a, b, other = (rng.integers(0, 9, (600, 600)) * 1.0 for _ in range(3))
     out = tmp_path / "c.npy"
-    stopped(monkeypatch, lambda: sm.matmul(a, b, out=out, memory_limit="12MB"), "steps")
+    stopped(monkeypatch, lambda: sm.matmul(a, b, tiles=sm.Tiles(out=out, memory="12MB")), "steps")
     for words in ((other, b), (a, other)):
         with pytest.raises(ValueError, match=r"resume: .* is the state of a run with operands"):
-            sm.matmul(*words, out=out, memory_limit="12MB", resume=True)
-    c = sm.matmul(a, b, out=out, memory_limit="12MB", resume=True)
+            sm.matmul(*words, tiles=sm.Tiles(out=out, memory="12MB", resume=True))
+    c = sm.matmul(a, b, tiles=sm.Tiles(out=out, memory="12MB", resume=True))
     np.testing.assert_array_equal(c, a @ b)
 
 
 def test_the_graph_is_looked_at_in_every_phase(tmp_path, monkeypatch):
     w, out = graph(60), tmp_path / "d.npy"
-    stopped(monkeypatch, lambda: sm.apsp(w, out=out), "publish")
+    stopped(monkeypatch, lambda: sm.apsp(w, tiles=sm.Tiles(out=out)), "publish")
     with pytest.raises(ValueError, match="state of a run on another graph"):
-        sm.apsp(w + 1, out=out, resume=True)
-    np.testing.assert_array_equal(sm.apsp(w, out=out, resume=True), sm.apsp(w))
+        sm.apsp(w + 1, tiles=sm.Tiles(out=out, resume=True))
+    np.testing.assert_array_equal(sm.apsp(w, tiles=sm.Tiles(out=out, resume=True)), sm.apsp(w))
 
 
 def test_what_can_never_end_leaves_nothing(tmp_path):
     w = np.full((40, 40), 127, "i1")
     w[np.arange(39), np.arange(1, 40)] = 100
     with pytest.raises(OverflowError, match="does not fit int8"):
-        sm.apsp(w, out=tmp_path / "d.npy")
+        sm.apsp(w, tiles=sm.Tiles(out=tmp_path / "d.npy"))
     a = np.full((300, 300), 2**30, "i4")
     with pytest.raises(OverflowError):
-        sm.matmul(a, a, out=tmp_path / "c.npy")
+        sm.matmul(a, a, tiles=sm.Tiles(out=tmp_path / "c.npy"))
     with pytest.raises(TypeError):
-        sm.apsp(np.ones((9, 9), bool), out=tmp_path / "b.npy")
+        sm.apsp(np.ones((9, 9), bool), tiles=sm.Tiles(out=tmp_path / "b.npy"))
     assert not list(tmp_path.iterdir())
 
 
@@ -955,13 +966,13 @@ def test_one_file_by_two_names(tmp_path):
     (tmp_path / "a").mkdir()
     out = tmp_path / "x.npy", tmp_path / "a" / ".." / "x.npy"
     with pytest.raises(ValueError, match="cannot hold distances and predecessors both"):
-        sm.apsp(graph(9), out=out, return_predecessors=True)
+        sm.apsp(graph(9), tiles=sm.Tiles(out=out), return_predecessors=True)
 
 
 def test_files_hold_no_bfloat16(tmp_path):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     with pytest.raises(TypeError, match="files hold no bfloat16; give the graph in float32"):
-        sm.apsp(np.ones((9, 9), ml_dtypes.bfloat16), out=tmp_path / "d.npy")
+        sm.apsp(np.ones((9, 9), ml_dtypes.bfloat16), tiles=sm.Tiles(out=tmp_path / "d.npy"))
     assert not list(tmp_path.iterdir())
 
 
@@ -1133,7 +1144,7 @@ def test_data_reach_the_disk_before_their_state_and_their_name(tmp_path, monkeyp
         assert {str(part), str(part / "c"), str(part / "zarr.json")} <= made
 
 
-@pytest.mark.parametrize("steps", [None, "1"])
+@pytest.mark.parametrize("steps", [2.5, "1"])
 def test_steps_between_states_are_counted(steps, tmp_path):
     with pytest.raises(ValueError, match="checkpoint is a number of steps from 1 on"):
-        sm.apsp(graph(9), out=tmp_path / "d.npy", checkpoint=steps)
+        sm.apsp(graph(9), tiles=sm.Tiles(out=tmp_path / "d.npy", checkpoint=steps))

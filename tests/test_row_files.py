@@ -4,6 +4,7 @@ import itertools
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,9 +39,15 @@ def small_strips(monkeypatch):
     monkeypatch.setattr(solve, "close_tiles", None)
 
 
+def resumed(words):
+    """The arguments of a call that may go on."""
+    return words | {"tiles": replace(words["tiles"], resume=True)}
+
+
 def places(folder, kind, trees):
     out = folder / f"d.{kind}", folder / f"p.{kind}"
-    return {"out": out if trees else out[0], "return_predecessors": trees, "method": "sparse"}
+    tiles = sm.Tiles(out=out if trees else out[0])
+    return {"tiles": tiles, "return_predecessors": trees, "method": "sparse"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,7 +66,7 @@ def test_large_sparse_graphs_need_no_tiles(tmp_path, n, monkeypatch):
     graph = undirected(nx.path_graph(n)) if n else np.empty((0, 0))
     if n < out_of_core.SPARSE_FROM:
         monkeypatch.undo()  # tiles do
-    d = sm.apsp(graph, out=tmp_path / "d.npy")
+    d = sm.apsp(graph, tiles=sm.Tiles(out=tmp_path / "d.npy"))
     np.testing.assert_array_equal(d, csgraph.dijkstra(graph) if n else graph)
 
 
@@ -68,7 +75,9 @@ def test_searches_where_they_take_less_time(tmp_path, monkeypatch):
     graph, sources, told = GRAPHS["sparse"], range(0, 300, 2), []
     watched = Watched(lambda *x: told.append(x))
     out = tmp_path / "d.npy", tmp_path / "p.npy"
-    d, p = sm.apsp(graph, out=out, sources=sources, return_predecessors=True, progress=watched)
+    d, p = sm.apsp(
+        graph, tiles=sm.Tiles(out=out), sources=sources, return_predecessors=True, progress=watched
+    )
     np.testing.assert_array_equal(d, csgraph.dijkstra(graph)[sources])
     walk(graph, d, p, sources)
     assert watched.method == "a search from each source"
@@ -83,10 +92,10 @@ def test_some_rows(tmp_path, kind, sources):
     d, p = sm.apsp(GRAPH, **words)
     np.testing.assert_array_equal(d[:], EXPECTED[sources])
     walk(GRAPH, d[:], p[:], sources)
-    d, _ = sm.apsp(GRAPH, **words, resume=True)  # nothing is left to do
+    d, _ = sm.apsp(GRAPH, **resumed(words))  # nothing is left to do
     np.testing.assert_array_equal(d[:], EXPECTED[sources])
     with pytest.raises(FileExistsError, match=r"is the result of a run with rows = "):
-        sm.apsp(GRAPH, **words | {"sources": [1]}, resume=True)
+        sm.apsp(GRAPH, **resumed(words) | {"sources": [1]})
 
 
 def test_rows_go_on_as_rows(tmp_path, monkeypatch):
@@ -99,9 +108,9 @@ def test_rows_go_on_as_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(out_of_core, "_sparse", lambda *_: True)
     out = tmp_path / "d.npy"
     with pytest.raises(KeyboardInterrupt):
-        sm.apsp(GRAPH, out=out, progress=stop)
+        sm.apsp(GRAPH, tiles=sm.Tiles(out=out), progress=stop)
     monkeypatch.setattr(out_of_core, "_sparse", lambda *_: False)
-    np.testing.assert_array_equal(sm.apsp(GRAPH, out=out, resume=True), EXPECTED)
+    np.testing.assert_array_equal(sm.apsp(GRAPH, tiles=sm.Tiles(out=out, resume=True)), EXPECTED)
 
 
 def test_one_row_has_to_fit():
@@ -110,7 +119,7 @@ def test_one_row_has_to_fit():
     each = out_of_core._row_bytes(problem) + solver.extra
     assert out_of_core._height(solver, N, solver.fixed + each, None) == 1
     for limit in (0, solver.fixed + each - 1):
-        with pytest.raises(MemoryError, match=f"^1 rows of {N} nodes take .* larger memory_limit"):
+        with pytest.raises(MemoryError, match=f"^1 rows of {N} nodes take .* larger tiles.memory"):
             out_of_core._height(solver, N, limit, None)
 
 
@@ -118,20 +127,20 @@ def test_some_rows_of_any_matrix(tmp_path):
     w = np.random.default_rng(0).integers(1, 90, (40, 40))
     np.save(tmp_path / "w.npy", w)
     for at, graph in enumerate([w, np.load(tmp_path / "w.npy", mmap_mode="r"), w.astype("f4")]):
-        d = sm.apsp(graph, out=tmp_path / f"{at}.npy", sources=[3, 1])
+        d = sm.apsp(graph, tiles=sm.Tiles(out=tmp_path / f"{at}.npy"), sources=[3, 1])
         np.testing.assert_array_equal(d, csgraph.dijkstra(w)[[3, 1]])
         assert d.dtype == graph.dtype
-    np.testing.assert_array_equal(sm.apsp(w, sources=3, memory_limit="9MB"), d[:1])
+    np.testing.assert_array_equal(sm.apsp(w, sources=3, tiles=sm.Tiles(memory="9MB")), d[:1])
 
 
 def test_labels(tmp_path):
     graph = nx.relabel_nodes(nx.path_graph(6), dict(enumerate("uvwxyz")))
-    d = sm.apsp(graph, out=tmp_path / "d.npy", sources=["z", "u"])
+    d = sm.apsp(graph, tiles=sm.Tiles(out=tmp_path / "d.npy"), sources=["z", "u"])
     np.testing.assert_array_equal(d, [[5, 4, 3, 2, 1, 0], [0, 1, 2, 3, 4, 5]])
-    found, _ = sm.apsp(graph, memory_limit="9MB", sources="z", return_predecessors=True)
+    found, _ = sm.apsp(graph, tiles=sm.Tiles(memory="9MB"), sources="z", return_predecessors=True)
     assert found.path("z", "w") == [*"zyxw"]
     with pytest.raises(ValueError, match="'q' is not a node"):
-        sm.apsp(graph, out=tmp_path / "e.npy", sources=["q"])
+        sm.apsp(graph, tiles=sm.Tiles(out=tmp_path / "e.npy"), sources=["q"])
 
 
 @pytest.mark.parametrize("trees", [False, True])
@@ -142,7 +151,7 @@ def test_other_semirings(tmp_path, semiring, trees):
     graph = nx.empty_graph(n, nx.DiGraph)
     graph.add_weighted_edges_from(zip(*ends.T.tolist(), weights.tolist(), strict=True))
     out = (tmp_path / "d.npy", tmp_path / "p.npy") if trees else tmp_path / "d.npy"
-    found = sm.closure(graph, semiring, out=out, return_predecessors=trees)
+    found = sm.closure(graph, semiring, tiles=sm.Tiles(out=out), return_predecessors=trees)
     d, p = found if trees else (found, None)
     w = sm.adjacency(graph, semiring)[0]
     np.testing.assert_array_equal(d, sm.closure(w, semiring))
@@ -164,14 +173,14 @@ def test_integers_and_negative_weights(tmp_path, limit):
     w[i, j] = rng.integers(1, 9, 1500) + high[i] - high[j]
     np.save(tmp_path / "w.npy", w)
     given = np.load(tmp_path / "w.npy", mmap_mode="r")
-    d = sm.apsp(given, out=tmp_path / "d.npy", memory_limit=limit)
+    d = sm.apsp(given, tiles=sm.Tiles(out=tmp_path / "d.npy", memory=limit))
     np.testing.assert_array_equal(d, sm.apsp(w))
     w[i, j] = 2**29
     with pytest.raises(OverflowError, match="use int64"):
-        sm.apsp(w, out=tmp_path / "e.npy")
+        sm.apsp(w, tiles=sm.Tiles(out=tmp_path / "e.npy"))
     w[[1, 2], [2, 1]] = -1, -1
     with pytest.raises(sm.NegativeCycleError):
-        sm.apsp(w, out=tmp_path / "e.npy")
+        sm.apsp(w, tiles=sm.Tiles(out=tmp_path / "e.npy"))
     assert not list(tmp_path.glob("e.*"))  # such states are of no use
 
 
@@ -196,7 +205,7 @@ def test_a_write_that_fails_anywhere(tmp_path, monkeypatch, kind, trees):
     monkeypatch.setattr(store, "write", failing)
     for attempt in range(20):
         try:
-            found = sm.apsp(GRAPH, **words, resume=attempt > 0)
+            found = sm.apsp(GRAPH, **(resumed(words) if attempt else words))
             break
         except Stop:
             assert not (tmp_path / f"d.{kind}").exists()
@@ -219,7 +228,7 @@ def begun(folder, at=0.5, **words):
     """A run that was stopped."""
     out = folder / "d.npy"
     with pytest.raises(KeyboardInterrupt):
-        sm.apsp(GRAPH, method="sparse", out=out, progress=stop(at), **words)
+        sm.apsp(GRAPH, method="sparse", tiles=sm.Tiles(out=out), progress=stop(at), **words)
     return out
 
 
@@ -227,7 +236,9 @@ def test_what_is_there_is_not_done_again(tmp_path):
     told = []
     out = begun(tmp_path)
     assert Checkpoint.load(out).step > 1
-    d = sm.apsp(GRAPH, out=out, resume=True, progress=lambda *x: told.append(x))  # rows by itself
+    d = sm.apsp(
+        GRAPH, tiles=sm.Tiles(out=out, resume=True), progress=lambda *x: told.append(x)
+    )  # rows by itself
     np.testing.assert_array_equal(d, EXPECTED)
     assert told[0][0] > 0.4 * told[0][1]
     assert told[-1] == (N * N, N * N)
@@ -238,16 +249,20 @@ def test_what_is_there_is_not_done_again(tmp_path):
     [
         ({"sources": [0]}, ValueError, "is the state of a run with rows = 'all', and this one has"),
         ({"graph": GRAPH * 2}, ValueError, "state of a run on another graph"),
-        ({"resume": False}, FileExistsError, "left from a run that did not end; resume=True"),
-        ({"memory_limit": "20kB"}, MemoryError, "20 rows of 130 nodes .* use a larger memory_lim"),
+        (
+            {"tiles": {"resume": False}},
+            FileExistsError,
+            "did not end; tiles.resume=True",
+        ),
+        ({"tiles": {"memory": "20kB"}}, MemoryError, "20 rows of 130 nodes .* use a larger tiles"),
     ],
 )
 def test_other_work_is_refused(tmp_path, change, error, message):
     out = begun(tmp_path)
     before = results.part_of(out).read_bytes()
-    words = {"graph": GRAPH, "out": out, "method": "sparse", "resume": True} | change
+    tiles = sm.Tiles(**{"out": out, "resume": True} | change.pop("tiles", {}))
     with pytest.raises(error, match=message):
-        sm.apsp(words.pop("graph"), **words)
+        sm.apsp(**{"graph": GRAPH, "method": "sparse", "tiles": tiles} | change)
     assert results.part_of(out).read_bytes() == before
 
 
@@ -257,9 +272,9 @@ def test_a_run_of_tiles_stays_one(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(out_of_core, "sparse_rows", lambda *_, **__: None)
         with pytest.raises(KeyboardInterrupt):
-            sm.apsp(graph, out=tmp_path / "d.npy", memory_limit="5MB", progress=stop(0.5))
+            sm.apsp(graph, tiles=sm.Tiles(out=tmp_path / "d.npy", memory="5MB"), progress=stop(0.5))
     assert Checkpoint.load(tmp_path / "d.npy").task["rows"] is None
-    d = sm.apsp(graph, out=tmp_path / "d.npy", memory_limit="5MB", resume=True)
+    d = sm.apsp(graph, tiles=sm.Tiles(out=tmp_path / "d.npy", memory="5MB", resume=True))
     np.testing.assert_array_equal(d, csgraph.dijkstra(graph))
 
 
@@ -277,7 +292,7 @@ def test_the_end_may_be_interrupted(tmp_path, monkeypatch):
         with pytest.raises(Stop):
             sm.apsp(GRAPH, **words)
     monkeypatch.setattr(out_of_core, "eliminate", None)  # nothing is computed any more
-    d, p = sm.apsp(GRAPH, **words, resume=True)
+    d, p = sm.apsp(GRAPH, **resumed(words))
     np.testing.assert_array_equal(d, EXPECTED)
     walk(GRAPH, d, p)
 
@@ -290,9 +305,9 @@ def test_flipped_bytes_are_refused(tmp_path):
         for at in rng.integers(0, size or path.stat().st_size, 4):
             flip(path, at, 3)
             with pytest.raises(ValueError, match="has changed since it was written"):
-                sm.apsp(GRAPH, out=out, resume=True)
+                sm.apsp(GRAPH, tiles=sm.Tiles(out=out, resume=True))
             flip(path, at, 3)
-    np.testing.assert_array_equal(sm.apsp(GRAPH, out=out, resume=True), EXPECTED)
+    np.testing.assert_array_equal(sm.apsp(GRAPH, tiles=sm.Tiles(out=out, resume=True)), EXPECTED)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
@@ -316,7 +331,8 @@ def counted(self, rows, columns, block):
 stores.NpyStore.write = counted
 w = np.load(r"{tmp_path}/w.npy")
 out = r"{tmp_path}/d.npy", r"{tmp_path}/p.npy"
-sm.apsp(w, out=out, return_predecessors=True, method="sparse", resume=sys.argv[2] == "True")
+tiles = sm.Tiles(out=out, resume=sys.argv[2] == "True")
+sm.apsp(w, return_predecessors=True, method="sparse", tiles=tiles)
 """
     w = GRAPH.toarray()
     w[w == 0] = np.inf
@@ -349,7 +365,7 @@ def solve(n, limit):
     u, v = np.concatenate([i, i]), np.concatenate([i + 1, i + 40])
     graph = EdgeList(range(n), u, v, 1.0 + (u * 7 + v * 13) % 10, False)
     out = tuple(rf"{tmp_path}/{{x}}{{n}}.npy" for x in "dp")
-    sm.apsp(graph, out=out, return_predecessors=True, memory_limit=limit)
+    sm.apsp(graph, return_predecessors=True, tiles=sm.Tiles(out=out, memory=limit))
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 solve(600, "1GB")
 solve(2500, "16MB")  # of 75 MB
@@ -361,6 +377,6 @@ solve(2500, "16MB")  # of 75 MB
 
 def test_too_little_memory_is_told_before_any_work(tmp_path):
     for words in ({"sources": [1]}, {"method": "sparse"}):
-        with pytest.raises(MemoryError, match="use a larger memory_limit"):
-            sm.apsp(GRAPH, out=tmp_path / "d.npy", memory_limit="10kB", **words)
+        with pytest.raises(MemoryError, match=r"use a larger tiles\.memory"):
+            sm.apsp(GRAPH, tiles=sm.Tiles(out=tmp_path / "d.npy", memory="10kB"), **words)
     assert not list(tmp_path.iterdir())

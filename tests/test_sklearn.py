@@ -75,7 +75,7 @@ def test_equal_points_are_neighbours_of_each_other():
 
 
 def test_a_metric_of_ones_own_on_one_thread():
-    metric = sm.Metric("least", "abs(a - b)", "min(a, b)")
+    metric = sm.neighbours.Metric("least", "abs(a - b)", "min(a, b)")
     near = clone(NearestNeighbors(metric=metric, n_neighbors=1, n_jobs=1)).fit(POINTS)
     expected = abs(QUERIES[:, None] - POINTS).min(2).argmin(1)
     assert_array_equal(near.kneighbors(QUERIES)[1][:, 0], expected)
@@ -84,9 +84,9 @@ def test_a_metric_of_ones_own_on_one_thread():
 def test_a_metric_as_scikit_learns_callable():
     """Theirs calls it for each pair; SciPy does, too."""
     metrics = [
-        sm.Metric("rms", "(a - b) * (a - b)", final="sqrt(a / b)"),
-        sm.Metric("widest", "abs(a - b)", "max(a, b)"),
-        sm.Metric("same", "a == b", final="-a"),
+        sm.neighbours.Metric("rms", "(a - b) * (a - b)", final="sqrt(a / b)"),
+        sm.neighbours.Metric("widest", "abs(a - b)", "max(a, b)"),
+        sm.neighbours.Metric("same", "a == b", final="-a"),
     ]
     for metric in metrics:
         theirs = Theirs(n_neighbors=3, algorithm="brute", metric=metric).fit(POINTS)
@@ -95,8 +95,13 @@ def test_a_metric_as_scikit_learns_callable():
             theirs.kneighbors(QUERIES), ours.kneighbors(QUERIES), strict=True
         ):
             assert_allclose(found, expected, 1e-12)
-        assert_allclose(cdist(QUERIES, POINTS, metric), sm.cdist(QUERIES, POINTS, metric), 1e-12)
-    assert metrics[1]([], []) == sm.cdist(np.empty((1, 0)), np.empty((1, 0)), metrics[1])[0, 0]
+        assert_allclose(
+            cdist(QUERIES, POINTS, metric), sm.neighbours.cdist(QUERIES, POINTS, metric), 1e-12
+        )
+    assert (
+        metrics[1]([], [])
+        == sm.neighbours.cdist(np.empty((1, 0)), np.empty((1, 0)), metrics[1])[0, 0]
+    )
     with pytest.raises(ValueError, match=r"two rows of the same length, got shapes \(2,\) and"):
         metrics[0]([1, 2], [1, 2, 3])
     with pytest.raises(TypeError, match="rows are of real numbers, got complex128"):
@@ -108,7 +113,7 @@ def test_tables_keep_the_names_of_their_columns():
     points, queries = (pd.DataFrame(x, columns=list("abcde")) for x in (POINTS, QUERIES))
     near = NearestNeighbors(n_neighbors=2).fit(points)
     assert list(near.feature_names_in_) == list("abcde")
-    assert_array_equal(near.kneighbors(queries)[1], sm.knn(QUERIES, POINTS, 2)[1])
+    assert_array_equal(near.kneighbors(queries)[1], sm.neighbours.knn(QUERIES, POINTS, 2)[1])
     with pytest.raises(ValueError, match="feature names should match"):
         near.kneighbors(queries[list("bacde")])
     with pytest.warns(UserWarning, match="valid feature names"):
@@ -120,7 +125,9 @@ def test_jobs_are_threads(jobs, most, monkeypatch):
     seen = []
     near = NearestNeighbors(n_neighbors=1, n_jobs=jobs).fit(POINTS)
     monkeypatch.setattr(
-        sklearn, "knn", lambda *args, **_: seen.append(sm.get_num_threads()) or sm.knn(*args)
+        sklearn,
+        "knn",
+        lambda *args, **_: seen.append(sm.get_num_threads()) or sm.neighbours.knn(*args),
     )
     before = sm.get_num_threads()
     sm.set_num_threads(5)

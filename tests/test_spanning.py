@@ -347,7 +347,7 @@ def test_files_and_sources(name, tmp_path, monkeypatch):
     d, p = sm.closure(edges, name, return_predecessors=True)
     assert_array_equal(d, eliminated(sm.adjacency(edges, name)[0], name))
     out = tmp_path / "d.npy", tmp_path / "p.npy"
-    found = sm.closure(edges, name, out=out, return_predecessors=True)
+    found = sm.closure(edges, name, tiles=sm.Tiles(out=out), return_predecessors=True)
     for x, y in zip(found, (d, p), strict=True):
         assert type(x) is np.memmap
         assert_array_equal(x, y)
@@ -370,7 +370,7 @@ def test_matrices_in_files(dtype, tmp_path, monkeypatch):
     out = tmp_path / "d.npy", tmp_path / "p.npy"
     seen = []
     found = sm.closure(
-        stored, "max_min", out=out, return_predecessors=True, memory_limit="2MB",
+        stored, "max_min", tiles=sm.Tiles(out=out, memory="2MB"), return_predecessors=True,
         progress=lambda done, total: seen.append(done / total),
     )  # fmt: skip
     for x, y in zip(found, (d, p), strict=True):
@@ -381,10 +381,12 @@ def test_matrices_in_files(dtype, tmp_path, monkeypatch):
     some = sm.closure(a, "max_min", sources=rows, return_predecessors=True)
     assert_array_equal(some[0], d[rows])
     assert_array_equal(some[1], p[rows])
-    assert_array_equal(sm.closure(stored, "max_min", sources=rows, memory_limit="2MB"), d[rows])
+    assert_array_equal(
+        sm.closure(stored, "max_min", sources=rows, tiles=sm.Tiles(memory="2MB")), d[rows]
+    )
     one_way = a.copy()
     one_way[3, 5] = not one_way[5, 3]
-    other = sm.closure(one_way, "max_min", out=tmp_path / "other.npy")
+    other = sm.closure(one_way, "max_min", tiles=sm.Tiles(out=tmp_path / "other.npy"))
     assert_array_equal(other, sm.closure(one_way, "max_min", directed=True))
     assert not np.array_equal(other, d)
 

@@ -5,8 +5,6 @@ g++, and on a CUDA device if one is there.
 """
 
 import contextlib
-import re
-from pathlib import Path
 
 import host_device
 import numpy as np
@@ -20,7 +18,6 @@ from semiring_mm import arrays
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu.sparse import even_rows
 from semiring_mm.gpu import device, engine
-from semiring_mm.gpu import sparse as launches
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 inf, nan = np.inf, np.nan
@@ -537,18 +534,6 @@ def test_on_a_device_and_back(monkeypatch):
 
 
 # --- kernels ------------------------------------------------------------------------------------
-
-
-def test_parameters_are_the_fields_of_the_struct():
-    text = (Path(__file__).parents[1] / "kernels" / "sparse.cuh").read_text()
-    body = re.sub(r"//.*", "", re.search(r"struct SparseParams \{(.*?)\n\};", text, re.S)[1])
-    fields = [
-        name.strip(" *")
-        for line in body.split(";")
-        if line.strip()
-        for name in re.sub(r"^\s*(const )?(void|int|i64|u32)\*? ", "", line.strip()).split(",")
-    ]
-    assert tuple(fields) == launches.PARAMS
 
 
 def test_nothing_is_read_behind_the_operands(monkeypatch):

@@ -9,6 +9,7 @@ from optional import nx, pd
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
+from semiring_mm.tiles import TileOptions
 
 
 def edges_of(kind, rng, n):
@@ -331,12 +332,16 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch, directed):
             raise Stop
 
     with pytest.raises(Stop):
-        sm.statistics(given, checkpoint=path, progress=stop)
+        sm.statistics(given, tiles=sm.Tiles(out=path, resume=True), progress=stop)
     assert path.exists()
     with pytest.raises(ValueError, match="other work"):
-        sm.statistics(given, "mean", checkpoint=path)
+        sm.statistics(given, "mean", tiles=sm.Tiles(out=path, resume=True))
     again = []
-    found = sm.statistics(given, checkpoint=path, progress=lambda done, total: again.append(done))
+    found = sm.statistics(
+        given,
+        tiles=sm.Tiles(out=path, resume=True),
+        progress=lambda done, total: again.append(done),
+    )
     assert again[0] > seen[-1]
     assert not path.exists()
     whole = sm.statistics(given)
@@ -370,19 +375,19 @@ def test_a_damaged_state_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_EVERY", 0.0)
     monkeypatch.setattr(module._State, "remove", lambda self: None)
     given, path = graph("tree", directed=False, whole=True), tmp_path / "state.npz"
-    sm.statistics(given, checkpoint=path)
+    sm.statistics(given, tiles=sm.Tiles(out=path, resume=True))
     text = path.read_bytes()
     for other, must in damaged_states(path):
         path.write_bytes(other)
         error = None
         try:
-            module._State(path, state_of(given))
+            module._State(path, state_of(given), TileOptions(out="state.npz", resume=True))
         except ValueError as caught:
             error = str(caught)
         assert error or not must
         assert error is None or ("has changed since" in error and "\n" not in error)
     path.write_bytes(text)
-    module._State(path, state_of(given))
+    module._State(path, state_of(given), TileOptions(out="state.npz", resume=True))
 
 
 def state_of(given):
@@ -401,16 +406,18 @@ def test_a_state_of_other_types_is_begun_again(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_EVERY", 0.0)
     monkeypatch.setattr(module._State, "remove", lambda self: None)
     given, path = graph("tree", directed=False, whole=True), tmp_path / "state.npz"
-    expected = sm.statistics(given, checkpoint=path)
-    state = module._State(path, state_of(given))
+    expected = sm.statistics(given, tiles=sm.Tiles(out=path, resume=True))
+    state = module._State(path, state_of(given), TileOptions(out="state.npz", resume=True))
     for change in (
         lambda done, x: (-3, x), lambda done, x: (10**9, x),
         lambda done, x: (done, {name: a.astype(np.int8) for name, a in x.items()}),
     ):  # fmt: skip
-        for name, (done, found) in module._State(path, state_of(given)).passes.items():
+        for name, (done, found) in module._State(
+            path, state_of(given), TileOptions(out="state.npz", resume=True)
+        ).passes.items():
             count, arrays = change(done, found)
             state.keep(name, count, arrays, last=True)
-        found = sm.statistics(given, checkpoint=path)
+        found = sm.statistics(given, tiles=sm.Tiles(out=path, resume=True))
         np.testing.assert_array_equal(found.closeness, expected.closeness)
         np.testing.assert_array_equal(found.histogram.counts, expected.histogram.counts)
 
@@ -451,7 +458,8 @@ def test_the_table_of_the_nodes():
         ({"attribute": [1, 2]}, "radius"),
         ({"radius": 1, "attribute": [1, 2, 3]}, "each of the 2 nodes"),
         ({"sources": [5]}, "no node 5"),
-        ({"checkpoint": "state.json"}, r"\.npz"),
+        ({"tiles": sm.Tiles(out="state.json")}, r"\.npz"),
+        ({"tiles": sm.Tiles(memory="1GB")}, "tiles has no memory here"),
     ],
 )
 def test_errors(options, message):

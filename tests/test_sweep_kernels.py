@@ -285,18 +285,6 @@ def test_new_weights(host):
         check(metric, there, np.arange(n))
 
 
-def test_parameters_are_the_fields_of_the_struct():
-    text = (KERNELS / "sweep.cuh").read_text()
-    body = re.sub(r"//.*", "", re.search(r"struct SweepParams \{(.*?)\n\};", text, re.S)[1])
-    fields = [
-        name.strip(" *")
-        for line in body.split(";")
-        if line.strip()
-        for name in re.sub(r"^\s*(const )?(void|int|i64|u8|u64)\*? ", "", line.strip()).split(",")
-    ]
-    assert tuple(fields) == sweeps.PARAMS
-
-
 def test_kinds_are_those_of_the_kernels():
     text = (KERNELS / "sweep.cuh").read_text()
     names = dict(re.findall(r"([A-Z]+) = (\d+)", re.search(r"enum \{(.*?)\}", text)[1]))

@@ -358,14 +358,14 @@ def test_as_users_call_it():
         pytest.skip(f"needs 2 CUDA devices, and there are {cuda_count()}")
     rng = np.random.default_rng(0)
     w = walks.weights(rng, 700, density=0.05, dtype="f4")
-    d, p = sm.apsp(w, devices="all", return_predecessors=True)
+    d, p = sm.apsp(w, tiles=sm.Tiles(devices="all"), return_predecessors=True)
     assert_array_equal(d, sm.apsp(w, device="cpu"))
     walks.check_paths(w, d, p)
-    assert_array_equal(sm.apsp(w, devices=[1, 0]), d)
+    assert_array_equal(sm.apsp(w, tiles=sm.Tiles(devices=[1, 0])), d)
     a, b = rng.integers(0, 9, (500, 300)).astype("f4"), rng.integers(0, 9, (300, 400)).astype("f4")
-    assert_array_equal(sm.matmul(a, b, devices="all"), a @ b)
+    assert_array_equal(sm.matmul(a, b, tiles=sm.Tiles(devices="all")), a @ b)
     assert_array_equal(
-        sm.matmul(a.astype("f2"), b.astype("f2"), "max_min", devices=[0, 1]),
+        sm.matmul(a.astype("f2"), b.astype("f2"), "max_min", tiles=sm.Tiles(devices=[0, 1])),
         sm.matmul(a, b, "max_min"),
     )
 
@@ -373,34 +373,40 @@ def test_as_users_call_it():
 # --- the door -----------------------------------------------------------------------------------
 
 
+FIELDS = {"devices", "out", "memory", "checkpoint", "resume"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"memory_limit": "1kB"}, r"use a larger memory_limit"),
-        ({"memory_limit": "much"}, r"expected a size such as '16GB'"),
-        ({"memory_limit": "1GB", "max_hops": 2}, r"max_hops is for graphs in one memory"),
-        ({"memory_limit": "1GB", "overwrite": True}, r"overwrite is for graphs in one memory"),
-        ({"memory_limit": "1GB", "method": "squaring"}, r"method='squaring' is for graphs in one"),
-        ({"memory_limit": "1GB", "checkpoint": 0}, r"checkpoint is a number of steps from 1 on"),
+        ({"memory": "1kB"}, r"use a larger tiles.memory"),
+        ({"memory": "much"}, r"expected a size such as '16GB'"),
+        ({"memory": "1GB", "max_hops": 2}, r"max_hops is for graphs in one memory"),
+        ({"memory": "1GB", "overwrite": True}, r"overwrite is for graphs in one memory"),
+        ({"memory": "1GB", "method": "squaring"}, r"method='squaring' is for graphs in one"),
+        ({"memory": "1GB", "checkpoint": 0}, r"checkpoint is a number of steps from 1 on"),
         ({"resume": True}, r"resume goes on with a run that had out=PATH"),
+        ({"checkpoint": 3}, r"checkpoint counts the steps between states in out=PATH"),
         ({"out": "d.csv"}, r"ends in neither .npy nor .zarr"),
         ({"out": 5}, r"out is a path ending in .npy or .zarr, got 5"),
         ({"out": "d.npy", "return_predecessors": True}, r"two paths, out=\(distances, pred"),
         ({"devices": "some"}, "devices is 'all' or a sequence of devices such as 0 or 'cuda:0'"),
         ({"devices": [0], "device": "cuda"}, r"give one of them"),
-        ({"memory_limit": "1GB", "device": "tpu"}, "device must be None, 'cpu', 'cuda'"),
+        ({"memory": "1GB", "device": "tpu"}, "device must be None, 'cpu', 'cuda'"),
     ],
 )  # fmt: skip
 def test_refusals(words, message):
+    fields = {name: x for name, x in words.items() if name in FIELDS}
+    others = {name: x for name, x in words.items() if name not in FIELDS}
     with pytest.raises((ValueError, MemoryError), match=message):
-        sm.apsp(np.ones((500, 500)), **words)
+        sm.apsp(np.ones((500, 500)), **others, tiles=sm.Tiles(**fields))
 
 
 @pytest.mark.parametrize("words", [{"sources": 0}, {"method": "sparse"}])
 def test_rows_alone_are_not_for_several_devices(monkeypatch, words):
     monkeypatch.setattr(tiles, "device_list", lambda *_: [0, 1])
     with pytest.raises(ValueError, match=r"(sources|method='sparse') is for graphs in one memory"):
-        sm.apsp(np.ones((500, 500)), devices="all", **words)
+        sm.apsp(np.ones((500, 500)), tiles=sm.Tiles(devices="all"), **words)
 
 
 def test_devices_are_named_by_numbers_or_as_one_device_is(monkeypatch):
@@ -427,17 +433,17 @@ def test_devices_are_named_by_numbers_or_as_one_device_is(monkeypatch):
     [
         (np.ones((2, 3)), np.ones((2, 3)), {}, "a has 3 columns and b has 2 rows"),
         (np.ones(3), np.ones((3, 3)), {}, r"a is a matrix on the host .* got shape \(3,\)"),
-        (np.ones((3, 3)), np.ones((3, 3)), {"return_arg": True}, "has no return_arg"),
-        (np.ones((3, 3)), np.ones((3, 3)), {"out": np.ones((3, 3))}, "out is a path"),
+        (np.ones((3, 3)), np.ones((3, 3)), {"return_arg": True}, "neither return_arg nor out"),
+        (np.ones((3, 3)), np.ones((3, 3)), {"out": np.ones((3, 3))}, "neither return_arg nor out"),
         (np.ones((3, 3), "f2"), np.ones((3, 3), "f2"), {}, "give operands in float32"),
     ],
 )  # fmt: skip
 def test_refusals_of_products(a, b, words, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        sm.matmul(a, b, memory_limit="1GB", **words)
+        sm.matmul(a, b, tiles=sm.Tiles(memory="1GB"), **words)
 
 
 def test_the_engine_is_named_where_it_lacks_memory(monkeypatch):
     monkeypatch.setattr(engine, "free_memory", lambda: 10)
     with pytest.raises(MemoryError, match="the 400 x 400 result in float64"):
-        sm.apsp(np.ones((400, 400)), memory_limit="1GB")
+        sm.apsp(np.ones((400, 400)), tiles=sm.Tiles(memory="1GB"))

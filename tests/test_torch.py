@@ -645,8 +645,8 @@ def test_other_functions_say_what_has_gradients():
     words = f"semiring_mm.torch has {', '.join(names[:-1])} and {names[-1]} with gradients; "
     calls = {
         "operand_0": lambda: sm.einsum("ij,jk->ik", x, x, semiring="min_plus"),
-        "X": lambda: sm.cdist(x, x),
-        "w": lambda: sm.knn(x.detach(), x.detach(), 1, w=x[0]),
+        "X": lambda: sm.neighbours.cdist(x, x),
+        "w": lambda: sm.neighbours.knn(x.detach(), x.detach(), 1, w=x[0]),
         "x": lambda: sm.alignment.dtw(x[0], x[1]),
         "a": lambda: sm.gemm(1, x, x),
     }

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from host_device import HostDevice, fields_of
+from host_device import HostDevice
 from numpy.testing import assert_array_equal
 
-from semiring_mm.cpu import wavefront as cpu
+from semiring_mm.cpu import alignment as cpu
 from semiring_mm.engine import AlignmentRule, Ragged
 from semiring_mm.gpu import device, wavefront
 
@@ -114,11 +114,6 @@ def test_what_is_no_number():
             RULES["dtw"], [(80, end)], None, [0.0] * 4, operands=(x, y[:end].copy())
         )
         assert_array_equal(found[0], expected[0])
-
-
-def test_parameters_are_the_fields_of_the_struct():
-    assert fields_of("wavefront.cuh", "AlignParams") == wavefront.FIELDS
-    assert fields_of("costs.cuh", "CostParams") == wavefront.COSTS
 
 
 def test_what_is_too_long():

@@ -15,10 +15,10 @@ from typing import Any
 
 from bench.machine import ROOT
 
-from . import example, report
+from . import report
 from .measure import CUBLAS
-from .published import L4, L4_ROWS, PUBLISHED
-from .report import Rows, markdown, rate, three
+from .published import PUBLISHED
+from .report import Rows, markdown, rate
 
 PAGE = ROOT / "docs" / "ladder.md"
 RESULTS = Path(__file__).with_name("results")
@@ -52,73 +52,26 @@ def counters(result: Result) -> str:
     return f"n = {n}:\n\n{markdown(rows)}" if rows else "No counters were read."
 
 
-def sizes(result: Result) -> str:
-    return markdown(report.sizes(result))
-
-
-def sweep(name: str) -> Callable[[Result], str]:
-    return lambda result: markdown(report.sweep(result, name))
-
-
 def published(result: Result) -> str:
-    """Published ladders beside this one: GFLOP/s, and the ratio of each rung to its cuBLAS."""
+    """A published ladder and this one: GFLOP/s, and the ratio of each rung to its cuBLAS."""
     n = largest(result)
     ours = {line["rung"] or CUBLAS: 2e-9 * rate(line) for line in result["lines"] if line["n"] == n}
-    parts = []
-    for table in PUBLISHED:
-        top = table.rows[-1][2]
-        rows: Rows = [["our rung", "theirs", "GFLOP/s", "of cuBLAS", "ours", "of cuBLAS"]]
-        for rung, words, value in table.rows:
-            own = ours.get(rung, 0.0)
-            row = [rung, words, f"{value:.0f}", f"{100 * value / top:.1f} %"]
-            row += [f"{own:.0f}", f"{100 * own / ours[CUBLAS]:.1f} %"] if own else ["", ""]
-            rows.append(row)
-        parts.append(f"[{table.title}]({table.source}), ours at n = {n}:\n\n{markdown(rows)}")
-    rows = [["n", "naive", "32 × 32 tiles", "cuBLAS", "our rung 2", "our rung 3", "cuBLAS"]]
-    for size, naive, tiled, cublas in L4_ROWS:
-        at = {line["rung"]: 2e-9 * rate(line) for line in result["lines"] if line["n"] == size}
-        theirs = (2e-9 * size**3 / (1e-3 * naive), tiled, cublas)
-        beside = [f"{at[k]:.0f}" if k in at else "" for k in ("2", "3", "")]
-        rows.append([str(size), *(f"{x:.0f}" for x in theirs), *beside])
-    title, source = L4
-    parts.append(f"[{title}]({source}), GFLOP/s, naive from its times:\n\n{markdown(rows)}")
-    return "\n\n".join(parts)
-
-
-def resources(result: Result) -> str:
-    """Registers, shared memory and what fits on a multiprocessor, as the driver says."""
-    n = largest(result)
-    rows: Rows = [["rung", "", "threads", "registers", "spilled", "shared memory", "warps"]]
-    for line in result["lines"]:
-        if line["n"] == n and "registers" in line:
-            warps = line["blocks_per_sm"] * -(-line["threads"] // 32)
-            rows.append([
-                line["rung"], line["name"], str(line["threads"]), str(line["registers"]),
-                f"{line['spilled']} B", f"{three(line['shared_bytes'] / 1024)} KiB", str(warps),
-            ])  # fmt: skip
-    return markdown(rows)
+    top = PUBLISHED.rows[-1][2]
+    rows: Rows = [["our rung", "theirs", "GFLOP/s", "of cuBLAS", "ours", "of cuBLAS"]]
+    for rung, words, value in PUBLISHED.rows:
+        own = ours.get(rung, 0.0)
+        row = [rung, words, f"{value:.0f}", f"{100 * value / top:.1f} %"]
+        row += [f"{own:.0f}", f"{100 * own / ours[CUBLAS]:.1f} %"] if own else ["", ""]
+        rows.append(row)
+    return f"[{PUBLISHED.title}]({PUBLISHED.source}), ours at n = {n}:\n\n{markdown(rows)}"
 
 
 #: Generated sections by marker name: the result and the function that formats it.
 BLOCKS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "min_plus": ("min_plus", rungs),
     "min_plus counters": ("min_plus", counters),
-    "min_plus sizes": ("min_plus", sizes),
-    "resources": ("min_plus", resources),
     "plus_times": ("plus_times", rungs),
-    "plus_times counters": ("plus_times", counters),
-    "plus_times sizes": ("plus_times", sizes),
-    "block": ("min_plus", sweep("block")),
-    "elements": ("min_plus", sweep("elements")),
-    "stages": ("min_plus", sweep("stages")),
-    "block plus_times": ("plus_times", sweep("block")),
-    "elements plus_times": ("plus_times", sweep("elements")),
     "gemv": ("gemv-plus_times", rungs),
-    "gemv counters": ("gemv-plus_times", counters),
-    "gemv sizes": ("gemv-plus_times", sizes),
-    "lanes": ("gemv-plus_times", sweep("lanes")),
-    "rows": ("gemv-plus_times", sweep("rows")),
-    "gemv min_plus": ("gemv-min_plus", rungs),
     "published": ("plus_times", published),
 }
 FIGURES = {
@@ -139,7 +92,6 @@ def put(text: str, name: str, block: str) -> str:
 
 def renew(page: str, results: dict[str, Result]) -> str:
     """Renew the page's tables from these results."""
-    page = put(page, "example", f"```\n{example.text()}\n```")
     for name, (source, make) in BLOCKS.items():
         if source in results:
             page = put(page, name, make(results[source]))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semiring_mm.gpu import device, vector
-from semiring_mm.gpu.source import Step, algebra, kind_of, pack_fields, steps
+from semiring_mm.gpu.source import PRODUCT, Step, algebra, kind_of, steps
 from semiring_mm.gpu.tiles import Tile, choose
 from semiring_mm.gpu.views import address, aligned, strides, wide_along
 from semiring_mm.plan import Plan, make_plan
@@ -182,7 +182,7 @@ def product(semiring: Semiring, loop: Loop, a: Array, b: Array, c: Array) -> dev
     tile = loop.tile
     tiles_m, tiles_n = -(-m // tile.bm), -(-n // tile.bn)
     kernel = device.current().kernel(product_source(plan_of(semiring), loop, reach(loop, a, b, c)))
-    params = pack_fields({
+    params = PRODUCT().pack({
         "a": address(a), "b": address(b), "c": address(c), "a_m": strides(a)[1], "a_k": 1,
         "b_k": strides(b)[1], "b_n": 1, "c_m": strides(c)[1], "c_n": 1, "m": m, "n": n, "k": k,
         "batch": 1, "tiles_m": tiles_m, "tiles_n": tiles_n, "whole": tiles_m * tiles_n,
@@ -296,7 +296,7 @@ def gemv(semiring: Semiring, loop: VectorLoop, a: Array, x: Array, y: Array) -> 
     text = vector.vector_source(plan_of(semiring), loop.by_rows, wide, loop.lanes, rows)
     blocks = -(-m // (_THREADS // loop.lanes * rows))
     kernel = device.current().kernel(text)
-    params = pack_fields({
+    params = PRODUCT().pack({
         "a": address(a), "b": address(x), "c": address(y), "a_m": a_m, "a_k": a_k,
         "b_k": x.strides[0] // size, "c_m": y.strides[0] // size, "m": m, "n": 1, "k": k,
         "batch": 1, "tiles_m": blocks, "splits": 1, "k_split": k,

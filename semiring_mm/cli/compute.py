@@ -25,7 +25,16 @@ from ..progress import ProgressBar, Watched
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
 from .graph import GivenGraph
-from .options import Refusal, check_disk, in_files, in_tiles, is_matrix, is_table, is_zarr
+from .options import (
+    Refusal,
+    check_disk,
+    in_files,
+    in_tiles,
+    is_matrix,
+    is_table,
+    is_zarr,
+    kept_tiles,
+)
 
 __all__ = ["Result", "asks_net", "from_net", "refused", "save", "solve", "watched"]
 
@@ -337,23 +346,17 @@ def _call(
 def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> dict[str, Any]:
     """The options for several devices, and for files, as arguments of the library."""
     if args.scheduler:
-        state = (_steps_of(args), args.checkpoint) if args.checkpoint else _steps_of(args)
-        return {"checkpoint": state, "resume": args.resume} if _has_steps(args) else {}
-    arguments: dict[str, Any] = {
-        "device": args.device,
-        "devices": args.devices,
-        "memory_limit": args.memory_limit,
-        "checkpoint": args.checkpoint,
-    }
-    if args.semiring == "min_plus":
-        arguments["method"] = args.method
-    arguments = {name: value for name, value in arguments.items() if value is not None}
+        return {"tiles": kept_tiles(args, _steps_of(args))} if _has_steps(args) else {}
+    out = None
     if in_files(args):
         files = _matrices(args)
         for name in files if args.force else ():
             stack.callback(_set_aside(Path(name)))
-        arguments["out"] = files[0] if len(files) == 1 else tuple(files)
-        arguments["resume"] = args.resume
+        out = files[0] if len(files) == 1 else tuple(files)
+    tiles = kept_tiles(args, out, devices=args.devices, memory=args.memory_limit)
+    arguments: dict[str, Any] = {"device": args.device, "tiles": tiles}
+    if args.semiring == "min_plus":
+        arguments["method"] = args.method
     return arguments
 
 

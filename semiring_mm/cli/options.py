@@ -23,15 +23,15 @@ from ..files.formats import FORMATS
 from ..naming import install, naming_options
 from ..plot import PANELS
 from ..semirings import as_semiring, semirings
-from ..tiles import parse_size
+from ..tiles import Tiles, parse_size
 
 __all__ = [
     "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_disk",
     "check_labels", "check_names",
     "check_outputs", "check_paths", "check_tiles", "device_option", "devices_option",
     "did_you_mean", "given_files", "graph_options", "in_files", "in_tiles", "is_matrix",
-    "is_table", "is_zarr", "numbers", "output_file", "output_manner", "positive",
-    "semiring_option", "settings", "some_of", "threads_option",
+    "is_table", "is_zarr", "kept_tiles", "numbers", "output_file", "output_manner", "positive",
+    "resume_options", "semiring_option", "settings", "some_of", "threads_option",
 ]  # fmt: skip
 
 
@@ -70,9 +70,10 @@ KINDS = {
 OPTIONS = {
     "checkpoint": "--checkpoint", "device": "--device", "devices": "--devices",
     "directed=False": "--undirected", "directed=True": "--directed", "dtype": "--dtype",
-    "format": "--format", "memory_limit": "--memory-limit", "method": "--method",
-    "nodes": "--nodes", "out": "--output", "resume": "--resume", "resume=True": "--resume",
-    "source and target": "--columns", "weight": "--weight", "weight=None": "--unweighted",
+    "format": "--format", "method": "--method",
+    "nodes": "--nodes", "source and target": "--columns", "tiles.memory": "--memory-limit",
+    "tiles.out": "--output", "tiles.resume": "--resume", "tiles.resume=True": "--resume",
+    "weight": "--weight", "weight=None": "--unweighted",
 }  # fmt: skip
 PICTURES = (".png", ".pdf", ".svg", ".jpg", ".webp")
 _MATRICES, _TABLES = (".npy", ".zarr"), (".csv", ".csv.gz", ".parquet")
@@ -220,6 +221,33 @@ def devices_option(group: argparse._MutuallyExclusiveGroup) -> None:
     )
 
 
+def resume_options(group: argparse._ArgumentGroup) -> None:
+    """Add when a state is kept, and whether the work goes on from it."""
+    group.add_argument(
+        "--checkpoint",
+        type=positive,
+        nargs="?",
+        const=True,
+        metavar="STEPS",
+        help="keep a state in or beside the file of --output after so many steps, from which "
+        "--resume can go on; without STEPS as often as is worthwhile",
+    )
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the last such state of the same work; begin where there is none, and do "
+        "nothing where all is done",
+    )
+
+
+def kept_tiles(args: argparse.Namespace, out: Any = None, **also: Any) -> Tiles:
+    """The options of files and devices as the library takes them; `out` is where a state is."""
+    state = {} if out is None else {"out": out, "resume": args.resume}
+    if state and args.checkpoint is not True:
+        state["checkpoint"] = args.checkpoint
+    return Tiles(**state, **also)
+
+
 def output_file(
     command: Parser, text: str, *, file: str = "FILE", required: bool = False
 ) -> argparse._ArgumentGroup:
@@ -263,19 +291,7 @@ def add_options(apsp: Parser) -> None:
         metavar="SIZE",
         help="memory to work in, such as 16GB; the matrix stays in the file of --output",
     )
-    work.add_argument(
-        "--checkpoint",
-        type=positive,
-        metavar="STEPS",
-        help="steps between the states in that file from which --resume can go on; default 1",
-    )
-    work.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on from the last such state of the same work; begin where there "
-        "is none, and do nothing where all is done",
-    )
-
+    resume_options(work)
     out = output_file(
         apsp,
         "D.npy or D.zarr: the matrix, rows in the order of D.nodes.txt, which is written beside it "

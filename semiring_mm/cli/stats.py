@@ -78,17 +78,7 @@ def add_options(command: Parser) -> None:
     options.device_option(where, "a GPU if there is one and the work is large")
     options.devices_option(where)
     options.threads_option(work)
-    work.add_argument(
-        "--checkpoint",
-        action="store_true",
-        help="keep the state beside the file of --output, every ten seconds, for --resume",
-    )
-    work.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on from the state of the same work; begin where there is none, and do nothing "
-        "where all is done",
-    )
+    options.resume_options(work)
     out = options.output_file(
         command,
         "S.csv, S.csv.gz or S.parquet: a row for each node; S.npz: the same as arrays, and the "
@@ -221,8 +211,8 @@ def _call(
     graph: Any = net or given.numbered
     sources = nodes if net is None or nodes is None else [net.nodes[k] for k in nodes]
     found = sm.statistics(
-        graph, **asked, sources=sources, attribute=mass, checkpoint=state, progress=work,
-        device=args.device, devices=args.devices,
+        graph, **asked, sources=sources, attribute=mass, progress=work, device=args.device,
+        tiles=options.kept_tiles(args, state, devices=args.devices),
     )  # fmt: skip
     if net is None:
         return found

@@ -12,15 +12,18 @@ import functools
 import hashlib
 import operator
 import struct
-from collections.abc import Callable, Iterator, Sequence
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..kernel import TYPES, Kernel, KernelError, Parameter, _Word
+from ..kernel import Kernel, KernelError, _Word
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
@@ -29,6 +32,8 @@ from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, tran
 from .views import ArrayView, check_array_layout
 
 __all__ = ["Call", "Compiled", "compiled", "function_of"]
+
+Array = NDArray[Any]
 
 U64 = Type("u", 64)
 _NEVER = 1 << 62  # the first of no lanes
@@ -72,35 +77,70 @@ class Compiled:
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
     ) -> None:
         self.kernel, self._algebra = kernel, (plan, zero, one)
-        self._names = frozenset(p.name for p in kernel.parameters)
-        self._packers = [(p.name, p.axes, _packer(kernel, p, plan)) for p in kernel.parameters]
+        self._dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
+        self._pack = _packer(kernel, self._dtypes)
         self._variants: dict[tuple[Any, ...], Any] = {}
 
-    def __call__(self, **fields: Any) -> None:
-        self.bind(**fields)()
+    def __call__(self, **fields: Any) -> Any:
+        code, words = self._packed(fields)
+        return code(words)
 
     def bind(self, **fields: Any) -> Call:
         """Check and pack the parameters: the call, to be made as often as one likes.
 
         It keeps the arrays.
         """
-        if self._names != fields.keys():
-            raise TypeError(
-                f"{self.kernel.name} takes {', '.join(p.name for p in self.kernel.parameters)}; "
-                f"got {', '.join(fields)}"
+        return Call(*self._packed(fields), fields)
+
+    def of_first(self, **fields: Any) -> Callable[[Array], Any]:
+        """Check and pack the parameters: the call for arrays that lie as the first one does."""
+        (code, words), (_, *others) = self._packed(fields), fields.values()
+        rest = words[8:]
+
+        def call(x: Array, _: Any = others) -> Any:  # the arrays that `rest` has addresses of
+            return code(id(x).to_bytes(8, sys.byteorder) + rest)
+
+        return call
+
+    def _packed(self, fields: dict[str, Any]) -> tuple[Any, bytes]:
+        """Check the parameters; the compiled function, and the block of parameters."""
+        try:
+            packed = self._pack(**fields)
+        except (struct.error, IndexError, TypeError) as error:
+            raise self._refusal(fields) from error
+        if packed is None:
+            raise self._refusal(fields)
+        key, words = packed
+        code = self._variants.get(key)
+        return code or self._variant(key, fields), words
+
+    def _refusal(self, fields: dict[str, Any]) -> Exception:
+        """The error for parameters that do not fit."""
+        if self._dtypes.keys() != fields.keys():
+            return TypeError(
+                f"{self.kernel.name} takes {', '.join(self._dtypes)}; got {', '.join(fields)}"
             )
-        words: list[int] = []
-        key: list[Any] = []
-        for name, axes, pack in self._packers:
-            value = fields[name]
-            if pack is None:
-                key.append(value)
-                continue
-            if axes:
-                key.append(value is None)
-            words.append(0 if value is None and axes else pack(value))
-        self.kernel.check(fields)
-        return Call(self._variant(tuple(key), fields), words, fields)
+        for p in self.kernel.parameters:
+            x, dtype = fields[p.name], self._dtypes[p.name]
+            what = f"{self.kernel.name}: {p.name} is"
+            if p.axes and x is not None and not _lies(x, dtype, p.axes):
+                got = type(x).__name__
+                if isinstance(x, np.ndarray):
+                    got = f"{x.dtype} of shape {x.shape}, strides {x.strides}"
+                return TypeError(
+                    f"{what} an array of {dtype} with {p.axes} axes whose last is contiguous; "
+                    f"got {got}"
+                )
+            if not p.axes and p.kind != "static":
+                try:
+                    struct.pack(_code(dtype), x)
+                except struct.error as error:
+                    return TypeError(f"{what} a number of type {p.kind}, got {x!r}: {error}")
+        try:
+            self.kernel.check(fields)
+        except ValueError as error:
+            return error
+        return AssertionError(f"{self.kernel.name}: parameters that fit were refused")
 
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         found = self._variants.get(key)
@@ -114,7 +154,8 @@ class Compiled:
                 lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
                 host_target(),
             )  # fmt: skip
-            found = library.function(self.kernel.name, ctypes.c_void_p)
+            result = ctypes.c_int64 if self.kernel.returns else None
+            found = library.function(self.kernel.name, ctypes.c_void_p, result=result)
             self._variants[key] = found
         return found
 
@@ -130,13 +171,16 @@ def _writer_digest() -> str:
 class Call:
     """One call of a compiled kernel: ``code`` with the address of a ``block`` of parameters."""
 
-    def __init__(self, code: Any, words: list[int], kept: Any) -> None:
-        self.code, self._words = code, (ctypes.c_int64 * len(words))(*words)
-        self.block = ctypes.addressof(self._words)
+    def __init__(self, code: Any, words: bytes, kept: Any) -> None:
+        self.code, self._words = code, words
         self._kept = kept  # the arrays: the block has only their addresses
 
-    def __call__(self) -> None:
-        self.code(self.block)
+    @property
+    def block(self) -> int:
+        return id(self._words) + bytes.__basicsize__ - 1  # but for the byte that ends them
+
+    def __call__(self) -> Any:
+        return self.code(self._words)
 
 
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
@@ -151,41 +195,69 @@ def _type_of(kind: str, plan: Plan | str | None) -> Type:
     return Type(kind[0], int(kind[1:]))
 
 
-def _packer(kernel: Kernel, p: Parameter, plan: Plan | str | None) -> Callable[[Any], int] | None:
-    """The word of a parameter, once it is checked; None: it is static."""
-    if p.kind == "static":
-        return None
-    if p.axes:
-        t = _type_of(p.kind, plan)
-        dtype = np.dtype(TYPES[p.kind] or f"{t.kind}{t.size}")
-        if p.kind == "S" and isinstance(plan, Plan):
-            dtype = np.dtype(plan.storage)  # bool, for one
-        return functools.partial(_array_word, f"{kernel.name}: {p.name}", dtype, p.axes)
-    t = _type_of(p.kind, plan)
-    if t.kind == "f":
-        codes = {32: ("<fi", "<q"), 64: ("<d", "<q")}[t.bits]
-        pad = (0,) if t.bits == 32 else ()
-        return lambda x: int(struct.unpack(codes[1], struct.pack(codes[0], x, *pad))[0])
-    return int
+def _dtype_of(kind: str, plan: Plan | str | None) -> np.dtype[Any]:
+    if kind == "S" and isinstance(plan, Plan):
+        return np.dtype(plan.storage)  # bool, for one
+    if kind == "static":
+        return np.dtype(object)
+    t = _type_of(kind, plan)
+    return np.dtype(f"{t.kind}{t.size}")
 
 
-def _array_word(what: str, dtype: np.dtype[Any], axes: int, x: Any) -> int:
-    size = dtype.itemsize
-    strides = x.strides if isinstance(x, np.ndarray) and x.dtype == dtype else ()
-    if len(strides) == axes and (strides[-1] == size or x.shape[-1] < 2 or not x.size):
-        for stride in strides[:-1]:
-            if stride % size:
-                break
-        else:
-            return id(x)
-    came = (
-        f"{x.dtype} of shape {x.shape}, strides {x.strides}"
-        if isinstance(x, np.ndarray)
-        else type(x).__name__
+def _code(dtype: np.dtype[Any]) -> str:
+    """How :mod:`struct` packs a number as a word."""
+    return {"f4": "=f4x", "f8": "=d", "u8": "=Q"}.get(dtype.str[1:], "=q")
+
+
+def _lies(x: Any, dtype: np.dtype[Any], axes: int) -> bool:
+    """Whether an array lies as kernels take it."""
+    if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != axes:
+        return False
+    *strides, last = x.strides
+    return (last == dtype.itemsize or x.shape[-1] < 2 or not x.size) and not any(
+        stride % dtype.itemsize for stride in strides
     )
-    raise TypeError(
-        f"{what} is an array of {dtype} with {axes} axes whose last is contiguous; got {came}"
-    )
+
+
+def _packer(
+    kernel: Kernel, dtypes: Mapping[str, np.dtype[Any]]
+) -> Callable[..., tuple[tuple[Any, ...], bytes] | None]:
+    """Compile a function that packs parameters.
+
+    It returns what the kernel is to be specialised for, the static parameters and which arrays are
+    None, and the words; or None, where parameters do not fit.
+    """
+    words = [p for p in kernel.parameters if p.kind != "static"]
+    codes = "".join("q" if p.axes else _code(dtypes[p.name])[1:] for p in words)
+    names = kernel.function.__globals__ | {f"dtype_{x}": t for x, t in dtypes.items()}
+    names |= {f"last_{x}": (t.itemsize,) for x, t in dtypes.items()}
+    names |= {"ndarray_": np.ndarray, "maximum_": np.maximum.reduce}
+    names |= {"lies_": _lies, "pack_": struct.Struct(f"={codes}").pack}
+    return types.FunctionType(_packer_code(kernel), names)
+
+
+@functools.cache
+def _packer_code(kernel: Kernel) -> types.CodeType:
+    """Of the function that :func:`_packer` returns: all tests in one expression."""
+    key, words, tests = list[str](), list[str](), ["True"]
+    for p in kernel.parameters:
+        x = p.name
+        if not p.axes:
+            (key if p.kind == "static" else words).append(x)
+            continue
+        key.append(f"{x} is None")
+        words.append(f"(0 if {x} is None else id({x}))")
+        lies = [f"isinstance({x}, ndarray_)", f"{x}.dtype == dtype_{x}"]
+        lies.append(f"(strides_ := {x}.strides)[{p.axes - 1}:] == last_{x}")
+        lies += [f"not strides_[{k}] % last_{x}[0]" for k in range(p.axes - 1)]
+        fits = [f"({' and '.join(lies)} or lies_({x}, dtype_{x}, {p.axes}))", *kernel.fits(p)]
+        tests.append(f"({x} is None or {' and '.join(fits)})")
+    arguments = ", ".join(p.name for p in kernel.parameters)
+    pair = f"({''.join(f'{k}, ' for k in key)}), pack_({', '.join(words)})"
+    text = f"lambda {arguments}: ({pair}) if {' and '.join(tests)} else None"
+    code = compile(text, f"<parameters of {kernel.name}>", "eval").co_consts[0]
+    assert isinstance(code, types.CodeType)
+    return code
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -238,7 +310,7 @@ def function_of(
     known: dict[str, Any],
 ) -> Function:
     """The function of a kernel; `known` has static parameters, and None for arrays that are."""
-    f = Function(kernel.name, [PTR])
+    f = Function(kernel.name, [PTR], result=I64 if kernel.returns else None)
     names, at = dict[str, Any](), 0
     check_array_layout()
     for p in kernel.parameters:
@@ -259,7 +331,9 @@ def function_of(
     algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
     both = (I64, I64) if plan is None else (_type_of("T", plan), _type_of("S", plan))
     writer = _Writer(f, algebra, zero, one, both)
-    writer.inline(kernel, names)
+    found = writer.inline(kernel, names)
+    if kernel.returns:
+        f.result.set(writer.number(found, kernel))
     return f
 
 
@@ -273,7 +347,7 @@ class _Writer:
         self.f, self._algebra, self._zero, self._one, self._types = f, algebra, zero, one, types
         self.scope: _Scope
         self._count = host_target().vector_bytes // types[0].size
-        self._depth = 0
+        self._depth, self._streams = 0, False
 
     def inline(self, kernel: Kernel, names: dict[str, Any]) -> Any:
         """Write a kernel's body; what it returns."""
@@ -309,7 +383,14 @@ class _Writer:
         self._depth -= 1
         if outer is not None:
             self.scope = outer
+        elif self._streams:
+            self.f.fence()
         return found
+
+    def number(self, x: Any, kernel: Kernel) -> Value:
+        """What a kernel returns, as an integer."""
+        self.scope = _Scope(kernel, {})
+        return self._as(x, I64, kernel.tree)
 
     def _error(self, node: ast.AST, message: str) -> KernelError:
         return self.scope.kernel.error(node, message)
@@ -433,8 +514,10 @@ class _Writer:
                 self.f.place(labels[0])
             self.f.place(labels[1])
             self.f.opaque = opaque
+        elif word == "where":
+            self._visit(name, *map(self._expr, call.args), s=s)
         else:
-            raise self._error(s, "a loop is: for NAME in range(...), lanes(...) or unrolled(...)")
+            raise self._error(s, "a loop is: for NAME in range(), lanes(), where() or unrolled()")
         self.scope.names.pop(name, None)
 
     def _straight(self, body: Sequence[ast.stmt]) -> bool:
@@ -493,6 +576,20 @@ class _Writer:
                 yield _Lanes(end, count, None)
         with f.if_(rest.cmp("<", count) & rest.cmp(">", 0)):
             yield _Lanes(end, count, f.below(rest, count))
+
+    def _visit(self, name: str, j: Any, condition: Any, *, s: ast.For) -> None:
+        """A loop over the lanes for which a condition holds."""
+        f, masked = self.f, self.scope.masked
+        left = f.var(self._word_of(j, condition, s))
+        with f.while_() as done:
+            f.break_if(left.get().cmp("==", 0), done)
+            lane = f.call("llvm.cttz.i64", U64, [left.get(), f.const(0, I1)])
+            left.set(left.get() & (left.get() - 1))
+            self.scope.names[name], self.scope.masked = j.base + lane.to(I64), None
+            self.scope.loops.append((done.replace("done", "again"), ""))
+            self._block(s.body)
+            self.scope.loops.pop()
+        self.scope.masked = masked
 
     def _do_While(self, s: ast.While) -> None:
         with self.f.while_() as done:
@@ -569,8 +666,10 @@ class _Writer:
         self._leave(s, 0)
 
     def _leave(self, s: ast.stmt, which: int) -> None:
-        if not self.scope.loops:
-            raise self._error(s, "there is no loop to leave here (lanes and unrolled have none)")
+        if not self.scope.loops or not self.scope.loops[-1][which]:
+            raise self._error(
+                s, "there is no loop to leave here: neither lanes, where nor unrolled"
+            )
         self.f.jump(self.scope.loops[-1][which])
         self.f.label(self.f.fresh("never"))
 
@@ -951,6 +1050,8 @@ class _Writer:
             x, i = args
             self.f.prefetch(x.base.get().at(self._as(i, I64, e) * x.type.size))
             return None
+        if word == "stream":
+            return self._stream(e, *args[1:])
         if word == "across":
             return self._across(args[0], *map(self._word, e.args[1:]), node=e)
         if word == "first":
@@ -960,6 +1061,14 @@ class _Writer:
         if word == "pick":
             return self._pick(*args, node=e)
         raise self._error(e, "a kernel cannot call this")
+
+    def _stream(self, e: ast.Call, j: Any, value: Any) -> None:
+        """Store a vector past the caches; all threads see it from the kernel's end on."""
+        place, entry = self._place(self._expr(e.args[0]), ast.Subscript(e.args[0], e.args[1]))
+        if not isinstance(j, _Lanes) or isinstance(entry, _View) or j.mask or self.scope.only:
+            raise self._error(e, "stream(row, j, value) of whole vectors")
+        self.f.store_past_caches(self._as(value, entry[1].vector(j.count), e), place)
+        self._streams = True
 
     def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
@@ -993,12 +1102,16 @@ class _Writer:
 
     def _first(self, j: Any, condition: Any, *, node: ast.AST) -> Value:
         """The first of some lanes for which a condition holds."""
-        if not isinstance(j, _Lanes) or j.count > 64:
-            raise self._error(node, "first(j, condition) with j of lanes, at most 64")
-        there = condition if j.mask is None else condition & j.mask
-        bits = there.bits_as(Type("u", j.count)).to(Type("u", 64))
+        bits = self._word_of(j, condition, node)
         place = self.f.call("llvm.cttz.i64", bits.type, [bits, self.f.const(0, I1)])
         return self.f.select(bits.cmp("!=", 0), place.to(I64) + j.base, self.f.const(_NEVER, I64))
+
+    def _word_of(self, j: Any, condition: Any, node: ast.AST) -> Value:
+        """The lanes, below the end, for which a condition holds, as bits of a word."""
+        if not isinstance(j, _Lanes) or j.count > 64:
+            raise self._error(node, "(j, condition) with j of lanes, at most 64")
+        there = condition if j.mask is None else condition & j.mask
+        return there.bits_as(Type("u", j.count)).to(U64)
 
     def _entries(self, row: Any, n: Any, *, node: ast.AST) -> list[Value]:
         """The first n entries of a row, or of the row of each lane: there by transposing."""

@@ -22,13 +22,13 @@ from .vector import gemv
 if TYPE_CHECKING:
     from . import calls, engine, rows, select
     from . import chain as chains
+    from .alignment import align
     from .bfs import HopSearches
     from .closure_program import eliminate
     from .codegen import compiled
     from .screen import Screen
     from .spanning import best_outside, between, towards
     from .sparse import csr_product, dia_product
-    from .wavefront import align
 
     _: Engine = engine
 
@@ -46,10 +46,10 @@ trees = log_shares = FactorSweeps = Customizer = None
 
 #: What no product takes part in.
 __getattr__ = lazily(__package__, {
-    "bfs": "HopSearches", "calls": "calls", "chain": "chains", "closure_program": "eliminate",
-    "codegen": "compiled", "rows": "rows",
+    "alignment": "align", "bfs": "HopSearches", "calls": "calls", "chain": "chains",
+    "closure_program": "eliminate", "codegen": "compiled", "rows": "rows",
     "screen": "Screen", "select": "select", "spanning": "best_outside between towards",
-    "sparse": "csr_product dia_product", "wavefront": "align",
+    "sparse": "csr_product dia_product",
 })  # fmt: skip
 
 

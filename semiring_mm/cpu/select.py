@@ -6,7 +6,6 @@ compared with it at once; on random data few pass. The order is that of (value, 
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import operator
 from collections.abc import Callable, Sequence
@@ -16,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from .algebra import storage_type
 from .blocks import Items, load_item
-from .compiler import compile_functions, host_target
+from .codegen import compiled
+from .compiler import host_target
 from .ir import I64, PTR, Function, Type, Value
-from .views import ArrayView, check_array_layout
+from .kernels import select as kernels
 
 __all__ = [
     "BEHIND", "FEW", "MOST", "NOTHING", "each_hit", "empty", "finish", "put", "room_of", "run",
@@ -28,8 +27,8 @@ __all__ = [
 ]  # fmt: skip
 
 NOTHING = (1 << 63) - 1  #: the index of an entry that has none
-TOGETHER = 4  # vectors that are tested at once
-BEHIND = TOGETHER * 64  #: bytes behind a tile that are read
+_TOGETHER = 4  # vectors that are tested at once
+BEHIND = 4 * 64  #: bytes behind a tile that are read
 MOST = NOTHING  #: the largest heap
 FEW = 96  # rows that threads share by their columns
 _ROWS = 288  # of a tile
@@ -48,7 +47,11 @@ def put(value: NDArray[Any], index: NDArray[np.int64], tile: NDArray[Any], base:
     Column j has index ``base + j``. Its rows are contiguous, and BEHIND bytes after it may be
     read.
     """
-    _compiled(value.dtype)["put"](value, index, tile, base)
+    lanes = host_target().vector_bytes // value.itemsize
+    compiled(kernels.put, value.dtype.str[1:])(
+        many=min(_TOGETHER, 64 // lanes), real=value.dtype.kind == "f", rows=value.shape[0],
+        columns=tile.shape[1], k=value.shape[1], base=base, value=value, index=index, tile=tile,
+    )  # fmt: skip
     pool.look()
 
 
@@ -67,22 +70,8 @@ def run(tasks: Sequence[Callable[[], None]]) -> None:
 
 def finish(value: NDArray[Any], index: NDArray[np.int64]) -> None:
     """Sort each heap, best first."""
-    _compiled(value.dtype)["sort"](value, index, index, 0)
-
-
-@functools.cache
-def _compiled(dtype: np.dtype[Any]) -> dict[str, Any]:
-    check_array_layout()
-    t, target = storage_type(dtype.name), host_target()
-    sink = sink_function(t)
-    functions = [
-        sink,
-        _put_function(t, sink, target.vector_bytes // t.size),
-        _sort_function(t, sink),
-    ]
-    library = compile_functions(functions, target)
-    kinds = ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_int64
-    return {name: library.function(name, *kinds) for name in ("put", "sort")}
+    rows, k = value.shape
+    compiled(kernels.sort, value.dtype.str[1:])(rows=rows, k=k, value=value, index=index)
 
 
 def worse(f: Function, d: Value, i: Value, e: Value, j: Value) -> Value:
@@ -127,8 +116,8 @@ def each_hit(
 
     Some vectors are tested together, also behind the row's end, whose columns are not visited.
     """
-    with f.loop(0, columns, TOGETHER * lanes) as c:
-        masks = [hits(c + v * lanes).bits_as(Type("u", lanes)).to(I64) for v in range(TOGETHER)]
+    with f.loop(0, columns, _TOGETHER * lanes) as c:
+        masks = [hits(c + v * lanes).bits_as(Type("u", lanes)).to(I64) for v in range(_TOGETHER)]
         with f.if_(functools.reduce(operator.or_, masks).cmp("!=", 0)):
             for v, mask in enumerate(masks):
                 left, first = f.var(mask), c + v * lanes
@@ -139,39 +128,3 @@ def each_hit(
                     f.break_if(lane.cmp(">=", inside), done)
                     left.set(bits & (bits - 1))
                     visit(first + lane)
-
-
-def _put_function(t: Type, sink: Function, lanes: int) -> Function:
-    f = Function("put", [PTR, PTR, PTR, I64])
-    best, places, tile = (ArrayView(f, x) for x in f.args[:3])
-    k, root = best.dim(-1), f.const(0, I64)
-    with f.loop(0, best.dim(-2)) as r:
-        row, value = tile.data.at(r * tile.stride(-2)), best.data.at(r * k * t.size)
-        base = places.data.at(r * k * 8)
-
-        def hits(c: Value, row: Value = row, value: Value = value) -> Value:
-            new = f.load(row.at(c * t.size), t.vector(lanes), t.size)
-            least = load_item(f, value, root, t).splat(lanes)
-            return new.cmp("ult" if t.kind == "f" else "<=", least)  # "u": or one of them is NaN
-
-        def visit(j: Value, row: Value = row, value: Value = value, base: Value = base) -> None:
-            d, i = load_item(f, row, j, t), f.args[3] + j
-            with f.if_(worse(f, load_item(f, value, root, t), Items(f, base, I64)[0], d, i)):
-                f.invoke(sink, [value, base, k, d, i])
-
-        each_hit(f, tile.dim(-1), lanes, hits, visit)
-    return f
-
-
-def _sort_function(t: Type, sink: Function) -> Function:
-    f = Function("sort", [PTR, PTR, PTR, I64])
-    best, places = (ArrayView(f, x) for x in f.args[:2])
-    k = best.dim(-1)
-    with f.loop(0, best.dim(-2)) as r, f.loop(1, k) as n:
-        value, base = best.data.at(r * k * t.size), places.data.at(r * k * 8)
-        index, last = Items(f, base, I64), k - n
-        d, i = load_item(f, value, last, t), index[last]
-        f.store(load_item(f, value, f.const(0, I64), t), value.at(last * t.size), t.size)
-        index[last] = index[0]
-        f.invoke(sink, [value, base, last, d, i])
-    return f

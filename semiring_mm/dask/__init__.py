@@ -19,8 +19,11 @@ import numpy as np
 from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..closures.weights import check_idempotent, check_predecessors
+from ..deprecated import apart
+from ..naming import listing
 from ..progress import Progress, reporter
 from ..semirings import Semiring, as_semiring, semirings
+from ..tiles import TileOptions, Tiles
 
 try:
     import dask.array as da
@@ -38,8 +41,10 @@ from .product import product
 from .source import DaskSource, Given
 
 __all__ = ["apsp", "closure", "matmul"]
+__dir__ = listing(__all__)
 
 
+@apart()
 def apsp(
     client: Any,
     graph: Any,
@@ -49,9 +54,8 @@ def apsp(
     return_predecessors: bool = False,
     tile: int | None = None,
     device: str | None = None,
-    checkpoint: Any = None,
-    resume: bool = False,
     progress: Progress = None,
+    tiles: Tiles | None = None,
 ) -> Any:
     """All-pairs shortest paths on the workers of a Dask cluster.
 
@@ -74,13 +78,12 @@ def apsp(
     device : {None, "cpu", "cuda"}
         "cuda": each worker computes on its first GPU; dask-cuda starts a worker for each. A tile
         stays on its GPU; the result is brought to the host.
-    checkpoint : path or (path, int), optional
-        A folder that all workers and the client see. Every so many steps of n / tile the tiles are
-        written there (default: eight times in a run), and the work goes on from what is written.
-    resume : bool, default False
-        Go on from the last complete checkpoint in that folder; begin where there is none.
     progress : bool or callable, optional
         As for :func:`semiring_mm.apsp`.
+    tiles : Tiles, optional
+        Every ``checkpoint`` of the n / tile steps (default: eight times in a run) the tiles are
+        written to the folder ``out``, which all workers and the client see, and the work goes on
+        from what is written. See :class:`semiring_mm.Tiles`.
 
     Returns
     -------
@@ -99,9 +102,9 @@ def apsp(
         Before any work, if the cluster has too little; and if a worker's GPU has no room for a
         tile, which is named.
     FileExistsError
-        If there is a checkpoint in the folder, and `resume` is not asked for.
+        If there is a state in the folder, and ``tiles.resume`` is not asked for.
     ValueError
-        If the checkpoint is that of another graph; and as :func:`semiring_mm.apsp`.
+        If the state is that of another graph; and as :func:`semiring_mm.apsp`.
 
     Notes
     -----
@@ -128,10 +131,11 @@ def apsp(
     """
     return _solve(
         client, semirings["min_plus"], graph, weight, directed, return_predecessors, tile, device,
-        checkpoint, resume, progress,
+        progress, tiles,
     )  # fmt: skip
 
 
+@apart()
 def closure(
     client: Any,
     a: Any,
@@ -142,9 +146,8 @@ def closure(
     return_predecessors: bool = False,
     tile: int | None = None,
     device: str | None = None,
-    checkpoint: Any = None,
-    resume: bool = False,
     progress: Progress = None,
+    tiles: Tiles | None = None,
 ) -> Any:
     """The closure ``A* = I ⊕ A ⊕ A² ⊕ …`` on the workers of a Dask cluster.
 
@@ -154,7 +157,7 @@ def closure(
     a : dask.array.Array of shape (n, n), or any graph that :func:`semiring_mm.closure` takes
     semiring : str or Semiring
         With an idempotent ⊕.
-    weight, directed, return_predecessors, tile, device, checkpoint, resume, progress
+    weight, directed, return_predecessors, tile, device, progress, tiles
         As for :func:`apsp`.
 
     Returns
@@ -183,17 +186,7 @@ def closure(
     s = as_semiring(semiring)
     check_idempotent(s, "matmul")
     return _solve(
-        client,
-        s,
-        a,
-        weight,
-        directed,
-        return_predecessors,
-        tile,
-        device,
-        checkpoint,
-        resume,
-        progress,
+        client, s, a, weight, directed, return_predecessors, tile, device, progress, tiles
     )
 
 
@@ -242,8 +235,8 @@ def matmul(a: Any, b: Any, semiring: str | Semiring = "plus_times") -> Any:
 
 def _solve(
     client: Any, s: Semiring, graph: Any, weight: str | int | None, directed: bool | None,
-    predecessors: bool, tile: int | None, device: str | None, checkpoint: Any, resume: bool,
-    progress: Progress,
+    predecessors: bool, tile: int | None, device: str | None, progress: Progress,
+    tiles: Tiles | None,
 ) -> Any:  # fmt: skip
     reporter(progress, 1.0)  # the argument's own errors come first
     check_client(client)
@@ -252,9 +245,9 @@ def _solve(
             f"device must be None, 'cpu' or 'cuda' (each worker's first), got {device!r}"
         )
     tile = None if tile is None else positive(tile, "tile")
-    state = None if checkpoint is None else State.at(checkpoint)
-    if resume and state is None:
-        raise ValueError("resume=True needs checkpoint=, the folder to go on from")
+    options = TileOptions.of(None, tiles, "devices", "memory")  # workers have their own
+    paths = options.paths(False, "of a folder")
+    state = None if paths is None else State(paths[0].absolute(), options.checkpoint)
     given = Given.of(s, graph, weight, directed)
     if predecessors:
         check_predecessors(s, given.dtype)
@@ -262,7 +255,7 @@ def _solve(
         nothing = da.zeros((0, 0), dtype=given.dtype)
         return (nothing, da.zeros((0, 0), dtype=np.int32)) if predecessors else nothing
     cluster = Cluster.of(client, device)
-    found = state.open(resume) if state else {}
+    found = state.open(options.resume) if state else {}
     grid = Grid(given.n, tile or found.get("tile") or cluster.tile(given.n))
     cluster.check(grid, given.dtype, predecessors)
     source = DaskSource(

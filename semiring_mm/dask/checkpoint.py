@@ -6,7 +6,6 @@ import base64
 import re
 import shutil
 from dataclasses import dataclass, field
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..naming import named
 from ..storage import atomic_write, seal, unseal
-from .cluster import positive
 
 __all__ = ["State"]
 
@@ -37,16 +35,6 @@ class State:
     every: int | None
     run: dict[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def at(cls, checkpoint: Any) -> State:
-        path, every = checkpoint if isinstance(checkpoint, tuple) else (checkpoint, None)
-        if not isinstance(path, (str, PathLike)):
-            raise TypeError(
-                f"checkpoint is a path or (path, steps between checkpoints), got {checkpoint!r}"
-            )
-        every = None if every is None else positive(every, "steps between checkpoints")
-        return cls(Path(path).absolute(), every)
-
     @property
     def _file(self) -> Path:
         return self.path / "run.json"
@@ -56,8 +44,8 @@ class State:
         there = self._file.exists()
         if there and not resume:
             raise FileExistsError(
-                f"there is a checkpoint in {self.path}: {named('resume', True)} goes on from it, "
-                f"or remove it"
+                f"there is a checkpoint in {self.path}: {named('tiles.resume', True)} goes on from "
+                f"it, or remove it"
             )
         return self._read() if there else {}
 
@@ -74,8 +62,8 @@ class State:
         except (ValueError, KeyError, TypeError):
             raise ValueError(
                 f"{self._file} is no state of a run that this version can read, or it has changed "
-                f"since it was written; remove {self.path}, and leave out {named('resume')} to "
-                f"begin again"
+                f"since it was written; remove {self.path}, and leave out {named('tiles.resume')} "
+                f"to begin again"
             ) from None
         return run
 

@@ -5,9 +5,11 @@
 number; GraphML, GML and GEXF go through NetworkX, Parquet through PyArrow.
 """
 
+from ..naming import listing
 from .file import GraphFileError
 from .formats import read_graph
 from .graph import Graph, great_circle
 from .npy import read_matrix
 
 __all__ = ["Graph", "GraphFileError", "great_circle", "read_graph", "read_matrix"]
+__dir__ = listing(__all__)

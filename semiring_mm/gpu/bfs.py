@@ -11,21 +11,15 @@ from numpy.typing import NDArray
 
 from ..graph_kernels import assert_arcs
 from . import device
+from .launch import entry, struct_of
 from .memory import from_host, to_host
-from .source import pack
 from .views import address
 
-__all__ = ["PARAMS", "HopSearches", "Shape", "hop_source"]
+__all__ = ["HopSearches", "Shape", "hop_source"]
 
 Array = Any
 Index = NDArray[np.int64]
 Lists = tuple[Array, Array]
-
-#: The fields of sr::HopParams, in order.
-_LONGS = """first near back before heavy sources seen next state following counts alive digits
-    radius results within table rows room pitch unreached""".split()
-_INTS = "n words columns heavies limit level levels radii places".split()
-PARAMS = (*_LONGS, *_INTS)
 
 _LEVELS = 64  # whose counts there is room for
 _FIRST = 8  # levels of the first batch that are launched before any is looked at
@@ -77,12 +71,7 @@ class Shape(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def hop_source(body: str, bounds: str) -> str:
     """The text of a kernel: a struct of ``kernels/bfs.cuh`` with its arguments."""
-    return f"""#include "bfs.cuh"
-extern "C" __global__ void __launch_bounds__({bounds})
-kernel(const __grid_constant__ sr::HopParams p) {{
-  sr::{body}::run(p);
-}}
-"""
+    return entry("bfs.cuh", struct_of("HopParams"), f"sr::{body}::run", bounds)
 
 
 class HopSearches:
@@ -249,12 +238,11 @@ class HopSearches:
             self._digits[: len(old)] = old
 
     def _launch(self, body: str, blocks: int, shared: int, fields: dict[str, int]) -> None:
-        given = self._fields | fields
-        longs, ints = (tuple(given.get(name, 0) for name in x) for x in (_LONGS, _INTS))
         threads = self.shape.threads
         bounds = f"{threads}, {self.shape.blocks}" if shared else str(threads)
         kernel = self.here.kernel(hop_source(body, bounds))
-        kernel.launch(blocks, threads, shared, pack(longs, ints))
+        params = struct_of("HopParams").pack(self._fields, **fields)
+        kernel.launch(blocks, threads, shared, params)
 
 
 def _there(x: Array) -> Array:

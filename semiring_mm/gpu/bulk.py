@@ -14,6 +14,7 @@ from typing import Any
 from ..plan import Plan
 from . import device
 from .chips import has
+from .launch import entry, struct_of
 from .source import ProductKernel, Step, algebra, flags, kind_of, word_size
 from .tensor import Kind, Operand, in_place, prepare_operand
 from .tiles import Launch, Tile, divide
@@ -87,14 +88,11 @@ def shape(plan: Plan) -> tuple[int, int]:
 def bulk_source(kernel: ProductKernel) -> str:
     """The text of a product kernel, for the architecture's own instructions."""
     threads, shared = shape(kernel.plan)
-    return f"""#include "bulk.cuh"
+    params, bounds = struct_of("BulkParams"), f"{threads}, 1"
+    return entry("bulk.cuh", params, "Product::run", bounds, f"""
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
 using Shape = sr::{kernel.tile.struct()};
 using Product = sr::BulkProduct<Step, Shape, {flags(kernel.c_wide)}>;
 static_assert(Product::BYTES == {shared} && Product::THREADS == {threads}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({threads}, 1)
-kernel(const __grid_constant__ sr::BulkParams p) {{
-  Product::run(p);
-}}
-"""
+""")  # fmt: skip

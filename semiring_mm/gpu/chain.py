@@ -19,23 +19,20 @@ from ..semirings import Semiring, semirings
 from . import device, wide
 from .combine import combine
 from .facts import facts
-from .source import STORAGE, algebra, flags, pack, word_size
+from .launch import entry, struct_of
+from .source import STORAGE, algebra, flags, word_size
 from .views import address, to_host
 
 __all__ = [
-    "FIELDS", "POINTERS", "Model", "best_path", "best_paths", "carry", "carry_source", "draw",
+    "POINTERS", "Model", "best_path", "best_paths", "carry", "carry_source", "draw",
     "first", "gradients_source", "path_source", "posterior", "posterior_source", "product_source",
 ]  # fmt: skip
 
 Array = Any
 Lengths = np.ndarray[Any, np.dtype[np.int64]]
 
-#: The fields of sr::ChainParams, in order: 8 bytes, then 4 bytes each.
+#: The addresses at the beginning of sr::ChainParams.
 POINTERS = tuple("a e x end y total path pointers offsets pairs lengths errors tags".split())
-_LONGS = (*POINTERS, *"""a_batch a_step a_row a_col e_batch e_step x_batch x_row end_batch y_batch
-    y_step y_row pairs_batch pairs_step pairs_row draw tags_batch""".split())  # fmt: skip
-_INTS = "states rows steps length mode".split()
-FIELDS = (*_LONGS, *_INTS)
 _EVERY, _EXCLUSIVE, _WHOLE = 1, 2, 4  # of mode
 
 _HELD = 128  # words up to which a thread has a column of the matrix in its registers
@@ -553,16 +550,12 @@ def _launch(
     there = None if int(lengths.min()) == most else here.xp.asarray(lengths)
     given = {"rows": rows, "length": most, "lengths": address(there)} | fields
     threads = threads or _threads(fields["states"])
-    here.kernel(source).launch(blocks, threads, room, _packed(given), len(POINTERS))
+    params = struct_of("ChainParams")
+    here.kernel(source).launch(blocks, threads, room, params.pack(given), params.pointers)
 
 
 def _threads(states: int) -> int:
     return -(-states // 32) * 32
-
-
-def _packed(fields: dict[str, int]) -> bytes:
-    values = [fields.get(name, 0) for name in FIELDS]
-    return pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
 
 
 # --- launches that are kept -----------------------------------------------------------------------
@@ -597,16 +590,18 @@ class Model:
         if not self.wide and _parts(states, 1, np.full(batch, steps)) > 1:
             raise NotImplementedError("these chains are cut in parts")
         self._dtype, self._batch, self._steps, self._states = dtype, batch, steps, states
-        self._model = device.Kept(_packed(strides | {
-            "states": states, "steps": steps, "length": steps, "rows": 1, "mode": _WHOLE,
-            "y_batch": steps * states, "y_step": states, "pairs_batch": states * states,
-            "pairs_row": states,
-        }), len(POINTERS))  # fmt: skip
+        params = struct_of("ChainParams").pack(
+            strides, states=states, steps=steps, length=steps, rows=1, mode=_WHOLE,
+            y_batch=steps * states, y_step=states, pairs_batch=states * states, pairs_row=states,
+        )  # fmt: skip
+        self._model = device.Kept(params, len(POINTERS))
         self._starts: dict[tuple[int | None, bool], device.Start] = {}
         each = steps * states
         self._pieces = -(-each // _PIECE)
-        shape = (0,) * _VARY + (each, states * states), (batch, self._pieces)
-        self._gradients = device.Kept(pack(*shape), _VARY)
+        params = struct_of("GradientParams").pack(
+            each=each, pairs_each=states * states, chains=batch, pieces=self._pieces
+        )
+        self._gradients = device.Kept(params, _VARY)
         self._gradient_starts: dict[bool, device.Start] = {}
 
     def launch(
@@ -703,19 +698,10 @@ def posterior_source(
 @functools.lru_cache(maxsize=64)
 def gradients_source(dtype: np.dtype[Any]) -> str:
     """The text of the kernel that finds gradients from derivatives; see sr::TotalGradients."""
-    return f"""#include "chain.cuh"
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::GradientParams p) {{
-  sr::TotalGradients<{STORAGE[dtype.name]}>::run(p);
-}}
-"""
+    run = f"sr::TotalGradients<{STORAGE[dtype.name]}>::run"
+    return entry("chain.cuh", struct_of("GradientParams"), run, _THREADS)
 
 
 def _source(plan: Plan, states: int, body: str) -> str:
-    return f"""#include "chain.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({-(-states // 32) * 32 or _MOST})
-kernel(const __grid_constant__ sr::ChainParams p) {{
-  sr::{body}::run(p);
-}}
-"""
+    params, threads = struct_of("ChainParams"), _threads(states) or _MOST
+    return entry("chain.cuh", params, f"sr::{body}::run", threads, algebra(plan))

@@ -12,10 +12,11 @@ from ..expressions import joins
 from ..plan import Facts, Plan, bytewise, can_use_keys, make_plan, with_keys
 from ..semirings import Semiring
 from . import device, trees
-from .source import KINDS, algebra, flags, pack, steps, word_size
+from .launch import entry, struct_of
+from .source import KINDS, algebra, flags, steps, word_size
 from .tiles import Tile
 from .trees import bits_of, closed_plan
-from .views import address, layouts, prepared, strides, wide_along
+from .views import address, layouts, prepared, stride_fields, wide_along
 
 __all__ = [
     "BASE", "BATCH", "LEAF", "closure_batch", "closure_block", "closure_source",
@@ -57,14 +58,9 @@ def shape(n: int, word: int, marks: bool, *, alone: bool) -> Shape | None:
 def closure_source(plan: Plan, way: Shape, wide: bool, fresh: bool, marks: bool) -> str:
     """The text of the kernel; see sr::ClosureTile."""
     given = flags(wide, fresh, marks, marks and plan.keep_nan)
-    return f"""#include "closure.cuh"
-{algebra(plan)}
-using Closure = sr::ClosureTile<Algebra, {way.side}, {way.entries}, {given}>;
-extern "C" __global__ void __launch_bounds__({way.side * way.side})
-kernel(const __grid_constant__ sr::ClosureParams p) {{
-  Closure::run(p);
-}}
-"""
+    run = f"sr::ClosureTile<Algebra, {way.side}, {way.entries}, {given}>::run"
+    params, threads = struct_of("ClosureParams"), way.side * way.side
+    return entry("closure.cuh", params, run, threads, algebra(plan))
 
 
 def closure_block(
@@ -102,8 +98,7 @@ class _Launch:
     blocks: int
     threads: int
     shared: int
-    longs: tuple[int, ...]  # strides, zero and one
-    ints: tuple[int, ...]
+    fields: dict[str, int]  # of its struct
     panels: int = 0  # bytes of panels
     progress: int = 0  # words
     side: int = 0  # of tiles
@@ -126,27 +121,26 @@ def _close(
         _launches, key, lambda: _prepare(here, semiring, a, known, out, predecessors, fresh)
     )
     if not launch.panels:
-        params = pack((*map(address, arrays), *launch.longs), launch.ints)
-        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+        params = {"from": a, "a": out, "preds": predecessors}
+        packed = struct_of("ClosureParams").pack(launch.fields, **params)
+        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, packed)
         return None
     weights = a
     if predecessors is not None and address(a) == address(out):
         weights = device.scratch(a.shape, a.dtype)
         weights[...] = a
     panels = device.scratch(launch.panels)
-    changes = device.scratch((*a.shape[:-1], launch.ints[-1]), np.uint16) if launch.grain else None
+    pitch, each = launch.fields["pitch"], launch.fields["batch"]  # matrices of a launch
+    changes = device.scratch((*a.shape[:-1], pitch), np.uint16) if launch.grain else None
     progress = device.scratch(launch.progress, np.uint32, zero=True)
-    each = launch.ints[1]  # matrices of a launch
     for first in range(0, len(a) if a.ndim == 3 else 1, each):
         if first:
             progress[...] = 0
         count = min(each, len(a) - first) if a.ndim == 3 else 1
         at, to, marks = (x if x is None or not first else x[first:] for x in (a, out, changes))
-        params = pack(
-            (*map(address, (at, to, panels, progress, marks)), *launch.longs),
-            (launch.ints[0], count, *launch.ints[2:]),
-        )
-        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+        params = {"from": at, "a": to, "panels": panels, "progress": progress, "changes": marks}
+        packed = struct_of("EliminationParams").pack(launch.fields, **params, batch=count)
+        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, packed)
     if predecessors is None:
         return None
     return trees.predecessors(
@@ -170,16 +164,24 @@ def _prepare(
     depth = n if a.dtype.kind in "iu" else 1  # else it does not matter
     plan = closed_plan(semiring, a.dtype, known, depth)
     marks, word = predecessors is not None, word_size(plan)
-    ends = tuple(bits_of(x, a.dtype) for x in semiring.identities(a.dtype))
+    zero, one = (bits_of(x, a.dtype) for x in semiring.identities(a.dtype))
+    fields = {
+        **stride_fields("from", a),
+        **stride_fields("a", out),
+        "zero": zero,
+        "one": one,
+        "n": n,
+    }
     small = shape(n, word, marks, alone=batch <= here.sms)
     if small is not None:
         arrays = (a, out, predecessors)
         wide = all(x is None or wide_along(x, -1) for x in arrays)
-        steps = (strides(x) if x is not None else (0, 0, 0) for x in arrays)
+        if predecessors is not None:
+            fields |= stride_fields("pred", predecessors)
         side = small.side * small.entries
         shared = 2 * side * (2 * word + 4 * marks)  # row k, column k, predecessors of row k; twice
         kernel = here.kernel(closure_source(plan, small, wide, fresh, marks))
-        return _Launch(kernel, batch, small.side**2, shared, (*sum(steps, ()), *ends), (n,))
+        return _Launch(kernel, batch, small.side**2, shared, fields)
     wide = wide_along(a, -1) and wide_along(out, -1)
     noted = marks and fresh and trees.splits(semiring, a.dtype, n)
     tile = _TILES[word > 4]
@@ -191,10 +193,13 @@ def _prepare(
     way = _way(semiring, a.dtype, known, depth, here.arch)
     tasks = each * tiles * tiles  # at once, at most
     blocks = min(tile.blocks if tasks > _FEW * here.sms else 1, tile.blocks) * here.sms
+    fields |= {
+        "batch": each, "tiles": tiles, "ahead": _AHEAD * here.sms, "unit": 1,
+        "pitch": -(-n // 4) * 4,
+    }  # fmt: skip
     return _Launch(
         here.kernel(elimination_source(way, tile, wide, fresh, noted)), min(blocks, tasks),
-        tile.threads, _shared(tile, word, noted), (*strides(a), *strides(out), *ends),
-        (n, each, tiles, _AHEAD * here.sms, 1, -(-n // 4) * 4), each * size,
+        tile.threads, _shared(tile, word, noted), fields, each * size,
         1 + each * (1 + tiles + tiles * tiles), tile.bm, min(tile.bm, _GRAIN) * noted,
     )  # fmt: skip
 
@@ -247,7 +252,8 @@ def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool, changes: b
     stops = pivot.compute[0] == "i" and pivot.codec in ("plain", "sentinel")
     stops = stops and joins(pivot.add) in ("min", "max")
     given = flags(wide, fresh, stops, changes)
-    return f"""#include "elimination.cuh"
+    bounds = f"{tile.threads}, {tile.blocks}"
+    return entry("elimination.cuh", struct_of("EliminationParams"), "Closure::run", bounds, f"""
 {algebra(way.plan)}
 namespace pivot {{
 {algebra(pivot)}
@@ -257,11 +263,7 @@ using Closure = sr::Elimination<Step, pivot::Algebra, sr::{tile.struct()}, {give
 static_assert(Closure::BYTES == {shared}, "as the launch has it");
 static_assert(Closure::RING == {_RING}, "as the launch has it");
 static_assert(Closure::GRAIN == {min(tile.bm, _GRAIN)}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
-kernel(const __grid_constant__ sr::EliminationParams p) {{
-  Closure::run(p);
-}}
-"""
+""")  # fmt: skip
 
 
 def _shared(tile: Tile, word: int, changes: bool) -> int:

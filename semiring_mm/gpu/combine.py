@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import struct
 from typing import Any
 
 import numpy as np
 
 from ..expressions import Expr, to_cuda
 from . import device
-from .source import STORAGE, flags, pack
-from .views import address, strides, wide_along
+from .launch import entry, struct_of
+from .source import STORAGE, flags
+from .views import strides, wide_along
 
 __all__ = ["apply", "combine", "unit_rows"]
 
@@ -37,30 +37,29 @@ def combine(expr: Expr, x: Array, other: Array | float, to: Array) -> None:
     chunks = n // chunk if wide else n
     lanes = min(_THREADS, 1 << (chunks - 1).bit_length())
     segments = -(-chunks // lanes)
-    rows, columns = zip(*(strides(y)[1:] for y in arrays), strict=True)
-    scalar = other if isinstance(other, float) else 0.0
-    bits = struct.unpack("<q", struct.pack("<d", scalar))[0]
-    params = pack((*map(address, arrays), *rows, *columns, m, n, segments, bits), (lanes,))
+    row, column = zip(*(strides(y)[1:] for y in arrays), strict=True)
+    params = struct_of("CombineParams", N=len(arrays))
+    packed = params.pack(
+        x=arrays, row=row, column=column, rows=m, columns=n, segments=segments,
+        scalar=other if isinstance(other, float) else 0.0, lanes=lanes,
+    )  # fmt: skip
     blocks = segments * -(-m // (_THREADS // lanes))
     source = _source(x.dtype.name, expr, len(arrays), wide)
-    here.kernel(source).launch(blocks, _THREADS, 0, params, len(arrays))
+    here.kernel(source).launch(blocks, _THREADS, 0, packed, params.pointers)
 
 
 @functools.cache
 def _source(storage: str, expr: Expr, count: int, wide: bool) -> str:
     """The text of the kernel; `wide`: 16 bytes can be read and written at once along the rows."""
-    return f"""#include "combine.cuh"
+    run = f"sr::Combine<T, Function, {count}, {flags(wide)}>::run"
+    return entry("combine.cuh", f"sr::CombineParams<{count}>", run, _THREADS, f"""
 using T = {STORAGE[storage]};
 struct Function {{
   SR_FN static T of([[maybe_unused]] T a, [[maybe_unused]] T b) {{
     return T({to_cuda(expr, "T")});
   }}
 }};
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::CombineParams<{count}> p) {{
-  sr::Combine<T, Function, {count}, {flags(wide)}>::run(p);
-}}
-"""
+""")  # fmt: skip
 
 
 def unit_rows(x: Array) -> Array:

@@ -12,19 +12,15 @@ from ..graph_kernels import Index, SymbolicFactor, assert_lies
 from ..plan import Plan, bytewise, computed, stored
 from ..semirings import Semiring
 from . import device
+from .launch import entry, struct_of
 from .memory import from_host, to_host
-from .source import algebra, compute_dtype, pack
-from .views import address
+from .source import algebra, compute_dtype
 
-__all__ = ["PARAMS", "Customizer", "customize_source"]
+__all__ = ["Customizer", "customize_source"]
 
 Array = Any
 
-#: The fields of sr::CustomizeParams, in order.
-_LONGS = "out back matrix head pairs cuts slot weight improves zero one count".split()
-_INTS = "fringe core both begin end shift".split()
-PARAMS = (*_LONGS, *_INTS)
-_LEVELS = struct.Struct("3i")  # begin, end, shift
+_LEVELS = struct.Struct("3i")  # begin, end, shift: sr::CustomizeParams ends with them
 
 _THREADS, _ALONE = 256, 1024  # of a block that is one of many; of one that takes levels alone
 _BLOCKS = 32  # for each multiprocessor, of one launch
@@ -36,13 +32,8 @@ _MOST = (1 << 31) - 1  # edges
 @functools.lru_cache(maxsize=1024)
 def customize_source(plan: Plan, body: str, threads: int = _THREADS) -> str:
     """The text of a kernel: a struct of ``kernels/customize.cuh`` with its arguments."""
-    return f"""#include "customize.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({threads})
-kernel(const __grid_constant__ sr::CustomizeParams p) {{
-  {body}::run(p);
-}}
-"""
+    params = struct_of("CustomizeParams")
+    return entry("customize.cuh", params, f"{body}::run", threads, algebra(plan))
 
 
 class Customizer:
@@ -118,18 +109,16 @@ class Customizer:
         matrix = xp.full((x.core, x.core), zero, compute)
         improves = xp.zeros(1, np.uint32)
         fields = {
-            "out": address(out), "back": address(back), "matrix": address(matrix),
-            "head": address(self.head), "pairs": address(self.pairs), "cuts": address(self.cuts),
-            "slot": address(self.slot), "weight": address(weight), "improves": address(improves),
+            "out": out, "back": back, "matrix": matrix, "head": self.head, "pairs": self.pairs,
+            "cuts": self.cuts, "slot": self.slot, "weight": weight, "improves": improves,
             "zero": _bits(zero), "one": _bits(one), "fringe": x.fringe, "core": x.core,
             "both": int(self.undirected),
         }  # fmt: skip
 
-        def params(**more: int) -> bytes:
-            values = [int((fields | more).get(name, 0)) for name in PARAMS]
-            return pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
+        def params(**more: Any) -> bytes:
+            return struct_of("CustomizeParams").pack(fields, **more)
 
-        def each(body: str, count: int, **more: int) -> None:
+        def each(body: str, count: int, **more: Any) -> None:
             if count:
                 kernel = self.here.kernel(customize_source(plan, body))
                 kernel.launch(-(-count // _THREADS), _THREADS, 0, params(count=count, **more))

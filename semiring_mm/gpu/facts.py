@@ -13,7 +13,8 @@ from ..plan import Facts, infinite_zero
 from ..semirings import Semiring
 from . import device
 from .device import refuse_capture
-from .source import STORAGE, pack
+from .launch import entry, struct_of
+from .source import STORAGE
 from .views import address, aligned, ascending, to_host_later
 
 __all__ = ["facts", "facts_beside", "flags_of", "kinds_source", "scan_source"]
@@ -56,13 +57,10 @@ def _scan_type(
 @functools.cache
 def scan_source(storage: str, missing: int | None, wide: bool) -> str:
     """The text of a scan for the range of an array."""
-    return f"""#include "scan.cuh"
+    return entry("scan.cuh", struct_of("ScanParams"), "scan", _THREADS, f"""
 using Scan = {_scan_type(storage, missing, wide, kinds=False)};
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::ScanParams p) {{
-  Scan::run(p, blockIdx.x, gridDim.x);
-}}
-"""
+SR_FN static void scan(const sr::ScanParams& p) {{ Scan::run(p, blockIdx.x, gridDim.x); }}
+""")  # fmt: skip
 
 
 @functools.cache
@@ -71,23 +69,15 @@ def kinds_source(storage: str, left_wide: bool, right_wide: bool, far: bool) -> 
     left, right = (
         _scan_type(storage, None, wide, kinds=True, far=far) for wide in (left_wide, right_wide)
     )
-    return f"""#include "scan.cuh"
-using Left = {left};
-using Right = {right};
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::ScanPairParams p) {{
-  sr::scan_pair<Left, Right>(p);
-}}
-"""
+    return entry("scan.cuh", struct_of("ScanPairParams"), "sr::scan_pair<Left, Right>", _THREADS,
+                 f"using Left = {left};\nusing Right = {right};")  # fmt: skip
 
 
 class _Tasks(NamedTuple):
     """How a scan's blocks go over an array: see sr::ScanParams."""
 
     wide: bool
-    tasks: int
-    longs: tuple[int, ...]
-    lanes: int
+    fields: dict[str, int]
 
 
 def _tasks(place: int, runs: list[tuple[int, int]], size: int) -> _Tasks:
@@ -105,8 +95,11 @@ def _tasks(place: int, runs: list[tuple[int, int]], size: int) -> _Tasks:
         span = _ITEMS * row_step
     groups = -(-rows // span)
     tasks = segments * groups * batches
-    longs = (column, row, batch, columns, rows, segments, groups, tasks, column_step, row_step)
-    return _Tasks(wide, tasks, longs, lanes)
+    return _Tasks(wide, {
+        "column_stride": column, "row_stride": row, "batch_stride": batch, "columns": columns,
+        "rows": rows, "segments": segments, "groups": groups, "tasks": tasks,
+        "column_step": column_step, "row_step": row_step, "lanes": lanes,
+    })  # fmt: skip
 
 
 def _shared(x: Array) -> int:
@@ -128,11 +121,11 @@ def _ranges(x: Array, missing: int | None) -> tuple[Array, Callable[[], None]]:
         first, runs = ascending(x)
         seen = _scans[key] = (first - place, _tasks(first, runs, x.itemsize))
     place, way = place + seen[0], seen[1]
-    blocks = min(way.tasks, _BLOCKS * here.sms)
+    blocks = min(way.fields["tasks"], _BLOCKS * here.sms)
     # short integers, signed or not, are compared as signed ones
     wide = np.float64 if x.dtype.kind not in "iub" else np.int64
     found = here.xp.empty((blocks, 3), np.uint64 if x.dtype == np.uint64 else wide)
-    params = pack((place, address(found), *way.longs), (way.lanes,))
+    params = struct_of("ScanParams").pack(way.fields, a=place, found=found)
     kernel = here.kernel(scan_source(x.dtype.name, missing, way.wide))
     return found, functools.partial(kernel.launch, blocks, _THREADS, _shared(x), params)
 
@@ -216,15 +209,16 @@ def flags_of(a: Array, b: Array, *, far: bool = False) -> Array:
     (left, left_runs), (right, right_runs) = ascending(a), ascending(b)
     first, second = _tasks(left, left_runs, size), _tasks(right, right_runs, size)
     same = (left, left_runs) == (right, right_runs)  # the same entries, in any order
-    blocks = [max(1, min(first.tasks, here.sms)), 0 if same else min(second.tasks, here.sms)]
+    tasks = [way.fields["tasks"] for way in (first, second)]
+    blocks = [max(1, min(tasks[0], here.sms)), 0 if same else min(tasks[1], here.sms)]
     kernel = here.kernel(kinds_source(a.dtype.name, first.wide, second.wide, far))
     flags = device.scratch(sum(blocks), np.uint32)
     at = address(flags)
     ends = at, at + 4 * blocks[0] * (not same)  # of no block: an address within the array still
-    params = b"".join(
-        pack((place, found, *way.longs), (way.lanes,))
-        for place, found, way in zip((left, right), ends, (first, second), strict=True)
-    ) + pack((blocks[0],), ())
-    words = len(params) // 16  # of one array's parameters
-    kernel.launch(sum(blocks), _THREADS, _shared(a), params, (0, 1, words, words + 1))
+    one, both = struct_of("ScanParams"), struct_of("ScanPairParams")
+    params = both.pack(
+        left=one.pack(first.fields, a=left, found=ends[0]),
+        right=one.pack(second.fields, a=right, found=ends[1]), left_blocks=blocks[0],
+    )  # fmt: skip
+    kernel.launch(sum(blocks), _THREADS, _shared(a), params, both.pointers)
     return flags

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import device
-from .source import pack
+from .launch import entry, struct_of
 from .views import address, aligned, strides, to_host
 
 __all__ = ["PANEL", "ROWS", "reduce_bits", "reduce_source"]
@@ -24,12 +24,8 @@ _SIZES = ((64, 96), (PANEL, ROWS))
 @functools.cache
 def reduce_source(columns: int, rows: int) -> str:
     """The text of the kernel for so many columns and rows."""
-    return f"""#include "gf2.cuh"
-extern "C" __global__ void __launch_bounds__({rows})
-kernel(const __grid_constant__ sr::ReduceParams p) {{
-  sr::ReduceBits<{columns // 32}, {rows}>::run(p);
-}}
-"""
+    run = f"sr::ReduceBits<{columns // 32}, {rows}>::run"
+    return entry("gf2.cuh", struct_of("ReduceParams"), run, rows)
 
 
 def reduce_bits(rows: Array, columns: int) -> tuple[Array, NDArray[np.int32]]:
@@ -43,8 +39,9 @@ def reduce_bits(rows: Array, columns: int) -> tuple[Array, NDArray[np.int32]]:
         padded[:, : rows.shape[1]] = rows
         rows = padded
     sums, pivots = xp.empty((columns, threads // 8), np.uint8), xp.empty(columns, np.int32)
-    longs = (address(rows), address(sums), address(pivots), strides(rows)[1] // 4)
-    params = pack(longs, (count, columns))
+    params = struct_of("ReduceParams").pack({"from": sums}, rows=rows, pivots=pivots,
+                                            pitch=strides(rows)[1] // 4, row_count=count,
+                                            columns=columns)  # fmt: skip
     shared = 2 * 4 * (width + 2 * threads) // 32
     here.kernel(reduce_source(width, threads)).launch(1, threads, shared, params)
     found: NDArray[np.int32] = to_host(pivots)

@@ -19,28 +19,20 @@ from ..expressions import joins, joins_logarithms
 from ..plan import Plan, make_plan, scalar_bits
 from ..semirings import Semiring
 from . import device
-from .source import algebra, flags, pack, word_size
+from .launch import entry, struct_of
+from .source import algebra, flags, word_size
 from .tiles import Tile
-from .views import address, reading, strides
+from .views import reading, stride_fields
 
-__all__ = ["LOG_SUM", "SHIFT", "log_sum_source", "product", "serves", "settle_source",
-           "shift_source", "shifted"]  # fmt: skip
+__all__ = ["log_sum_source", "product", "serves", "settle_source", "shift_source", "shifted"]
 
 Array = Any
-
-#: The fields of sr::ShiftParams and sr::LogSumParams, in order: 8 bytes, then 4 bytes each.
-SHIFT = tuple("x e ends x_row x_k x_batch e_row e_k e_batch rows depth".split())
-LOG_SUM = tuple(
-    """a b c sums rows columns marks errors a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch
-    rows_batch columns_batch alpha beta m n k mode tiles_m tiles_n""".split()
-)
 
 _LARGE = Tile(32, 32, 32, 4, 2, 8, 5)
 _SMALL = Tile(32, 32, 32, 4, 2, 8, 4)
 _WORTH = 640**3  # pairs from which shifting takes less time, ...
 _SHALLOW, _DEEP = 16, 2048  # ... but for so few steps of k; and steps from which it always does
 _MOST = 1 << 30  # bytes of a temporary array
-_SHIFTED, _SUMMED = 3, 8  # addresses at the beginning of the parameters
 
 
 def serves(semiring: Semiring, dtype: np.dtype[Any]) -> bool:
@@ -120,15 +112,19 @@ def shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
     e = device.scratch(x.shape if k_unit else (*batch, depth, rows), dtype)
     e = e if k_unit else e.swapaxes(-1, -2)
     ends = device.scratch((*batch, 2, rows), dtype)
-    (x_batch, x_row, x_k), (e_batch, e_row, e_k) = strides(x), strides(e)
-    params = pack(
-        (address(x), address(e), address(ends), x_row, x_k, x_batch, e_row, e_k, e_batch),
-        (rows, depth),
+    params = struct_of("ShiftParams")
+    packed = params.pack(
+        stride_fields("x", x, "row k") | stride_fields("e", e, "row k"),
+        x=x,
+        e=e,
+        ends=ends,
+        rows=rows,
+        depth=depth,
     )
     a_block, threads = (4, 512) if k_unit else (32, 1024)
     blocks = -(-rows // a_block) * (batch[0] if batch else 1)
     kernel = here.kernel(shift_source(plan, k_unit))
-    kernel.launch(blocks, threads, 2 * threads * dtype.itemsize, params, _SHIFTED)
+    kernel.launch(blocks, threads, 2 * threads * dtype.itemsize, packed, params.pointers)
     return e, ends
 
 
@@ -147,21 +143,21 @@ def _settle(
         )
     sums, rows, columns = shifted or (None, None, None)
     marks = device.scratch(blocks, np.uint32) if shifted else None
-    a_at, b_at, c_at = (strides(x) for x in (a, b, c))
-    params = pack(
-        (
-            *map(address, (a, b, c, sums, rows, columns, marks)), 0,
-            a_at[1], a_at[2], a_at[0], b_at[1], b_at[2], b_at[0], c_at[1], c_at[2], c_at[0],
-            *(2 * x.shape[-1] if x is not None and x.ndim == 3 else 0 for x in (rows, columns)),
-            scalar_bits(plan, scaling.alpha), scalar_bits(plan, scaling.beta),
-        ),
-        (m, n, k, scaling.mode, tiles_m, tiles_n),
+    params, ends = struct_of("LogSumParams"), {"rows": rows, "columns": columns}
+    packed = params.pack(
+        stride_fields("a", a, "m k") | stride_fields("b", b, "k n") | stride_fields("c", c) | ends
+        | {f"{name}_batch": 2 * x.shape[-1] for name, x in ends.items()
+           if x is not None and x.ndim == 3},
+        a=a, b=b, c=c, sums=sums, marks=marks, alpha=scalar_bits(plan, scaling.alpha),
+        beta=scalar_bits(plan, scaling.beta), m=m, n=n, k=k, mode=scaling.mode, tiles_m=tiles_m,
+        tiles_n=tiles_n,
     )  # fmt: skip
     if shifted:
-        here.kernel(settle_source(plan, tile)).launch(blocks, tile.threads, 0, params, _SUMMED)
+        settle = here.kernel(settle_source(plan, tile))
+        settle.launch(blocks, tile.threads, 0, packed, params.pointers)
     source = log_sum_source(plan, tile, *reading(a, -1, m), *reading(b, -2, n))
     shared = tile.shared(word_size(plan))
-    here.kernel(source).launch(blocks, tile.threads, shared, params, _SUMMED)
+    here.kernel(source).launch(blocks, tile.threads, shared, packed, params.pointers)
 
 
 # --- the text of the kernels --------------------------------------------------------------------
@@ -170,39 +166,25 @@ def _settle(
 @functools.lru_cache(maxsize=64)
 def shift_source(plan: Plan, k_unit: bool) -> str:
     """The text of the kernel that shifts; `k_unit` where steps of k lie closer than rows."""
-    return f"""#include "logsum.cuh"
+    return entry("logsum.cuh", struct_of("ShiftParams"), "Shift::run", "Shift::THREADS", f"""
 {algebra(plan)}
 using Shift = sr::Shift<Algebra, {flags(k_unit)}>;
-extern "C" __global__ void __launch_bounds__(Shift::THREADS)
-kernel(const __grid_constant__ sr::ShiftParams p) {{
-  Shift::run(p);
-}}
-"""
+""")  # fmt: skip
 
 
 @functools.lru_cache(maxsize=64)
 def settle_source(plan: Plan, tile: Tile) -> str:
     """The text of the kernel that takes the logarithm of sums and marks what is left."""
-    return f"""#include "logsum.cuh"
-{algebra(plan)}
-using Shape = sr::{tile.struct()};
-extern "C" __global__ void __launch_bounds__({tile.threads})
-kernel(const __grid_constant__ sr::LogSumParams p) {{
-  sr::Settle<Algebra, Shape>::run(p);
-}}
-"""
+    run = f"sr::Settle<Algebra, sr::{tile.struct()}>::run"
+    return entry("logsum.cuh", struct_of("LogSumParams"), run, tile.threads, algebra(plan))
 
 
 @functools.lru_cache(maxsize=256)
 def log_sum_source(plan: Plan, tile: Tile, *given: bool) -> str:
     """The text of the kernel that computes term by term; for the flags see sr::LogSum."""
-    return f"""#include "logsum.cuh"
+    bounds = f"{tile.threads}, {tile.blocks}"
+    return entry("logsum.cuh", struct_of("LogSumParams"), "LogSum::run", bounds, f"""
 {algebra(plan)}
-using Shape = sr::{tile.struct()};
-using LogSum = sr::LogSum<Algebra, Shape, {flags(*given)}>;
+using LogSum = sr::LogSum<Algebra, sr::{tile.struct()}, {flags(*given)}>;
 static_assert(LogSum::BYTES == {tile.shared(word_size(plan))}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
-kernel(const __grid_constant__ sr::LogSumParams p) {{
-  LogSum::run(p);
-}}
-"""
+""")  # fmt: skip

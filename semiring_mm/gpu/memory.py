@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from .. import pool
 from . import device, views
-from .source import STORAGE, flags, pack
-from .views import address, strides
+from .launch import entry, struct_of
+from .source import STORAGE, flags
+from .views import stride_fields, strides
 
 __all__ = [
     "capturing", "contiguous", "copy", "copy_source", "free_memory", "from_host", "mirror", "on",
@@ -198,12 +199,8 @@ def free_memory() -> int | None:
 @functools.cache
 def copy_source(itemsize: int, across: bool, upper: bool) -> str:
     """The text of the kernel that copies matrices (sr::Copy); entries are moved as they are."""
-    return f"""#include "copy.cuh"
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::CopyParams p) {{
-  sr::Copy<sr::u{8 * itemsize}, {flags(across, upper)}>::run(p);
-}}
-"""
+    run = f"sr::Copy<sr::u{8 * itemsize}, {flags(across, upper)}>::run"
+    return entry("copy.cuh", struct_of("CopyParams"), run, _THREADS)
 
 
 _THREADS, _SIDE = 256, 32  # sr::Copy's
@@ -213,12 +210,15 @@ def _copy_tiles(x: Array, y: Array, *, upper: bool = False) -> None:
     """Copy a matrix, or a stack, or what is above its diagonal; x is read along its rows."""
     rows, columns = x.shape[-2:]
     tiles = -(-rows // _SIDE), -(-columns // _SIDE)
-    (x_batch, *x_at), (y_batch, *y_at) = strides(x), strides(y)
-    params = pack((address(x), address(y), *x_at, x_batch, *y_at, y_batch), (rows, columns, *tiles))
-    across = abs(y_at[1]) > abs(y_at[0])
+    fields = stride_fields("x", x, "row column") | stride_fields("y", y, "row column")
+    params = struct_of("CopyParams")
+    packed = params.pack(
+        fields, x=x, y=y, rows=rows, columns=columns, tiles_m=tiles[0], tiles_n=tiles[1]
+    )
+    across = abs(fields["y_column"]) > abs(fields["y_row"])
     kernel = device.current().kernel(copy_source(x.itemsize, across, upper))
     blocks = math.prod(tiles) * (len(x) if x.ndim == 3 else 1)
-    kernel.launch(blocks, _THREADS, _SIDE * (_SIDE + 1) * x.itemsize, params, 2)
+    kernel.launch(blocks, _THREADS, _SIDE * (_SIDE + 1) * x.itemsize, packed, params.pointers)
 
 
 def copy(x: Array, to: Array) -> None:
@@ -249,12 +249,8 @@ def mirror(x: Array) -> None:
 @functools.cache
 def symmetric_source(storage: str) -> str:
     """The text of the kernel that compares a matrix with its transpose."""
-    return f"""#include "copy.cuh"
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::SymmetricParams p) {{
-  sr::Symmetric<{STORAGE[storage]}>::run(p);
-}}
-"""
+    run = f"sr::Symmetric<{STORAGE[storage]}>::run"
+    return entry("copy.cuh", struct_of("SymmetricParams"), run, _THREADS)
 
 
 _TILE = 64  # sr::Symmetric's
@@ -266,7 +262,10 @@ def symmetric(x: Array) -> bool:
     if not n:
         return True
     differs, tiles = here.xp.zeros(1, np.uint32), -(-n // _TILE)
-    params = pack((address(x), address(differs), *strides(x)[1:]), (n, tiles))
+    _, row, column = strides(x)
+    params = struct_of("SymmetricParams").pack(
+        x=x, differs=differs, row=row, column=column, n=n, tiles=tiles
+    )
     kernel = here.kernel(symmetric_source(x.dtype.name))
     kernel.launch(tiles * tiles, _THREADS, _TILE * (_TILE + 1) * x.itemsize, params)
     return not views.to_host(differs)[0]

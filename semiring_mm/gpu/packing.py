@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from . import device
-from .source import flags, pack
+from .launch import entry, struct_of
+from .source import flags
 from .views import address, aligned, strides, wide_along
 
 __all__ = ["THREADS", "Packing", "pack_bytes", "pack_source", "packed_bits", "transpose_bits"]
@@ -23,12 +24,8 @@ THREADS, _ROWS, _WORDS, _SHARED = 256, 128, 8, 128 * 9 * 4
 @functools.cache
 def pack_source(kernel: str, wide: bool) -> str:
     """The text of ``PackRows``, ``PackAcross`` or ``TransposeBits``."""
-    return f"""#include "pack.cuh"
-extern "C" __global__ void __launch_bounds__({THREADS})
-kernel(const __grid_constant__ sr::PackParams p) {{
-  sr::{kernel}<{flags(wide)}>::run(p);
-}}
-"""
+    run = f"sr::{kernel}<{flags(wide)}>::run"
+    return entry("pack.cuh", struct_of("PackParams"), run, THREADS)
 
 
 @dataclass(frozen=True)
@@ -46,14 +43,14 @@ class Packing:
     kernel: device.Kernel
     blocks: int
     shared: int
-    longs: tuple[int, ...]
-    ints: tuple[int, ...]
+    fields: dict[str, int]
     pitch: int
     bytes: int
 
     def launch(self, source: int, to: int) -> None:
-        params = pack((source, to, *self.longs), self.ints)
-        self.kernel.launch(self.blocks, THREADS, self.shared, params, 2)
+        params = struct_of("PackParams")
+        packed = params.pack(self.fields, **{"from": source, "to": to})
+        self.kernel.launch(self.blocks, THREADS, self.shared, packed, params.pointers)
 
 
 def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
@@ -69,9 +66,10 @@ def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
     lanes = min(THREADS, 1 << (words - 1).bit_length()) if wide else 32
     groups = (-(-rows // (THREADS // lanes)), -(-words // lanes))
     pitch = -(-words // unit) * unit
+    fields = _fields(steps, pitch, groups, rows, columns) | {"lanes": lanes}
     return Packing(
-        here.kernel(pack_source("PackRows", wide)), groups[0] * groups[1] * batch, 0,
-        (*steps, pitch, *groups), (rows, columns, lanes), pitch, 4 * batch * rows * pitch,
+        here.kernel(pack_source("PackRows", wide)), groups[0] * groups[1] * batch, 0, fields,
+        pitch, 4 * batch * rows * pitch,
     )  # fmt: skip
 
 
@@ -93,8 +91,15 @@ def _tiles(
     groups, pitch = (-(-rows // _ROWS), -(-words // _WORDS)), -(-words // unit) * unit
     return Packing(
         here.kernel(pack_source(name, wide)), groups[0] * groups[1] * batch, _SHARED,
-        (*steps, pitch, *groups), (rows, columns, 0), pitch, 4 * batch * rows * pitch,
+        _fields(steps, pitch, groups, rows, columns), pitch, 4 * batch * rows * pitch,
     )  # fmt: skip
+
+
+def _fields(
+    steps: tuple[int, int, int], pitch: int, groups: tuple[int, int], rows: int, columns: int
+) -> dict[str, int]:
+    names = "batch_stride row_stride column_stride pitch row_groups column_groups rows columns"
+    return dict(zip(names.split(), (*steps, pitch, *groups, rows, columns), strict=True))
 
 
 def pack_bits(x: Array) -> Array:

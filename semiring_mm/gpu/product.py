@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from . import bulk, device
 from .closure import BASE
 from .device import refuse_capture
 from .facts import facts, flags_of
+from .launch import struct_of
 from .logsum import product as log_sum_product
 from .logsum import serves as is_log_sum
 from .memory import contiguous
@@ -46,13 +47,12 @@ from .source import (
     FIND_ROWS,
     KINDS,
     LAST,
-    POINTERS,
+    PRODUCT,
     ProductKernel,
     Step,
     find_source,
     join_source,
     kind_of,
-    pack,
     product_source,
     steps,
     word_size,
@@ -82,7 +82,17 @@ from .tensor import (
 from .tensor import choose as choose_shape
 from .tensor import kinds_of as tensor_kinds
 from .tiles import choose
-from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
+from .views import (
+    address,
+    layouts,
+    prepared,
+    reading,
+    scaled,
+    stride_fields,
+    strides,
+    to_host,
+    wide_along,
+)
 
 __all__ = ["product", "product_bits", "sift"]
 
@@ -237,8 +247,9 @@ def product_bits(
         way.launches, (here.index, n, *layouts(a, b, c)),
         lambda: _prepare_tensors(here, plan, kind, a, b, c, n),
     )  # fmt: skip
-    addresses = [address(x) for x in (a, b, c)]
-    _start(here, launch, addresses, launch.parameters(addresses, mode=READ_C * accumulate))
+    _start(here, launch, launch.fields | {
+        "a": address(a), "b": address(b), "c": address(c), "mode": READ_C * accumulate,
+    })  # fmt: skip
 
 
 _BOOL = np.dtype(bool)
@@ -287,8 +298,7 @@ class _Launch:
     blocks: int
     threads: int
     shared: int
-    strides: tuple[int, ...]
-    sizes: tuple[int, ...]
+    fields: dict[str, int]  # of sr::ProductParams: strides and sizes
     parts: int  # bytes of partial results
     marks: int  # bytes of the tiles that won
     last: device.Kernel | None  # reduces partial results, or finds the k of each entry
@@ -299,21 +309,10 @@ class _Launch:
     certificate: _Launch | None = None  # that comes before
     samples_at: tuple[int, ...] = ()  # its operands' bytes behind copies of A and B
     early: bool = False  # whether it may begin while the launch before it ends
-
-    def parameters(
-        self, addresses: Iterable[int], scalars: tuple[int, int] = (0, 0), *, mode: int = 0,
-        forbidden: int = 0, unless: int = 0, triangle: int = 0, words: int = 0,
-    ) -> bytes:  # fmt: skip
-        """The fields of ``sr::ProductParams``; the last addresses may be left out."""
-        given = tuple(addresses)
-        return pack(
-            (*given, *(0,) * (POINTERS - len(given)), *self.strides, *scalars),
-            (*self.sizes, mode, forbidden, unless, 1, triangle, words),
-        )
+    struct: str = ""  # what its sr::ProductParams are a part of, behind tensor maps
 
 
 _NO_MAP = (bytes(device.TENSOR_MAP), 0, None)
-_NONE = (0, 0, 0)  # strides
 
 
 def _run(
@@ -324,33 +323,31 @@ def _run(
 ) -> None:  # fmt: skip
     if way.kind is not None and turns(way.kind, a, b, c, here.sms):
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))
-    addresses = [address(x) for x in (a, b, c)]
     launch = _prepared(here, way, a, b, c, arg, gather, triangle)
     parts = device.scratch(launch.parts) if launch.parts else None
     marks = device.scratch(launch.marks) if launch.marks else None
-    scalars = (scalar_bits(way.plan, scaling.alpha), scalar_bits(way.plan, scaling.beta))
-    rest = [*map(address, (parts, marks, arg, gather, flags, errors))]
-    fields = {
+    fields = launch.fields | {
+        "a": address(a), "b": address(b), "c": address(c), "partials": parts, "k_tiles": marks,
+        "arg": arg, "gather": gather, "flags": flags, "errors": errors,
+        "alpha": scalar_bits(way.plan, scaling.alpha), "beta": scalar_bits(way.plan, scaling.beta),
         "mode": scaling.mode, "forbidden": forbidden, "unless": unless,
-        "triangle": BASE * triangle, "words": 0 if flags is None else flags.size,
+        "triangle": BASE * triangle, "flag_words": 0 if flags is None else flags.size,
     }  # fmt: skip
-    params = launch.parameters(addresses + rest, scalars, **fields)
-    _start(here, launch, addresses, params, flags, forbidden, unless)
+    _start(here, launch, fields, flags)
     if launch.transposed:
         batch, n, k = strides(transposed())
-        addresses[1] = address(transposed())
-        turned = replace(launch, strides=(*launch.strides[:3], k, n, batch, *launch.strides[6:]))
-        params = turned.parameters(addresses + rest, scalars, **fields)
+        fields |= {"b": transposed(), "b_k": k, "b_n": n, "b_batch": batch}
     if launch.last is not None:
-        launch.last.launch(launch.last_blocks, launch.last_threads, 0, params, POINTERS)
+        packed, pointers = PRODUCT().pack(fields), PRODUCT().pointers
+        launch.last.launch(launch.last_blocks, launch.last_threads, 0, packed, pointers)
 
 
 def _start(
-    here: device.Device, launch: _Launch, addresses: list[int], params: bytes,
-    flags: Array | None = None, forbidden: int = 0, unless: int = 0,
-) -> None:  # fmt: skip
+    here: device.Device, launch: _Launch, fields: dict[str, Any], flags: Array | None = None
+) -> None:
     """Launch the product, after the copies of operands that it reads by tensor maps."""
-    operands = [(x, at) for x, at in zip(launch.operands, addresses, strict=False)]
+    operands = [(x, fields[name]) for x, name in zip(launch.operands, "abc", strict=False)]
+    forbidden, unless = (fields.get(name, 0) for name in ("forbidden", "unless"))
     sizes = [None if x is None else x.measure(here, at, flags) for x, at in operands]
     loaded = [
         _NO_MAP if x is None else x.load(here, at, size, flags, forbidden, unless)
@@ -358,22 +355,22 @@ def _start(
     ]
     if launch.certificate is not None:
         _certify(here, launch.certificate, loaded[:2], sizes, flags)
-    _send(launch, params, loaded, sizes)
+    _send(launch, fields, loaded, sizes)
 
 
 def _send(
-    launch: _Launch, params: bytes, loaded: list[tuple[bytes, int, Array | None]],
+    launch: _Launch, fields: dict[str, Any], loaded: list[tuple[bytes, int, Array | None]],
     sizes: list[Array | None],
 ) -> None:  # fmt: skip
     """Launch with these parameters, and tensor maps and sizes of operands, if there are any."""
-    pointers = tuple(range(POINTERS))
-    if loaded:  # sr::TensorParams, of a multiple of 64 bytes
-        pointers += len(params) // 8, len(params) // 8 + 1
-        params += pack(tuple(map(address, sizes[:2])), ())
-        params += bytes(-len(params) % 64)
+    params, packed = PRODUCT(), PRODUCT().pack(fields)
+    if launch.struct:
+        params = struct_of(launch.struct)
+        scaled = dict(zip(("a_sizes", "b_sizes"), sizes, strict=False))
+        packed = params.pack(p=packed, **{k: x for k, x in scaled.items() if x is not None})
     maps = tuple((text, place) for text, place, _ in loaded)
     launch.kernel.launch(
-        launch.blocks, launch.threads, launch.shared, params, pointers, maps, launch.early
+        launch.blocks, launch.threads, launch.shared, packed, params.pointers, maps, launch.early
     )
 
 
@@ -382,14 +379,14 @@ def _certify(
     sizes: list[Array | None], flags: Array | None,
 ) -> None:  # fmt: skip
     """Launch the product of samples of operands, which finds out whether they are spread."""
-    at = address(flags)
     places = [place + skip for (_, place, _), skip in zip(copies, launch.samples_at, strict=True)]
-    params = launch.parameters(
-        (*places, *(0,) * 5, at, at), forbidden=KINDS["lossy"], unless=1, words=1
-    )
+    fields = launch.fields | {
+        "a": places[0], "b": places[1], "flags": flags, "errors": flags,
+        "forbidden": KINDS["lossy"], "unless": 1, "flag_words": 1,
+    }  # fmt: skip
     operands = zip(launch.operands, places, strict=True)
     loaded = [x.load(here, place) for x, place in operands if x is not None]
-    _send(launch, params, [*loaded, _NO_MAP], sizes)
+    _send(launch, fields, [*loaded, _NO_MAP], sizes)
 
 
 def _prepared(
@@ -422,7 +419,9 @@ def _prepare(
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
     tile, size = chosen.tile, word_size(plan)
-    every = tuple(_NONE if x is None else strides(x) for x in (a, b, c))
+    fields = _sized(m, n, k, batch, stride_fields("a", a, "m k") | stride_fields("b", b, "k n"))
+    if c is not None:
+        fields |= stride_fields("c", c)
     large = (tile.bm, tile.bn) == (bulk.TILE.bm, bulk.TILE.bn) and not triangle and arg is None
     operands = None if c is None or not large else bulk.operands(here, plan, step, a, b, c)
     resident = 0  # blocks that go from tile to tile
@@ -434,7 +433,7 @@ def _prepare(
         kernel = ProductKernel(plan, step.name, tile, False, True, False, True, wide)
         main = here.kernel(bulk.bulk_source(kernel), "a")
         threads, shared = bulk.shape(plan)
-        every = (*((int(x.batched), 0, 0) for x in operands), every[2])
+        fields |= {"a_batch": int(operands[0].batched), "b_batch": int(operands[1].batched)}
     else:
         kernel = ProductKernel(
             plan, step.name, tile, *reading(a, -1, m), *b_reads, wide,
@@ -460,25 +459,37 @@ def _prepare(
         long = k % 4 == 0 if transposed else kernel.b_k and kernel.b_wide
         last = here.kernel(find_source(kernel, long))
         last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
-    arg_at = _NONE if arg is None else strides(arg)
-    gather_at = _NONE if gather is None else strides(gather)
+    if arg is not None:
+        fields |= stride_fields("arg", arg)
+    if gather is not None:
+        _, fields["gather_k"], fields["gather_n"] = strides(gather)
+    fields |= _tiled(tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split)
     return _Launch(
-        main, resident or blocks, threads, shared,
-        (*(x for at in (*every, arg_at) for x in (at[1], at[2], at[0])), *gather_at[1:]),
-        (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
+        main, resident or blocks, threads, shared, fields,
         split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
-        operands=operands or (),
+        operands=operands or (), struct="BulkParams" if operands else "",
     )  # fmt: skip
+
+
+def _sized(m: int, n: int, k: int, batch: int, strides: dict[str, int]) -> dict[str, int]:
+    return {"m": m, "n": n, "k": k, "batch": batch, "unit": 1} | strides
+
+
+def _tiled(tiles_m: int, tiles_n: int, whole: int, splits: int, k_split: int) -> dict[str, int]:
+    return {
+        "tiles_m": tiles_m, "tiles_n": tiles_n, "whole": whole, "splits": splits,
+        "k_split": k_split,
+    }  # fmt: skip
 
 
 def sift(
     semiring: Semiring, a: Array, b: Array, final: tuple[Expr, float] | None,
-    lists: tuple[int, ...], sizes: tuple[int, ...],
+    lists: dict[str, Any],
 ) -> None:  # fmt: skip
     """Compare a product of floats, or a function of it, with lists instead of storing it.
 
-    `lists` and `sizes` are the fields of ``sr::SieveParams``.
+    `lists` are the fields of ``sr::SieveParams``.
     """
     here = device.current()
     ways = _plans(semiring, a.dtype, None, None, None, 1, PLAIN, False, here.arch, None, final)
@@ -486,8 +497,9 @@ def sift(
         way for way in ways if way.kind is None and not way.step.forbidden and way.step.columns == 1
     )
     launch = _prepared(here, way, a, b, None)
-    params = launch.parameters((address(a), address(b))) + pack(lists, sizes)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params, None)
+    base = PRODUCT().pack(launch.fields, a=a, b=b)
+    params = struct_of("SieveParams").pack(lists, base=base)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
 
 
 def _prepare_tensors(
@@ -505,7 +517,6 @@ def _prepare_tensors(
     elif kind is BINARY:
         k = -(-k // 8)
     batch = c.shape[0] if c.ndim == 3 else 1
-    c_at = strides(c)
     fine = not packed and kind.size == 2 and kind.parts == 1 and _fine(kind, plan, a, b, c)
     shape, splits, k_split, whole = choose_shape(
         kind, m, n, k, batch, here.sms, split=not packed, fine=fine
@@ -533,10 +544,10 @@ def _prepare_tensors(
     blocks = tiles - split + split * splits
     if kind.size < 8:  # of doubles, the next tile is for the multiprocessor that is free first
         blocks = min(blocks, here.sms // shape.cluster * shape.cluster)
+    at = {"a_batch": int(left.batched), "b_batch": int(right.batched), **stride_fields("c", c)}
     return _Launch(
         here.kernel(tensor_source(kernel), "a"), blocks, kernel.threads, kernel.shared,
-        (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
-        (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
+        _sized(m, n, k, batch, at) | _tiled(tiles_m, tiles_n, tiles - split, splits, k_split),
         split * splits * shape.rows * shape.columns * word_size(plan), 0,
         here.kernel(parts_source(kernel)) if split else None,
         split * (shape.columns // 2 // kernel.together),  # sr::ReduceSplits's
@@ -544,6 +555,7 @@ def _prepare_tensors(
         certificate=_certificate(here, plan, left, right, m, n, batch) if kind.scaled else None,
         # repays where all blocks run at once
         early=here.early and kind.size in (2, 4) and kind.parts == 1 and tiles <= here.sms,
+        struct="TensorParams",
     )  # fmt: skip
 
 
@@ -566,7 +578,8 @@ def _certificate(
     return _Launch(
         here.kernel(tensor_source(kernel), "a"), min(tiles, here.sms), kernel.threads,
         kernel.shared,
-        (0, 0, int(left.batched), 0, 0, int(right.batched), *(0,) * 8),
-        (m, n, k, batch, tiles_m, tiles_n, tiles, 1, k), 0, 0, None, 0, 0, operands=(a, b),
-        samples_at=tuple(copy.sample_at for copy in copies),
+        _sized(m, n, k, batch, {"a_batch": int(left.batched), "b_batch": int(right.batched)})
+        | _tiled(tiles_m, tiles_n, tiles, 1, k),
+        0, 0, None, 0, 0, operands=(a, b), samples_at=tuple(copy.sample_at for copy in copies),
+        struct="TensorParams",
     )  # fmt: skip

@@ -10,7 +10,7 @@ import functools
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from ..plan import make_plan
 from ..semirings import Semiring, semirings
 from . import device
 from .chips import has
+from .launch import entry, struct_of
 from .product import product, sift
-from .source import STORAGE, flags, pack, pack_fields
+from .source import PRODUCT, STORAGE, flags
 from .tensor import ROWS, SCREENS, Shape, TensorKernel, in_place, tensor_source
 from .views import address, wide_along
 
@@ -57,12 +58,8 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 def select_source(value: str, tile: str, warps: int, source: str, wide: bool) -> str:
     """The text of the kernel that merges entries from a source (sr::Source) into lists."""
     types = f"{STORAGE[value]}, {STORAGE[tile]}"
-    return f"""#include "select.cuh"
-extern "C" __global__ void __launch_bounds__({32 * warps})
-kernel(const __grid_constant__ sr::SelectParams p) {{
-  sr::Select<{types}, {warps}, sr::{source}, {flags(wide)}>::run(p);
-}}
-"""
+    run = f"sr::Select<{types}, {warps}, sr::{source}, {flags(wide)}>::run"
+    return entry("select.cuh", struct_of("SelectParams"), run, 32 * warps)
 
 
 def empty(rows: int, k: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -90,50 +87,37 @@ def put(value: Array, index: Array, tile: Array, base: int) -> None:
     Column j has index ``base + j``, which increases from tile to tile. Rows of the tile begin at
     multiples of 16 bytes.
     """
-    _launch(value, index, tile, base, _Points())
+    _launch(value, index, tile, base, {})
 
 
 def finish(value: Array, index: Array) -> None:
     """The lists are sorted already."""
 
 
-class _Points(NamedTuple):
-    """What a launch computes distances from; the fields of sr::SelectParams from `left` on."""
-
-    left: int = 0
-    right: int = 0
-    column: int = 0
-    offset: int = 0
-    found: int = 0
-    candidates: int = 0
-    order: int = 0
-    counts: int = 0
-    most: int = 0
-    bound: int = 0
-    kept: int = 0
-
-
 def _launch(
-    value: Array, index: Array, tile: Array | None, base: int, points: _Points,
-    *, capacity: int = 0, growth: int = 0, width: int = 0, wide: bool = False,
+    value: Array, index: Array, tile: Array | None, base: int, points: dict[str, Any], *,
+    wide: bool = False,
 ) -> None:  # fmt: skip
-    """Merge the entries of a tile or, without one, candidates."""
+    """Merge the entries of a tile or, without one, candidates.
+
+    `points` are fields of ``sr::SelectParams``: what distances are computed from.
+    """
     here = device.current()
     rows, k = value.shape
     if tile is None:
-        source = "KEPT" if points.kept else "CANDIDATES"
+        source = "KEPT" if "kept" in points else "CANDIDATES"
     else:
-        source = "APPROXIMATIONS" if points.left else "VALUES"
+        source = "APPROXIMATIONS" if "left" in points else "VALUES"
     entry = 12 if value.itemsize == 8 else 8
     each = 2 * (k + _ROOM) * entry  # bytes of a warp
     warps = 1 << max(0, min(2, int(math.log2(here.shared_limit // each))))
     step, columns, dtype = 0, 0, np.dtype(np.float32)
     if tile is not None:
         step, columns, dtype = tile.strides[0] // tile.itemsize, tile.shape[1], tile.dtype
-    params = pack(
-        (address(tile), address(value), address(index), *points, step, capacity, growth, base),
-        (rows, columns, k, width),
-    )
+    params = struct_of("SelectParams").pack(
+        points, tile=tile, value=value, index=index, step=step, base=base, rows=rows,
+        columns=columns, k=k,
+    )  # fmt: skip
     kernel = here.kernel(select_source(value.dtype.name, dtype.name, warps, source, wide))
     kernel.launch(-(-rows // warps), 32 * warps, warps * each, params)
 
@@ -205,14 +189,11 @@ class Screen:
         _, left, offset = self._block
         precision = "tf32" if self.dtype == np.float32 else None
         product(semirings["plus_times"], left, self.right[columns].T, tile, precision=precision)
-        points = _Points(
-            address(self.x[rows]), address(self.y[columns]), address(self.column[columns]),
-            address(offset), address(found),
-        )  # fmt: skip
-        _launch(
-            value, index, tile, columns.start, points, growth=self.growth, width=self.x.shape[1],
-            wide=self.wide,
-        )  # fmt: skip
+        points = {
+            "left": self.x[rows], "right": self.y[columns], "column": self.column[columns],
+            "offset": offset, "found": found, "growth": self.growth, "width": self.x.shape[1],
+        }  # fmt: skip
+        _launch(value, index, tile, columns.start, points, wide=self.wide)
         return 0 if found is None else int(found[0])
 
     def search(
@@ -256,14 +237,12 @@ class Screen:
         candidates = xp.empty((m, capacity), np.uint32)
 
         def take(start: int) -> None:
-            _launch(
-                value, index, None, 0,
-                _Points(
-                    address(x), address(self.y), 0, address(offset), 0, address(candidates),
-                    address(points.numbers[start:]), address(count), address(most), address(bound),
-                ),
-                capacity=capacity, growth=self.growth, width=x.shape[1], wide=self.wide,
-            )  # fmt: skip
+            given = {
+                "left": x, "right": self.y, "offset": offset, "candidates": candidates,
+                "order": points.numbers[start:], "count": count, "most": most, "bound": bound,
+                "capacity": capacity, "growth": self.growth, "width": x.shape[1],
+            }  # fmt: skip
+            _launch(value, index, None, 0, given, wide=self.wide)
 
         take(0)  # no candidates yet, but the first bounds
         # Products may sum up in another order: these lists are not kept, so that equal points tie.
@@ -345,21 +324,16 @@ class Sieve:
         value, index = empty(m, k, self.x.dtype)
         count, most = (xp.zeros(m, np.uint32) for _ in range(2))
         candidates, kept = (xp.empty((m, capacity), x) for x in (np.uint32, value.dtype))
-        points = _Points(
-            candidates=address(candidates), counts=address(count), most=address(most),
-            kept=address(kept),
-        )  # fmt: skip
+        shared = {"candidates": candidates, "count": count, "kept": kept, "capacity": capacity}
         start, end = 0, min(n, _first(k, _FIRST // 2))
         while start < n:
             numbers = self.numbers[start:]
-            lists = value, index, numbers, count, candidates, kept
             right = self.right[start : -(-end // 4) * 4]
-            sift(
-                self.algebra, left, right.T, self.final, (*map(address, lists), capacity),
-                (m, end - start, k),
-            )  # fmt: skip
-            points = points._replace(order=address(numbers))
-            _launch(value, index, None, 0, points, capacity=capacity)
+            same = shared | {"order": numbers}
+            sizes = {"rows": m, "columns": end - start, "list": k}
+            lists = same | sizes | {"value": value, "index": index}
+            sift(self.algebra, left, right.T, self.final, lists)
+            _launch(value, index, None, 0, same | {"most": most})
             start, end = end, min(n, end * _GROWTH)
         return value, index, most
 
@@ -396,12 +370,14 @@ class _Ordered:
             maps.append((operand.load(here, address(x))[0], address(x)))
         tiles_m, tiles_n = -(-m // ROWS // cluster) * cluster, -(-n // kind.bn)
         tiles = tiles_m * tiles_n
-        params = pack_fields({
-            "m": m, "n": n, "k": k, "batch": 1, "tiles_m": tiles_m, "tiles_n": tiles_n,
-            "whole": tiles, "splits": 1, "k_split": k,
-        })  # fmt: skip
-        screen = (self.column[start:], bound, count, candidates)
-        params += pack((0, 0, *map(address, screen), candidates.shape[1]), ())
+        product = PRODUCT().pack(
+            m=m, n=n, k=k, batch=1, tiles_m=tiles_m, tiles_n=tiles_n, whole=tiles, splits=1,
+            k_split=k,
+        )  # fmt: skip
+        params = struct_of("TensorParams").pack(
+            p=product, column=self.column[start:], bound=bound, count=count, candidates=candidates,
+            capacity=candidates.shape[1],
+        )  # fmt: skip
         maps.append((bytes(device.TENSOR_MAP), 0))
         here.kernel(tensor_source(self.kernel), "a").launch(
             min(tiles, here.sms // cluster * cluster),

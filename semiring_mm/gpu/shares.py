@@ -6,8 +6,9 @@ import functools
 from typing import Any
 
 from . import device
-from .source import STORAGE, pack
-from .views import address, strides
+from .launch import entry, struct_of
+from .source import STORAGE
+from .views import stride_fields
 
 __all__ = ["log_shares", "shares_source"]
 
@@ -16,7 +17,6 @@ Array = Any
 _TILE = 32  # sr::Shares's rows and columns
 _THREADS = 256
 _ROOM = 3 * 32 * 36  # words of shared memory
-_ADDRESSES = 5  # of a side
 
 
 def log_shares(
@@ -27,12 +27,11 @@ def log_shares(
     sides = [] if left is None else [_side(a, b, c, g, left)]
     if right is not None:
         sides.append(_side(*(x.swapaxes(-1, -2) for x in (b, a, c, g, right))))
-    params = b"".join(params for params, _ in sides)
-    words = len(sides[0][0]) // 8
+    params = struct_of("SharesParams")
+    none = bytes(struct_of("SharesSide").size)
     here.kernel(shares_source(c.dtype.name)).launch(
         sum(blocks for _, blocks in sides), _THREADS, _ROOM * c.itemsize,
-        params + bytes(8 * words * (2 - len(sides))),
-        tuple(words * i + j for i in range(len(sides)) for j in range(_ADDRESSES)),
+        params.pack(sides=[*(side for side, _ in sides), none][:2]), params.pointers,
     )  # fmt: skip
 
 
@@ -41,20 +40,21 @@ def _side(x: Array, y: Array, c: Array, g: Array, out: Array) -> tuple[bytes, in
     (rows, columns), depth = out.shape[-2:], c.shape[-1]
     tiles_m, tiles_n = -(-rows // _TILE), -(-columns // _TILE)
     blocks = tiles_m * tiles_n * (out.shape[0] if out.ndim == 3 else 1)
-    arrays = (x, y, c, g, out)
-    steps = [at for batch, row, step in map(strides, arrays) for at in (row, step, batch)]
-    sizes = (rows, columns, depth, tiles_m, tiles_n, blocks)
-    return pack((*map(address, arrays), *steps), sizes), blocks
+    fields = {
+        "x": x, "y": y, "c": c, "g": g, "out": out, "rows": rows, "columns": columns,
+        "depth": depth, "tiles_m": tiles_m, "tiles_n": tiles_n, "blocks": blocks,
+    }  # fmt: skip
+    axes = {"x": "row column", "y": "column step", "c": "row step", "g": "row step",
+            "out": "row column"}  # fmt: skip
+    for name, both in axes.items():
+        fields |= stride_fields(name, fields[name], both)
+    return struct_of("SharesSide").pack(fields), blocks
 
 
 @functools.cache
 def shares_source(storage: str) -> str:
     """The text of the kernel."""
-    return f"""#include "shares.cuh"
+    return entry("shares.cuh", struct_of("SharesParams"), "Shares::run", "Shares::THREADS", f"""
 using Shares = sr::Shares<{STORAGE[storage]}>;
 static_assert(Shares::BYTES == {_ROOM} * sizeof({STORAGE[storage]}), "as the launch has it");
-extern "C" __global__ void __launch_bounds__(Shares::THREADS)
-kernel(const __grid_constant__ sr::SharesParams p) {{
-  Shares::run(p);
-}}
-"""
+""")  # fmt: skip

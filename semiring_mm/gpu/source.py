@@ -6,19 +6,18 @@ Everything here is a pure function of values, and can be looked at and tested wi
 from __future__ import annotations
 
 import functools
-import itertools
-import struct
 from dataclasses import dataclass
 
 from ..expressions import Expr, joins, to_cuda
 from ..plan import Plan, contracted
 from .chips import has
+from .launch import entry, struct_of
 from .tiles import Tile
 
 __all__ = [
-    "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "POINTERS", "PRODUCT", "STORAGE", "ProductKernel",
+    "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel",
     "Step", "algebra", "compute_dtype", "find_source", "flags", "join_source", "kind_of",
-    "matrix_step", "pack", "pack_fields", "product_source", "steps", "word_size",
+    "matrix_step", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
@@ -409,41 +408,31 @@ def product_source(kernel: ProductKernel) -> str:
     clusters = kernel.cluster > 1
     given = flags(kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide)
     ways = flags(kernel.arg, clusters)
-    together = f"__cluster_dims__({kernel.cluster}) " if clusters else ""
-    header = "matrix.cuh" if tile.matrix else "multiplier.cuh"
+    headers = f"{'matrix' if tile.matrix else 'multiplier'}.cuh product.cuh"
     store = f"Epilogue<Step, Shape, {flags(kernel.c_wide)}>"
     if kernel.sieve:
-        store = "Sieve<Step, Shape>"
-    sieve = '\n#include "sieve.cuh"' if kernel.sieve else ""
-    return f"""#include "{header}"
-#include "product.cuh"{sieve}
+        headers, store = f"{headers} sieve.cuh", "Sieve<Step, Shape>"
+    bounds = f"{tile.threads}, {tile.blocks}"
+    return entry(headers, "Store::Params", "Product::run", bounds, f"""
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
 using Shape = sr::{tile.struct()};
 using Store = sr::{store};
 using Product = sr::Product<Step, Shape, {given}, Store, {ways}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
-extern "C" __global__ void {together}__launch_bounds__({tile.threads}, {tile.blocks})
-kernel(const __grid_constant__ Store::Params p) {{
-  Product::run(p);
-}}
-"""
+""", cluster=kernel.cluster)  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1024)
 def join_source(kernel: ProductKernel) -> str:
     """The text of the kernel that reduces partial results, where k was split."""
-    header = "matrix.cuh" if kernel.tile.matrix else "steps.cuh"
-    return f"""#include "{header}"
-#include "epilogue.cuh"
+    headers = f"{'matrix' if kernel.tile.matrix else 'steps'}.cuh epilogue.cuh"
+    run = f"sr::ReduceSplits<Step, Shape, {flags(kernel.c_wide)}>::run"
+    return entry(headers, PRODUCT(), run, kernel.tile.threads, f"""
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
 using Shape = sr::{kernel.tile.struct()};
-extern "C" __global__ void __launch_bounds__({kernel.tile.threads})
-kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::ReduceSplits<Step, Shape, {flags(kernel.c_wide)}>::run(p);
-}}
-"""
+""")  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1024)
@@ -453,40 +442,13 @@ def find_source(kernel: ProductKernel, b_wide: bool) -> str:
     `b_wide`: four steps of k of B lie side by side, aligned.
     """
     a_wide = flags(kernel.a_k and kernel.a_wide)
-    return f"""#include "arg.cuh"
-{algebra(kernel.plan)}
-using Step = sr::{kernel.step}<Algebra>;
-extern "C" __global__ void __launch_bounds__({LAST})
-kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::FindArg<Step, {kernel.tile.bk}, {a_wide}, {flags(b_wide)}>::run(p);
-}}
-"""
+    step = f"sr::{kernel.step}<Algebra>"
+    run = f"sr::FindArg<{step}, {kernel.tile.bk}, {a_wide}, {flags(b_wide)}>::run"
+    return entry("arg.cuh", PRODUCT(), run, LAST, algebra(kernel.plan))
 
 
 #: Threads of a block of these two kernels, which run last; the rows and columns that it looks at.
 LAST, FIND_ROWS, FIND_COLUMNS = 256, 8, 32
 
-#: The fields of sr::ProductParams, in order.
-_POINTERS = "a b c partials k_tiles arg gather flags errors".split()
-_LONGS = """a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch arg_m arg_n arg_batch gather_k gather_n
-    alpha beta""".split()
-_INTS = """m n k batch tiles_m tiles_n whole splits k_split mode forbidden unless unit
-    triangle flag_words""".split()
-PRODUCT = (*_POINTERS, *_LONGS, *_INTS)
-POINTERS = len(_POINTERS)
-
-
-@functools.cache
-def _packer(longs: int, ints: int) -> struct.Struct:
-    return struct.Struct(f"{longs}q{ints}i{4 * (ints % 2)}x")
-
-
-def pack(longs: tuple[int, ...], ints: tuple[int, ...]) -> bytes:
-    """A parameter struct: its 8-byte fields, then its 4-byte ones."""
-    return _packer(len(longs), len(ints)).pack(*longs, *ints)
-
-
-def pack_fields(fields: dict[str, int]) -> bytes:
-    """The parameters of a product by name; those that are not given are 0."""
-    values = tuple(map(fields.get, PRODUCT, itertools.repeat(0)))
-    return pack(values[: -len(_INTS)], values[-len(_INTS) :])
+#: The parameters of a product, as kernels/schedule.cuh declares them.
+PRODUCT = functools.partial(struct_of, "ProductParams")

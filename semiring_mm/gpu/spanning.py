@@ -14,9 +14,10 @@ from ..plan import Plan
 from ..semirings import Semiring
 from ..spanning import in_line, range_table, spanning_plan
 from . import device
+from .launch import entry, struct_of
 from .memory import from_host
-from .source import algebra, flags, pack, word_size
-from .views import address, strides, wide_along
+from .source import algebra, flags, word_size
+from .views import strides, wide_along
 
 __all__ = ["best_outside", "between", "spanning_source", "towards"]
 
@@ -30,13 +31,8 @@ _OUTSIDE, _LINES = 4, 64  # their rows
 @functools.lru_cache(maxsize=1024)
 def spanning_source(plan: Plan | None, body: str, params: str) -> str:
     """The text of a kernel: a struct of ``kernels/spanning.cuh`` with its arguments."""
-    return f"""#include "spanning.cuh"
-{algebra(plan) if plan else ""}
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::{params} p) {{
-  sr::{body}::run(p);
-}}
-"""
+    given = algebra(plan) if plan else ""
+    return entry("spanning.cuh", struct_of(params), f"sr::{body}::run", _THREADS, given)
 
 
 def best_outside(
@@ -45,8 +41,10 @@ def best_outside(
     """The best entry of each of some rows in a column of another group than the row's."""
     plan = spanning_plan(semiring, a.dtype)
     zero = np.array(semiring.identities(a.dtype)[0], a.dtype).tobytes().ljust(8, b"\0")
-    longs = (*map(address, (a, group, rows, at, value)), strides(a)[1])
-    params = pack((*longs, int.from_bytes(zero, "little", signed=True)), (a.shape[1], len(rows)))
+    params = struct_of("OutsideParams").pack(
+        a=a, group=group, rows=rows, at=at, value=value, pitch=strides(a)[1],
+        zero=int.from_bytes(zero, "little", signed=True), n=a.shape[1], count=len(rows),
+    )  # fmt: skip
     wide = flags(wide_along(a, -1, 16 // a.itemsize))
     source = spanning_source(plan, f"Outside<Algebra, {wide}>", "OutsideParams")
     blocks, shared = -(-len(rows) // _OUTSIDE), _THREADS * (word_size(plan) + 4)
@@ -62,8 +60,10 @@ def between(semiring: Semiring, gaps: NDArray[Any], place: Index, rows: Index, o
     width = 16 // out.itemsize
     wide = wide_along(out, -1, width)
     columns = -(-n // (_THREADS * (width if wide else 1)))
-    longs = (*map(address, (table, there, spots, lines, out)), strides(out)[1])
-    params = pack(longs, (n, len(rows), columns))
+    params = struct_of("BetweenParams").pack(
+        table=table, place=there, spots=spots, lines=lines, out=out, pitch=strides(out)[1], n=n,
+        count=len(rows), columns=columns,
+    )  # fmt: skip
     source = spanning_source(plan, f"Between<Algebra, {flags(wide)}>", "BetweenParams")
     blocks, shared = -(-len(rows) // _LINES) * columns, _LINES * (2 * word_size(plan) + 8)
     device.current().kernel(source).launch(blocks, _THREADS, shared, params)
@@ -80,10 +80,15 @@ def towards(forest: Forest, rows: Index, out: Array) -> None:
     below = np.flatnonzero(up >= 0)
     children = below[np.argsort(up[below], kind="stable")].astype(np.int32)
     first = offsets(np.bincount(up[below], minlength=n)).astype(np.int32)
-    lists = (place, order, up, last, top, first, children, *in_line(place, rows))
-    there = [from_host(np.ascontiguousarray(x)) for x in lists]
+    spots, lines = in_line(place, rows)
+    lists = {
+        "place": place, "order": order, "up": up, "last": last, "top": top, "first": first,
+        "children": children, "spots": spots, "lines": lines,
+    }  # fmt: skip
+    there = {name: from_host(np.ascontiguousarray(x)) for name, x in lists.items()}
     columns = -(-n // _THREADS)
-    longs = (*map(address, (*there, out)), strides(out)[1])
-    params = pack(longs, (n, len(rows), columns))
+    params = struct_of("TowardsParams").pack(
+        there, out=out, pitch=strides(out)[1], n=n, count=len(rows), columns=columns
+    )
     kernel = device.current().kernel(spanning_source(None, "Towards<>", "TowardsParams"))
     kernel.launch(-(-len(rows) // _LINES) * columns, _THREADS, 0, params)

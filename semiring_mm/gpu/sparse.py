@@ -14,12 +14,13 @@ from ..engine import PLAIN, Scaling
 from ..plan import BROKEN, Plan, absent, overflow, scalar_bits
 from ..semirings import Semiring
 from . import device
+from .launch import entry, struct_of
 from .memory import contiguous
-from .source import algebra, pack, word_size
+from .source import algebra, word_size
 from .vector import choose_plan
 from .views import address, strides, wide_along
 
-__all__ = ["PARAMS", "csr_product", "dia_product", "kept", "sparse_source"]
+__all__ = ["csr_product", "dia_product", "kept", "sparse_source"]
 
 Array = Any
 
@@ -37,24 +38,11 @@ _NONE = 1 << 62  # no row has as many entries
 _FLAGS = 3  # sr::DOES_NOT_FIT and the others
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
 
-#: The fields of sr::SparseParams, in order.
-_LONGS = """data indices ends offsets b c rows heads tails errors m k n entries data_d b_k c_m c_n
-    alpha beta zero steps longest""".split()
-_POINTERS = _LONGS.index("m")
-_INTS = "pieces strips diagonals trans mode".split()
-PARAMS = (*_LONGS, *_INTS)
-
 
 @functools.lru_cache(maxsize=1024)
 def sparse_source(plan: Plan, body: str, bounds: str = str(_THREADS)) -> str:
     """The text of a kernel: a struct of ``kernels/sparse.cuh`` with its arguments."""
-    return f"""#include "sparse.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({bounds})
-kernel(const __grid_constant__ sr::SparseParams p) {{
-  {body}::run(p);
-}}
-"""
+    return entry("sparse.cuh", struct_of("SparseParams"), f"{body}::run", bounds, algebra(plan))
 
 
 def csr_product(
@@ -93,7 +81,7 @@ def csr_product(
     parts = None if across else device.scratch(pieces * (2 * n * size + 8) + 8)
     rows = address(parts)
     params = run.params(
-        data=address(data), indices=address(indices), ends=address(indptr), rows=rows,
+        data=data, indices=indices, ends=indptr, rows=rows,
         heads=rows and rows + 8 * (pieces + 1),
         tails=rows and rows + 8 * (pieces + 1) + pieces * n * size,
         entries=entries, pieces=pieces, steps=steps, longest=longest,
@@ -198,7 +186,7 @@ def dia_product(
     offsets = xp.ascontiguousarray(offsets, None if small else np.int64)
     run = _Run(semiring, data, b, c, max(1, offsets.size), scaling)
     params = run.params(
-        data=address(data), offsets=address(offsets), entries=data.shape[1],
+        data=data, offsets=offsets, entries=data.shape[1],
         data_d=data.strides[0] // data.itemsize, diagonals=offsets.size, trans=int(trans),
     )  # fmt: skip
     wide, scaled, join = run.flags
@@ -246,7 +234,8 @@ class _Run:
         # among the addresses that differ from call to call
         self.exact = c.dtype.kind in "iub"
         self.errors = self.here.xp.zeros(_FLAGS, np.uint32) if self.exact else _unread(self.here)
-        self.pointers = _POINTERS if self.exact else _POINTERS - 1
+        pointers = struct_of("SparseParams").pointers  # of which the last one is `errors`
+        self.pointers = pointers if self.exact else pointers[:-1]
         self.fields = {
             "b": address(b), "c": address(c), "errors": address(self.errors), "m": c.shape[0],
             "k": b.shape[0], "n": n, "b_k": b_k, "c_m": c_m, "c_n": c_n,
@@ -256,9 +245,8 @@ class _Run:
             "mode": replace(scaling, alpha=None).mode,
         }  # fmt: skip
 
-    def params(self, **fields: int) -> bytes:
-        values = [(self.fields | fields).get(name, 0) for name in PARAMS]
-        return pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
+    def params(self, **fields: Any) -> bytes:
+        return struct_of("SparseParams").pack(self.fields, **fields)
 
     def launch(
         self, body: str, blocks: int, shared: int, params: bytes, bounds: str = str(_THREADS)

@@ -16,23 +16,16 @@ from ..expressions import joins
 from ..graph_kernels import Factor, Index, offsets
 from ..plan import Plan, bytewise, computed
 from . import device
+from .launch import entry, struct_of
 from .memory import free_memory, from_host, to_host
 from .product import product
 from .regions import Cut, Limits, Regions, cut, regions
-from .source import STORAGE, algebra, compute_dtype, pack, word_size
+from .source import STORAGE, algebra, compute_dtype, word_size
 from .views import address
 
-__all__ = ["KINDS", "PARAMS", "FactorSweeps", "Shape", "sweep_source"]
+__all__ = ["KINDS", "FactorSweeps", "Shape", "sweep_source"]
 
 Array = Any
-
-#: The fields of sr::SweepParams, in order.
-_LONGS = """down up regions nodes outer order visit_first visits sources visited labels names
-    parts results where lines rows origin near_first near radii mass limits bins zero one scale
-    room pitch""".split()
-_INTS = """columns groups fringe core count marked each begin part targets shift bin_count node_room
-    edge_room""".split()
-PARAMS = (*_LONGS, *_INTS)
 
 #: The statistics of a source's labels, as bits of sr::Statistics.
 KINDS = {"largest": 1, "count": 2, "sum": 4, "inverse": 8, "within": 16, "bins": 32}
@@ -97,13 +90,7 @@ def _record(size: int) -> int:
 @functools.lru_cache(maxsize=1024)
 def sweep_source(plan: Plan, body: str, bounds: str) -> str:
     """The text of a kernel: a struct of ``kernels/sweep.cuh`` with its arguments."""
-    return f"""#include "sweep.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({bounds})
-kernel(const __grid_constant__ sr::SweepParams p) {{
-  {body}::run(p);
-}}
-"""
+    return entry("sweep.cuh", struct_of("SweepParams"), f"{body}::run", bounds, algebra(plan))
 
 
 @dataclass(frozen=True)
@@ -632,11 +619,9 @@ class _Batch:
 
     def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:
         """Run a struct of ``kernels/sweep.cuh``."""
-        given = self.fields | fields
-        values = [int(given.get(name, 0)) for name in PARAMS]
         bounds = f"{threads}, 4" if threads < _LANES else str(threads)  # room for 128 registers
         kernel = self.sweeps.here.kernel(sweep_source(self.sweeps.plan, body, bounds))
-        params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
+        params = struct_of("SweepParams").pack(self.fields, **fields)
         kernel.launch(blocks, threads, shared, params)
 
     def share(self, count: int, groups: int) -> int:

@@ -13,10 +13,11 @@ from ..expressions import joins
 from ..plan import Plan
 from . import device
 from .chips import has
+from .launch import entry, struct_of
 from .memory import copy
 from .packing import Packing, pack_bytes, transpose_bits
 from .source import KINDS as ENTRIES
-from .source import STORAGE, algebra, flags, pack
+from .source import PRODUCT, STORAGE, algebra, flags
 from .tiles import Tile, divide
 from .views import address, strides
 
@@ -236,7 +237,7 @@ class TensorKernel:
             step = "Certificate<Algebra>"
         if self.screens:
             step = f"Screened<Algebra, sr::{self.kind.name}>"
-        return f"""#include "tensor.cuh"
+        return f"""
 {algebra(self.plan)}
 using Step = sr::{step};
 using Shape = sr::{shape};
@@ -252,7 +253,6 @@ _CONVERT, _SIDE, _LOOK = 256, 64, 512
 _BLOCKS = 8  # of sr::Convert and sr::Split for each multiprocessor
 # Of k, each 2**_SAMPLE_STEP-th step is in a sample, but at least so many steps.
 _SAMPLE_STEP, _SAMPLE = 4, 512
-_POINTERS = 5  # at the beginning of sr::ConvertParams
 
 
 def together(plan: Plan, b_rows: bool) -> int:
@@ -271,39 +271,27 @@ def tensor_source(kernel: TensorKernel) -> str:
     """The text of a product kernel, for the architecture's own instructions."""
     given = flags(kernel.a_rows, kernel.b_rows, kernel.c_wide)
     shape = kernel.shape
-    cluster = f"__cluster_dims__({shape.cluster}) " if shape.cluster > 1 else ""
-    return f"""{kernel.types()}
+    params, bounds = struct_of("TensorParams"), f"{kernel.threads}, 1"
+    return entry("tensor.cuh", params, "Product::run", bounds, f"""
+{kernel.types()}
 using Product =
     sr::TensorProduct<Step, Shape, {kernel.stages}, {shape.cluster}, {given}, {kernel.boxes},
                       {flags(kernel.across)}>;
 static_assert(Product::BYTES == {kernel.shared} && Product::THREADS == {kernel.threads});
-extern "C" __global__ void {cluster}__launch_bounds__({kernel.threads}, 1)
-kernel(const __grid_constant__ sr::TensorParams p) {{
-  Product::run(p);
-}}
-"""
+""", cluster=shape.cluster)  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1024)
 def parts_source(kernel: TensorKernel) -> str:
     """The text of the kernel that reduces partial results, where k was split."""
-    return f"""{kernel.types()}
-extern "C" __global__ void __launch_bounds__({REDUCING})
-kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::ReduceSplits<Step, Shape, {flags(kernel.c_wide)}>::run(p);
-}}
-"""
+    run = f"sr::ReduceSplits<Step, Shape, {flags(kernel.c_wide)}>::run"
+    return entry("tensor.cuh", PRODUCT(), run, REDUCING, kernel.types())
 
 
 @functools.lru_cache(maxsize=64)
-def convert_source(struct: str) -> str:
+def convert_source(body: str) -> str:
     """The text of a kernel that copies an operand into rows of k, or looks at it before."""
-    return f"""#include "tensor.cuh"
-extern "C" __global__ void __launch_bounds__({_CONVERT})
-kernel(const __grid_constant__ sr::ConvertParams p) {{
-  sr::{struct}::run(p);
-}}
-"""
+    return entry("tensor.cuh", struct_of("ConvertParams"), f"sr::{body}::run", _CONVERT)
 
 
 @dataclass(frozen=True)
@@ -313,8 +301,7 @@ class _Copy:
     kernel: device.Kernel
     blocks: int
     shared: int
-    longs: tuple[int, ...]
-    ints: tuple[int, ...]
+    fields: dict[str, int]
     bytes: int  # of the copy, with what follows it
 
 
@@ -367,10 +354,10 @@ class Operand:
         if not isinstance(copy, Split):
             return None
         found = device.scratch(2 * copy.rows, np.uint32, zero=True)
-        params = pack(
-            (place, 0, address(found), address(flags), 0, *copy.longs), (*copy.ints, 0, 0, 1)
-        )
-        copy.look.launch(copy.look_blocks, _CONVERT, 0, params, _POINTERS)
+        params = struct_of("ConvertParams")
+        given = {"from": place, "sizes": found, "flags": flags, "flag_words": 1}
+        packed = params.pack(copy.fields, **given)
+        copy.look.launch(copy.look_blocks, _CONVERT, 0, packed, params.pointers)
         return found
 
     def load(
@@ -390,10 +377,13 @@ class Operand:
                 copy.launch(source, place)
             else:
                 sample = place + copy.sample_at if isinstance(copy, Split) else 0
-                places = (source, place, address(sizes), address(flags), sample)
-                words = 0 if flags is None else flags.size
-                params = pack((*places, *copy.longs), (*copy.ints, forbidden, unless, words))
-                copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params, _POINTERS)
+                params = struct_of("ConvertParams")
+                packed = params.pack(
+                    copy.fields | {"from": source}, to=place, sizes=sizes, flags=flags,
+                    sample=sample, forbidden=forbidden, unless=unless,
+                    flag_words=0 if flags is None else flags.size,
+                )  # fmt: skip
+                copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, packed, params.pointers)
         found = self.maps.get(place)
         if found is None:
             if len(self.maps) >= 256:
@@ -467,7 +457,10 @@ def prepare_operand(
     tiles = (-(-k // _SIDE), -(-rows // _SIDE))
     every = math.prod(tiles) * batch
     blocks, memory = min(every, _BLOCKS * here.sms), batch * kind.parts * rows * ld * size
-    longs = (at[1], at[2], at[0], ld, *tiles, every)
+    fields = {
+        "row": at[1], "k_step": at[2], "batch_stride": at[0], "ld": ld, "k_tiles": tiles[0],
+        "row_tiles": tiles[1], "tiles": every, "rows": rows, "k": k,
+    }  # fmt: skip
     if kind.scaled:
         step = max(0, min(_SAMPLE_STEP, (k // _SAMPLE).bit_length() - 1))
         steps = -(-k // (1 << step))
@@ -478,15 +471,16 @@ def prepare_operand(
         )  # fmt: skip
         copy: _Copy = Split(
             here.kernel(convert_source(f"Split<{across}>")), blocks, _SIDE * (_SIDE + 1) * 4,
-            (*longs, sample_ld), (rows, k, step), memory + 2 * batch * rows * sample_ld,
+            fields | {"sample_ld": sample_ld, "every": step},
+            memory + 2 * batch * rows * sample_ld,
             batch * rows, here.kernel(convert_source(f"Measure<{across}>")),
             -(-k // _LOOK) * tiles[1] * batch, sample, memory,
         )  # fmt: skip
     else:
-        struct = f"Convert<{STORAGE[x.dtype.name]}, sr::{kind.name}, {kind.parts}>"
+        body = f"Convert<{STORAGE[x.dtype.name]}, sr::{kind.name}, {kind.parts}>"
         copy = _Copy(
-            here.kernel(convert_source(struct)), blocks, _SIDE * (_SIDE + 1) * x.itemsize,
-            (*longs, 0), (rows, k, 0), memory,
+            here.kernel(convert_source(body)), blocks, _SIDE * (_SIDE + 1) * x.itemsize, fields,
+            memory,
         )  # fmt: skip
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
     return Operand(kind.element, sizes, pitch, True, batched, lines, copy)

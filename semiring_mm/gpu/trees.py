@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from . import device
-from .source import algebra, flags, pack, word_size
-from .views import address, strides, to_host, wide_along
+from .launch import entry, struct_of
+from .source import algebra, flags, word_size
+from .views import stride_fields, strides, to_host, wide_along
 
 __all__ = [
     "bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "splits",
@@ -56,13 +57,8 @@ def _drifts(plan: Plan, known: Known | None) -> bool:
 @functools.lru_cache(maxsize=1024)
 def trees_source(plan: Plan, kernel: str, fresh: bool) -> str:
     """The text of a kernel of sr::Trees: "find", "choose", "split" or "attach"."""
-    return f"""#include "trees.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({_THREADS}, 2)
-kernel(const __grid_constant__ sr::TreesParams p) {{
-  sr::Trees<Algebra, {flags(fresh)}>::{kernel}(p);
-}}
-"""
+    run = f"sr::Trees<Algebra, {flags(fresh)}>::{kernel}"
+    return entry("trees.cuh", struct_of("TreesParams"), run, f"{_THREADS}, 2", algebra(plan))
 
 
 def predecessors(
@@ -104,21 +100,23 @@ def predecessors(
     lines = device.scratch((batch, n, -(-words // 32)), np.uint32, zero=True)
     found = device.scratch(p.shape[:-1], np.uint8)
     unit = 0.0 if semiring.order_only else _UNITS * _EPSILON.get(plan.storage, 0.0)
-    longs = (
-        *strides(weights), *strides(closed), *strides(p),
-        bits_of(semiring.identities(closed.dtype)[0], closed.dtype), bits_of(unit, np.dtype("f8")),
-    )  # fmt: skip
     line = 0 if changes is None else changes.shape[-1]
     attached = 8 * n + 4 * words + 4  # bytes of shared memory: see sr::Trees::attach
     attaches = fresh and attached <= here.shared_limit
     later = attaches and semiring.order_only  # of many that are as good, most would close cycles
-    given = (line, grain, side, _MANY, wide_along(closed, -1), later)
+    struct, same = struct_of("TreesParams"), {
+        **stride_fields("from", weights), **stride_fields("a", closed),
+        **stride_fields("pred", p), "n": n, "words": words,
+        "zero": bits_of(semiring.identities(closed.dtype)[0], closed.dtype), "unit": unit,
+        "pitch": pitch, "change_pitch": line, "grain": grain, "side": side, "many": _MANY,
+        "wide": wide_along(closed, -1), "later": later,
+    }  # fmt: skip
     names = ("find", "choose", "attach", "split")[: 2 + fresh + (changes is not None)]
     kernels = {name: here.kernel(trees_source(plan, name, fresh)) for name in names}
 
-    def run(places: tuple[int, ...], count: int) -> None:
+    def run(arrays: dict[str, Array | None], count: int) -> None:
         def launch(name: str, blocks: int, shared: int, first: int, rows: int) -> None:
-            params = pack((*places, *longs), (n, count, words, first, rows, pitch, *given))
+            params = struct.pack(same, **arrays, batch=count, first=first, rows=rows)
             kernels[name].launch(blocks, _THREADS, shared, params)
 
         def find(first: int, rows: int) -> None:
@@ -138,12 +136,11 @@ def predecessors(
             launch("attach", count * n, attached, 0, n)
 
     for first in range(0, batch, each):
-        arrays = (weights, closed, p, turned, tight, lines, found, changes)
-        places = tuple(
-            address(x if not first or x is None or x is turned or x is tight else x[first:])
-            for x in arrays
-        )
-        run(places, min(each, batch - first))
+        arrays = {"from": weights, "a": closed, "preds": p, "lines": lines, "open": found,
+                  "changes": changes}  # fmt: skip
+        if first:
+            arrays = {name: x if x is None else x[first:] for name, x in arrays.items()}
+        run(arrays | {"turned": turned, "tight": tight}, min(each, batch - first))
     return found
 
 
@@ -166,13 +163,8 @@ def _split_bytes(n: int, word: int) -> int:
 @functools.lru_cache(maxsize=1024)
 def doubtful_source(plan: Plan) -> str:
     """The text of the kernel; see sr::Doubtful."""
-    return f"""#include "trees.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::DoubtfulParams p) {{
-  sr::Doubtful<Algebra>::run(p);
-}}
-"""
+    params, run = struct_of("DoubtfulParams"), "sr::Doubtful<Algebra>::run"
+    return entry("trees.cuh", params, run, _THREADS, algebra(plan))
 
 
 def doubtful(semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
@@ -183,7 +175,10 @@ def doubtful(semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
     whole = Facts(-1, 1, True)  # entries are only compared
     plan = closed_plan(semiring, d.dtype, (whole,) * 3, 1)
     found = here.xp.zeros(rows, np.uint8)
-    params = pack((*map(address, (d, p, found)), *strides(d)[1:], *strides(p)[1:]), (n,))
+    (_, d_m, d_n), (_, pred_m, pred_n) = strides(d), strides(p)
+    params = struct_of("DoubtfulParams").pack(
+        d=d, preds=p, doubtful=found, d_m=d_m, d_n=d_n, pred_m=pred_m, pred_n=pred_n, n=n
+    )
     here.kernel(doubtful_source(plan)).launch(rows, _THREADS, 0, params)
     return np.flatnonzero(to_host(found))
 

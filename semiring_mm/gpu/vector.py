@@ -24,8 +24,9 @@ from ..semirings import Semiring
 from . import device
 from .device import refuse_capture
 from .facts import facts
+from .launch import entry
 from .memory import contiguous
-from .source import POINTERS, algebra, pack_fields, word_size
+from .source import PRODUCT, algebra, word_size
 from .views import address, aligned, to_host
 
 __all__ = ["Shape", "choose_plan", "gemv", "join_vector_source", "shape", "vector_source"]
@@ -121,13 +122,7 @@ def join_vector_source(plan: Plan) -> str:
 
 
 def _source(plan: Plan, body: str, bounds: str) -> str:
-    return f"""#include "vector.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({bounds})
-kernel(const __grid_constant__ sr::ProductParams p) {{
-  {body}::run(p);
-}}
-"""
+    return entry("vector.cuh", PRODUCT(), f"{body}::run", bounds, algebra(plan))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -212,15 +207,15 @@ def gemv(
         "splits": way.splits, "k_split": way.k_split,
         "mode": scaling.mode & ~ALPHA,
     }  # fmt: skip
-    params = pack_fields(fields)
+    params, pointers = PRODUCT().pack(fields), PRODUCT().pointers
     words = 0  # of shared memory
     if k_unit and way.lanes > 32:
         words = _THREADS // 32 * way.rows
     elif not k_unit and way.lanes > 1:
         words = _THREADS * way.rows
-    kernel.launch(blocks * way.splits, _THREADS, words * word_size(plan), params, POINTERS)
+    kernel.launch(blocks * way.splits, _THREADS, words * word_size(plan), params, pointers)
     if join is not None:
         threads = 32 * min(32, 1 << (way.splits - 1).bit_length())
-        join.launch(-(-m // 32), threads, threads * word_size(plan), params, POINTERS)
+        join.launch(-(-m // 32), threads, threads * word_size(plan), params, pointers)
     if errors is not None and to_host(errors)[0]:
         raise overflow(semiring, y.dtype)

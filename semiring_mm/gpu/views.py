@@ -27,6 +27,13 @@ def strides(x: Array) -> tuple[int, int, int]:
     return (steps[0] if x.ndim == 3 else 0, steps[-2], steps[-1])
 
 
+def stride_fields(name: str, x: Array, axes: str = "m n") -> dict[str, int]:
+    """The strides of a matrix or a stack, as fields of a struct: a_m, a_n and a_batch."""
+    batch, row, column = strides(x)
+    m, n = axes.split()
+    return {f"{name}_{m}": row, f"{name}_{n}": column, f"{name}_batch": batch}
+
+
 def layouts(*arrays: Array | None) -> tuple[Any, ...]:
     """What a launch is prepared for of its arrays: shapes, strides, alignments, and which is None.
 

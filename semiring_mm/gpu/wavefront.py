@@ -17,23 +17,14 @@ from ..engine import AlignmentRule, Ragged
 from ..metrics import as_metric
 from ..plan import make_plan
 from . import device
-from .source import algebra, flags, pack, word_size
+from .launch import entry, struct_of
+from .source import algebra, flags, word_size
 from .tiles import Tile
 from .views import address, to_host
 
-__all__ = ["COSTS", "FIELDS", "align", "alignment_source", "costs_source"]
+__all__ = ["align", "alignment_source", "costs_source"]
 
 Array = Any
-
-#: The fields of sr::AlignParams, in order: 8 bytes, then 4 bytes each.
-_LONGS = """x y x_starts y_starts x_lengths y_lengths table costs cost_starts lines out moves path
-    steps progress opening gap equal other pairs width""".split()
-_INTS = "letters band parts first last".split()
-FIELDS = (*_LONGS, *_INTS)
-#: Those of sr::CostParams.
-_COST_LONGS = "x y x_starts y_starts x_lengths y_lengths tiles starts costs".split()
-_COST_INTS = "features pairs band first unit".split()
-COSTS = (*_COST_LONGS, *_COST_INTS)
 
 _MOST_WARPS = 8  # of a block: below each other, two chunks of 32 columns apart
 _ENOUGH = 32  # warps of a multiprocessor, for which pairs may provide
@@ -66,9 +57,8 @@ def align(
     steps = xp.zeros(1, np.int32) if keep else None
     names = "opening gap equal other".split()
     fields = {
-        "x": address(x.entries), "y": address(y.entries), "table": address(table),
-        "moves": address(moves), "path": address(path), "steps": address(steps), "width": width,
-        "band": band or 0,
+        "x": x.entries, "y": y.entries, "table": table, "moves": moves, "path": path,
+        "steps": steps, "width": width, "band": band or 0,
         "letters": 0 if table is None else len(table),
         **{name: _bits(v) for name, v in zip(names, gaps, strict=True)},
     }  # fmt: skip
@@ -86,16 +76,16 @@ def align(
         places = np.stack([x.starts[some], y.starts[some], x.lengths[some], y.lengths[some]])
         there = xp.asarray(places)
         fields |= _places(there) | {
-            "lines": address(lines), "out": address(out[some]), "pairs": pairs, "parts": parts,
+            "lines": lines, "out": out[some], "pairs": pairs, "parts": parts,
         }  # fmt: skip
         for first, last in ranges:
             progress = xp.zeros(1 + pairs * parts, np.uint32) if parts > 1 else None
-            fields |= {"progress": address(progress), "first": first, "last": last}
+            fields |= {"progress": progress, "first": first, "last": last}
             if given:
                 costs, starts = _costs(rule, x, y, places, first, last, band)
-                fields |= {"costs": address(costs), "cost_starts": address(starts)}
+                fields |= {"costs": costs, "cost_starts": starts}
             room = max(warps * dtype.itemsize, _WALK if keep else 0)
-            kernel.launch(blocks, 32 * warps, room, _packed(fields, _LONGS, _INTS))
+            kernel.launch(blocks, 32 * warps, room, struct_of("AlignParams").pack(fields))
     if tick is not None:
         to_host(out[:1])  # when all is done
         tick(1.0)
@@ -140,24 +130,17 @@ def _costs(
     begins = address(x.entries) | address(y.entries)
     vector = features % 4 == 0 and begins % (4 * dtype.itemsize) == 0
     source = costs_source(rule, vector, band is not None)
-    fields = _places(known) | {
-        "x": address(x.entries), "y": address(y.entries), "tiles": address(ends),
-        "starts": address(known[4]), "costs": address(costs), "features": features,
-        "pairs": len(rows), "band": band or 0, "first": first, "unit": 1,
-    }  # fmt: skip
-    params = _packed(fields, _COST_LONGS, _COST_INTS)
+    params = struct_of("CostParams").pack(
+        _places(known), x=x.entries, y=y.entries, tiles=ends, starts=known[4], costs=costs,
+        features=features, pairs=len(rows), band=band or 0, first=first, unit=1,
+    )  # fmt: skip
     kernel = here.kernel(source)
     kernel.launch(int(tiles[-1]), _TILE.threads, _TILE.shared(dtype.itemsize), params)
     return costs, known[4]
 
 
-def _places(known: Array) -> dict[str, int]:
-    names = "x_starts y_starts x_lengths y_lengths".split()
-    return {name: address(own) for name, own in zip(names, known, strict=False)}
-
-
-def _packed(fields: dict[str, int], longs: list[str], ints: list[str]) -> bytes:
-    return pack(tuple(fields.get(x, 0) for x in longs), tuple(fields.get(x, 0) for x in ints))
+def _places(known: Array) -> dict[str, Array]:
+    return dict(zip("x_starts y_starts x_lengths y_lengths".split(), known, strict=False))
 
 
 def _bits(x: float) -> int:
@@ -167,16 +150,12 @@ def _bits(x: float) -> int:
 @functools.lru_cache(maxsize=256)
 def alignment_source(rule: AlignmentRule, rows: int, given: bool, banded: bool, keep: bool) -> str:
     """The text of the kernel; see sr::Alignment."""
-    entry = {"f4": "float", "f8": "double"}[rule.dtype]
+    real = {"f4": "float", "f8": "double"}[rule.dtype]
     cost = "GIVEN" if given else rule.cost.upper()
     options = flags(rule.warp, rule.affine, rule.local, banded, keep)
-    return f"""#include "wavefront.cuh"
-using Alignment = sr::Alignment<{entry}, sr::COST_{cost}, {rows}, {options}>;
-extern "C" __global__ void __launch_bounds__({32 * max(_MOST_WARPS, _SHARED)})
-kernel(const __grid_constant__ sr::AlignParams p) {{
-  Alignment::run(p);
-}}
-"""
+    run = f"sr::Alignment<{real}, sr::COST_{cost}, {rows}, {options}>::run"
+    threads = 32 * max(_MOST_WARPS, _SHARED)
+    return entry("wavefront.cuh", struct_of("AlignParams"), run, threads)
 
 
 @functools.lru_cache(maxsize=64)
@@ -185,13 +164,10 @@ def costs_source(rule: AlignmentRule, vector: bool, banded: bool) -> str:
     metric = as_metric({"absolute": "cityblock", "squared": "sqeuclidean"}[rule.cost])
     plan = make_plan(metric.algebra, np.dtype(rule.dtype), None, None, 1)
     word = word_size(plan)
-    return f"""#include "costs.cuh"
+    bounds = f"{_TILE.threads}, {_TILE.blocks * 4 // word}"
+    return entry("costs.cuh", struct_of("CostParams"), "Costs::run", bounds, f"""
 {algebra(plan)}
 using Step = sr::General<Algebra>;
 using Costs = sr::Costs<Step, sr::{_TILE.struct()}, {flags(vector, banded)}>;
 static_assert(Costs::BYTES == {_TILE.shared(word)}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({_TILE.threads}, {_TILE.blocks * 4 // word})
-kernel(const __grid_constant__ sr::CostParams p) {{
-  Costs::run(p);
-}}
-"""
+""")  # fmt: skip

@@ -16,26 +16,20 @@ from ..expressions import joins, joins_logarithms
 from ..plan import Plan, make_plan
 from ..semirings import Semiring, semirings
 from . import device
+from .launch import entry, struct_of
 from .logsum import shifted
 from .memory import copy
 from .product import product
-from .source import STORAGE, algebra, flags, pack, word_size
+from .source import STORAGE, algebra, flags, word_size
 from .views import address
 
-__all__ = ["FIELDS", "best_path", "carry", "chain_source", "pairs_source", "posterior", "serves",
-           "together"]  # fmt: skip
+__all__ = [
+    "best_path", "carry", "chain_source", "pairs_source", "posterior", "serves", "together",
+]  # fmt: skip
 
 Array = Any
 Lengths = np.ndarray[Any, np.dtype[np.int64]]
 
-#: The fields of sr::WideParams, in order: 8 bytes, then 4 bytes each.
-_LONGS = """matrix ends a e x end y lengths levels total whole states left right pairs carried
-    offsets progress pointers path a_row a_col e_batch e_step x_batch x_row end_batch y_batch
-    y_step y_row pairs_batch""".split()
-_INTS = """n rows steps mode first all each members columns pass parts terms spread column_part
-    row_part pitch states_pitch room""".split()
-FIELDS = (*_LONGS, *_INTS)
-_POINTERS = 20  # addresses at the beginning
 _EVERY, _EXCLUSIVE, _RELATIVE = 1, 2, 4  # of mode
 
 _HELD = 128  # words of a matrix's column that a block that walks a chain has in registers
@@ -158,12 +152,12 @@ def _posterior(
         return
     joined = device.scratch((batch, n, n), word)
     product(semirings["plus_times"], left[:, :-1].swapaxes(1, 2), right[:, 1:], joined)
-    params = _packed(fields | {
-        "n": n, "lengths": address(there), "matrix": address(joined),
-        **_strides("a", powers.swapaxes(0, 1), "row col"),
-    })  # fmt: skip
+    params = struct_of("WideParams")
+    packed = params.pack(
+        fields, n=n, lengths=there, matrix=joined, **_strides("a", powers.swapaxes(0, 1), "row col")
+    )
     kernel = device.current().kernel(pairs_source(e.dtype))
-    kernel.launch(batch * n, _THREADS, 0, params, _POINTERS)
+    kernel.launch(batch * n, _THREADS, 0, packed, params.pointers)
 
 
 def _parts(chains: int, each: int) -> list[slice]:
@@ -214,16 +208,15 @@ def _walk(
     blocks, size = shape.groups * shape.members, 2 * rows * n * (word.itemsize // 4)
     carried = device.scratch(size + shape.groups, np.uint64, zero=True)
     offsets = device.scratch((blocks, shape.each), np.float64) if logarithms else None
-    params = _packed(fields | shape.fields() | {
-        "matrix": address(matrix), "pitch": matrix.strides[0] // word.itemsize,
-        "ends": address(ends), "lengths": address(lengths),
-        "carried": address(carried), "offsets": address(offsets),
-        "progress": address(carried[size:]),
-        "n": n, "rows": per, "all": rows, **_strides("a", a, "row col"),
-    })  # fmt: skip
+    params = struct_of("WideParams")
+    packed = params.pack(
+        fields | shape.fields() | _strides("a", a, "row col"), matrix=matrix,
+        pitch=matrix.strides[0] // word.itemsize, ends=ends, lengths=lengths, carried=carried,
+        offsets=offsets, progress=carried[size:], n=n, rows=per, all=rows,
+    )  # fmt: skip
     source = chain_source(plan, logarithms, reverse, wanted, path, shape.tile, shape.held)
     here.kernel(source).launch(
-        blocks, _THREADS, shape.room, params, _POINTERS, together=shape.members > 1
+        blocks, _THREADS, shape.room, packed, params.pointers, together=shape.members > 1
     )
     return matrix
 
@@ -335,11 +328,6 @@ def _shaped(
                         row_part, tile, held, room)  # fmt: skip
 
 
-def _packed(fields: dict[str, int]) -> bytes:
-    values = [fields.get(name, 0) for name in FIELDS]
-    return pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
-
-
 @functools.lru_cache(maxsize=64)
 def _plan(semiring: Semiring, dtype: np.dtype[Any]) -> Plan:
     return make_plan(semiring, dtype, None, None, 1)
@@ -357,21 +345,12 @@ def chain_source(
 ) -> str:
     """The text of the kernel that carries rows; see sr::WideChain."""
     given = f"{flags(logarithms, reverse)}, {wanted}, {flags(path)}, {tile}, {flags(held)}"
-    return f"""#include "wide.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({_THREADS}, 1)
-kernel(const __grid_constant__ sr::WideParams p) {{
-  sr::WideChain<Algebra, {given}>::run(p);
-}}
-"""
+    params, run = struct_of("WideParams"), f"sr::WideChain<Algebra, {given}>::run"
+    return entry("wide.cuh", params, run, f"{_THREADS}, 1", algebra(plan))
 
 
 @functools.lru_cache(maxsize=64)
 def pairs_source(dtype: np.dtype[Any]) -> str:
     """The text of the kernel that finds probabilities of pairs; see sr::WidePairs."""
-    return f"""#include "wide.cuh"
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::WideParams p) {{
-  sr::WidePairs<{STORAGE[dtype.name]}>::run(p);
-}}
-"""
+    run = f"sr::WidePairs<{STORAGE[dtype.name]}>::run"
+    return entry("wide.cuh", struct_of("WideParams"), run, _THREADS)

@@ -17,11 +17,12 @@ from ..closures.labelled import Labels, labelled
 from ..closures.sources import ArraySource
 from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
+from ..deprecated import apart
 from ..naming import integer
 from ..progress import Progress, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
-from ..tiles import TileOptions
+from ..tiles import TileOptions, Tiles
 from .choice import Request, choose, machine_for
 from .dense import Dense
 from .inputs import (
@@ -40,6 +41,7 @@ Index = NDArray[np.int64]
 _LARGE = 1 << 30  # bytes of a result that there may not be room for: known before any work
 
 
+@apart()
 def apsp(
     graph: Any,
     *,
@@ -52,11 +54,7 @@ def apsp(
     overwrite: bool = False,
     device: str | None = None,
     progress: Progress = None,
-    devices: Any = None,
-    out: Any = None,
-    memory_limit: int | str | None = None,
-    checkpoint: int = 1,
-    resume: bool = False,
+    tiles: Tiles | None = None,
 ) -> Any:
     """All-pairs shortest paths.
 
@@ -98,30 +96,16 @@ def apsp(
         True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
         callable is called with (done, in all), of the pairs (⊗, ⊕) or what else the method counts,
         and may raise to stop the work.
-    devices : {None, "all"} or sequence of int or "cuda:N", optional
-        CUDA devices of this machine to share the work. If all of them together cannot hold the
-        matrix, it stays on the host and streams through them.
-    out : path or (path, path), optional
-        Where the distances go (and the predecessors, if they are wanted): a file that ends in
-        ``.npy``, or a directory that ends in ``.zarr``. The matrix is never whole in memory then.
-        It has another name until it is finished. What is there already is not overwritten.
-    memory_limit : int or str, optional
-        Bytes, or a word such as ``"16GB"``, that the work may take on the host, beside a result in
-        memory; default half of what is free. Of tiles: the smaller, the more is read and written.
-    checkpoint : int, default 1
-        With `out`: steps (strips of rows, or as many as there are tiles in a row) from one state on
-        the disk, from which `resume` goes on, to the next.
-    resume : bool, default False
-        With `out`: go on with a run that was stopped or killed, begin where there is nothing yet,
-        and only open the result where the same call has finished.
+    tiles : Tiles, optional
+        Work on several devices, in files, or in limited memory: see :class:`Tiles`.
 
     Returns
     -------
     distances : ndarray, shape (n, n), (sources, n) or (b, n, n)
         Of the library, on the device and in the dtype of a dense input; for other graphs NumPy's,
         float64 unless their weights are float32, and of a graph with labels a
-        :class:`LabelledArray`, which has them as ``nodes``. With `out` the file, open to be read:
-        numpy.memmap or zarr.Array.
+        :class:`LabelledArray`, which has them as ``nodes``. With ``tiles.out`` the file, open to
+        be read: numpy.memmap or zarr.Array.
     predecessors : ndarray of int32
         Only with `return_predecessors`. ``P[i, j]`` is the number of the node before `j` on a
         shortest path from `i`; -9999 if there is none, and on the diagonal. See
@@ -133,11 +117,11 @@ def apsp(
         With the cycle in it.
     MemoryError, OSError
         Before any work, if the matrix does not fit in memory, or not on the disk; and if that of a
-        graph that is no matrix would take more than 4 GiB, where neither `out`, `memory_limit` nor
-        `sources` speaks of it.
+        graph that is no matrix would take more than 4 GiB, where neither `tiles` nor `sources`
+        speaks of it.
     FileExistsError
-        If there is such a file already; with `resume`, if it is not known to be the result of the
-        same graph and arguments.
+        If there is such a file already; with ``tiles.resume``, if it is not known to be the result
+        of the same graph and arguments.
     OverflowError
         If an integer distance does not fit the dtype.
 
@@ -155,11 +139,11 @@ def apsp(
     Where each edge counts 1, in sparse graphs and dense ones, distances come from breadth-first
     searches from 512 sources at once, on a CUDA device from thousands (Then et al., 2014).
 
-    With `out` and `memory_limit` the rows of a sparse graph, and those from `sources`, are found as
-    in memory and written once, some at a time. Dense graphs, and all with `devices`, are computed
-    in square tiles, n³ pairs (n³/2 undirected); out of core each step reads and writes the matrix
-    once. A run that was killed at any moment can go on: rows that are there stay, and a step may be
-    repeated on tiles that it has reached.
+    In files or limited memory (`tiles`) the rows of a sparse graph, and those from `sources`, are
+    computed as in memory and written once, some at a time. Dense graphs, and all on several
+    devices, are computed in square tiles, n³ pairs (n³/2 undirected); out of core each step reads
+    and writes the matrix once. A run that was killed at any moment can go on: rows that are there
+    stay, and a step may be repeated on tiles that it has reached.
 
     Examples
     --------
@@ -196,7 +180,7 @@ def apsp(
             )
         if method in ("floyd_warshall", "sparse"):
             raise ValueError("max_hops needs method='squaring' (or 'auto')")
-    options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
+    options = TileOptions.of(device, tiles).alone()
     asked = Request(
         "min_plus", 0, 0, method=method, predecessors=return_predecessors,
         hops=max_hops is not None, overwrite=overwrite,
@@ -206,6 +190,7 @@ def apsp(
     )
 
 
+@apart()
 def closure(
     a: Any,
     semiring: str | Semiring,
@@ -217,11 +202,7 @@ def closure(
     overwrite: bool = False,
     device: str | None = None,
     progress: Progress = None,
-    devices: Any = None,
-    out: Any = None,
-    memory_limit: int | str | None = None,
-    checkpoint: int = 1,
-    resume: bool = False,
+    tiles: Tiles | None = None,
 ) -> Any:
     """The closure ``A* = I ⊕ A ⊕ A² ⊕ …``: the best path between every two nodes.
 
@@ -236,10 +217,8 @@ def closure(
         if a matrix has inf where -inf means no edge.
     semiring : str or Semiring
         With an idempotent ⊕.
-    weight, return_predecessors, sources, directed, overwrite, device, progress
+    weight, return_predecessors, sources, directed, overwrite, device, progress, tiles
         As for :func:`apsp`.
-    devices, out, memory_limit, checkpoint, resume
-        As for :func:`apsp`, too: over several devices, in files.
 
     Returns
     -------
@@ -272,10 +251,10 @@ def closure(
     s = as_semiring(semiring)
     check_idempotent(s, "matrix_power")
     if isinstance(a, BitMatrix):
-        others = (sources, directed, progress, devices, out, memory_limit)
-        refused = return_predecessors or overwrite or resume
-        return _closure_of_bits(s, a, device, refused or any(x is not None for x in others))
-    options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
+        others = (sources, directed, progress, tiles)
+        refused = return_predecessors or overwrite or any(x is not None for x in others)
+        return _closure_of_bits(s, a, device, refused)
+    options = TileOptions.of(device, tiles).alone()
     asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
     return _solve(s, a, asked, weight, directed, sources, None, options, progress)
 
@@ -290,7 +269,7 @@ def distances(
     )  # fmt: skip
     return _solve(
         semirings["min_plus"], graph, asked, "weight", directed, sources, None,
-        TileOptions(device), None, large=True,
+        TileOptions(device=device), None, large=True,
     )  # fmt: skip
 
 
@@ -300,8 +279,9 @@ def _check_asked(s: Semiring, edges: EdgeList, *, predecessors: bool) -> None:
     statistics = ", sm.statistics(graph) keeps none of them" if s.name == "min_plus" else ""
     check_all_pairs(
         edges.n, size,
-        f"memory_limit='4GB' takes them, with so much for the work, out='D.npy' writes them to a "
-        f"file, sources=[...] finds some rows{statistics}, sm.prepare(graph) answers for pairs",
+        f"tiles=sm.Tiles(memory='4GB') takes them, with so much for the work, Tiles(out='D.npy') "
+        f"writes them to a file, sources=[...] finds some rows{statistics}, sm.prepare(graph) "
+        f"answers for pairs",
     )  # fmt: skip
 
 
@@ -362,8 +342,7 @@ def _solve(
             if by_rows and name in ("sources", "method='sparse'"):
                 continue
             raise ValueError(
-                f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
-                f"memory_limit and resume"
+                f"{name} is for graphs in one memory: leave it out, or leave out tiles"
             )
         warn_of_entries(s, graph)
         host: Any = _on_host(graph) if edges is None else edges

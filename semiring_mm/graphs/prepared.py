@@ -64,6 +64,11 @@ _TYPES = {
     "first": np.dtype(np.int64), "about": np.dtype(np.uint8),
 }  # fmt: skip
 
+#: What users see of a prepared graph; the rest is for the modules that compute with it.
+_PUBLIC = (
+    "customize", "directed", "distance", "distances", "dtype", "nodes", "path", "save", "semiring",
+)  # fmt: skip
+
 
 class PreparedGraph:
     """A graph prepared for many questions about best paths: a customizable contraction hierarchy.
@@ -127,6 +132,9 @@ class PreparedGraph:
 
     def __repr__(self) -> str:
         return f"<PreparedGraph: {self.edges.summary}, {self.semiring.name}, {self.dtype}>"
+
+    def __dir__(self) -> list[str]:
+        return [*_PUBLIC]
 
     def __reduce__(self) -> Any:
         own = (self.semiring, self._state.edges, self._structure, self._columns)

@@ -6,7 +6,6 @@ import hashlib
 import io
 import math
 import operator
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from ..closures.edges import EdgeList
 from ..closures.labelled import Labels, pandas
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
+from ..deprecated import apart
 from ..display import cell, chosen, html_table
 from ..hierarchy import costs
 from ..hierarchy.collector import Collector, Wanted, zero_bin
@@ -30,10 +30,11 @@ from ..hierarchy.metric import Metric, customize
 from ..hierarchy.statistics import SweepCollector
 from ..hierarchy.symbolic import eliminate
 from ..memory import free_memory
+from ..naming import named
 from ..progress import Progress, reporter
 from ..semirings import semirings
 from ..storage import atomic_write, read_arrays, seal, unseal
-from ..tiles import TileOptions
+from ..tiles import TileOptions, Tiles
 from .choice import hop_device, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
@@ -190,6 +191,7 @@ class Statistics:
         return found
 
 
+@apart(resume=True)
 def statistics(
     graph: Any,
     what: str | Sequence[str] | None = None,
@@ -200,10 +202,9 @@ def statistics(
     bins: int | Sequence[Any] = 50,
     radius: Any = None,
     attribute: Any = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    progress: Progress = None,
     device: str | None = None,
-    devices: Any = None,
+    progress: Progress = None,
+    tiles: Tiles | None = None,
 ) -> Statistics:
     """Statistics of the distances between all nodes, none of which are kept.
 
@@ -226,16 +227,14 @@ def statistics(
     attribute : array_like of shape (n,), optional
         A number for each node, such as inhabitants, of which the sum within the radius is taken.
         Default: nodes are counted.
-    checkpoint : path, optional
-        An .npz file where the state of the run is kept from time to time. If it is there, the run
-        goes on from it. It is removed at the end.
-    progress : bool or callable, optional
-        As for :func:`apsp`.
     device : {None, "cpu", "cuda", "cuda:N"}
         Where sweeps and breadth-first searches run. None: on a CUDA device if there is one and the
         work is large, else on the CPU.
-    devices : {None, "all"} or sequence of int or "cuda:N", optional
-        CUDA devices that share the sources.
+    progress : bool or callable, optional
+        As for :func:`apsp`.
+    tiles : Tiles, optional
+        ``devices`` share the sources; ``out``, an ``.npz`` file, has the state of the run until
+        its end. See :class:`Tiles`.
 
     Returns
     -------
@@ -245,7 +244,9 @@ def statistics(
     ------
     ValueError
         If there is no such node or statistic, a cycle has negative weight
-        (:class:`NegativeCycleError`), or the checkpoint is of other work.
+        (:class:`NegativeCycleError`), or the state to resume from is of other work.
+    FileExistsError
+        If there is a state, and ``tiles.resume`` is not asked for.
 
     Notes
     -----
@@ -268,7 +269,8 @@ def statistics(
     array([0, 8, 6, 4, 2])
     """
     asked = _asked(what, radius)
-    where = TileOptions(device, devices).indices()
+    options = TileOptions.of(device, tiles, "memory")
+    where, paths = options.indices(), options.paths(False, "ending in .npz")
     if isinstance(graph, PreparedGraph):
         if graph.semiring.name != "min_plus":
             raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
@@ -280,10 +282,10 @@ def statistics(
     rows = np.arange(edges.n) if rows is None else rows
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute))
     reporter(progress, 1.0)  # the argument's own errors come first
-    state = None if checkpoint is None else _State(Path(checkpoint), work)
+    state = None if paths is None else _State(paths[0], work, options)
     find = graph.placed if isinstance(graph, PreparedGraph) else None
     way = _way(work, where=where) if metric is None else _Sweeps(metric)
-    way = _on(way, len(rows), where, automatic=device is None and devices is None, placed=find)
+    way = _on(way, len(rows), where, automatic=where is None and device is None, placed=find)
     found = work.run(way, state, progress)
     if state is not None:
         state.remove()
@@ -517,7 +519,10 @@ def collect(
     edges: EdgeList, sources: Index, kinds: set[str], device: str | None = None
 ) -> dict[str, Array]:
     """Results of one pass over the distances from some nodes: see :class:`Wanted`."""
-    work, where = _Work(edges, sources, (), 0, None, None, None), TileOptions(device).indices()
+    work, where = (
+        _Work(edges, sources, (), 0, None, None, None),
+        TileOptions(device=device).indices(),
+    )
     way = _on(_way(work, where=where), len(sources), where, automatic=device is None)
     collector = way.collector(Wanted(frozenset(kinds)))
     check_memory(collector.bytes(), f"{way.method} over {edges.n} nodes")
@@ -715,14 +720,20 @@ def _round_bins(bound: float, bins: int, whole: bool) -> Array:
 class _State:
     """The state of an unfinished run in a file that is checked."""
 
-    def __init__(self, path: Path, work: _Work) -> None:
+    def __init__(self, path: Path, work: _Work, options: TileOptions) -> None:
         if path.suffix != ".npz":
-            raise ValueError(f"checkpoint: a name that ends in .npz, got {str(path)!r}")
-        self.path, self.task = path, work.fingerprint()
+            raise ValueError(f"{named('tiles.out')}: a name that ends in .npz, got {str(path)!r}")
+        self.path, self.task, self.every = path, work.fingerprint(), options.checkpoint
         self.passes: dict[str, tuple[int, dict[str, Array]]] = {}
-        self.last = time.monotonic()
-        if path.exists():
-            self._load()
+        self.last, self.steps = time.monotonic(), 0
+        if not path.exists():
+            return
+        if not options.resume:
+            raise FileExistsError(
+                f"{named('tiles.out')}: {path} is left from a run that did not end: "
+                f"{named('tiles.resume', True)} goes on with it, or remove it"
+            )
+        self._load()
 
     def _load(self) -> None:
         try:
@@ -736,13 +747,14 @@ class _State:
                 self.passes[name] = operator.index(count), mine
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             raise ValueError(
-                f"checkpoint: {self.path} is no state of an unfinished run that this version can "
-                f"read, or it has changed since it was written; remove it to begin again"
+                f"{named('tiles.resume')}: {self.path} is no state of an unfinished run that this "
+                f"version can read, or it has changed since it was written; remove it to begin "
+                f"again"
             ) from None
         if task != self.task:
             raise ValueError(
-                f"checkpoint: {self.path} is the state of other work: of another graph, other "
-                f"sources or other statistics; give the same, or another path"
+                f"{named('tiles.resume')}: {self.path} is the state of other work: of another "
+                f"graph, other sources or other statistics; give the same, or another path"
             )
 
     def begin(self, name: str, count: int, empty: dict[str, Array]) -> tuple[int, dict[str, Array]]:
@@ -754,9 +766,11 @@ class _State:
         return (done, kept) if same else (0, empty)
 
     def keep(self, name: str, done: int, found: dict[str, Array], *, last: bool) -> None:
-        """Write the state, but not too often."""
+        """Write the state, after so many steps or seconds."""
         self.passes[name] = done, found
-        if not last and time.monotonic() - self.last < _EVERY:
+        self.steps += 1
+        due = self.steps % self.every == 0 if self.every else time.monotonic() - self.last >= _EVERY
+        if not (last or due):
             return
         arrays = {
             f"{p}.{x}": a for p, (_, results) in self.passes.items() for x, a in results.items()

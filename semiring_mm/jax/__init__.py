@@ -18,8 +18,10 @@ except ImportError as error:
         '"semiring-mm[jax]"'
     ) from error
 
+from ..naming import listing
 from . import sequences
 from .chains import chain, scan
 from .products import apsp, closure, matmul
 
 __all__ = ["apsp", "chain", "closure", "matmul", "scan", "sequences"]
+__dir__ = listing(__all__)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 
 from .. import chain_gradients, chains
 from .. import sequences as host
+from ..naming import listing
 from ..semirings import semirings
 from .chains import ChainFunctions
 from .operators import run
@@ -27,6 +28,7 @@ from .operators import run
 __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
 ]  # fmt: skip
+__dir__ = listing(__all__)
 
 Array = Any
 

@@ -196,7 +196,7 @@ class Blocks:
             raise MemoryError(
                 f"{device.name}: a part of {shape[0]} x {shape[1]} of the matrix in {dtype} and "
                 f"what goes with it need {self._needed(rows, columns) / 1e9:.3g} GB: take more "
-                f"devices, float32, or {named('out')} and {named('memory_limit')}"
+                f"devices, float32, or {named('tiles.out')} and {named('tiles.memory')}"
             ) from error
 
     def read(self, rows: slice, columns: slice) -> Array:
@@ -258,7 +258,8 @@ class Blocks:
         except MemoryError as error:  # of a device, beside the tiles
             raise MemoryError(
                 f"a device had no memory left for the work beside its tiles ({error}): take more "
-                f"devices, float32 (half of float64), or {named('out')} and {named('memory_limit')}"
+                f"devices, float32 (half of float64), or {named('tiles.out')} and "
+                f"{named('tiles.memory')}"
             ) from error
         finally:  # nothing of an interrupted run goes on
             for device in self.devices:

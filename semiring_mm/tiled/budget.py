@@ -38,7 +38,7 @@ def choose_tile(n: int, size: int, limit: int, *, slots: int, most: int) -> int:
     if room(n, least, size, slots) > limit:
         raise MemoryError(
             f"out of core, {n} nodes take {room(n, least, size, slots) / 1e6:.4g} MB of memory at "
-            f"least, and {limit / 1e6:.4g} MB are allowed; use a larger {named('memory_limit')}"
+            f"least, and {limit / 1e6:.4g} MB are allowed; use a larger {named('tiles.memory')}"
         )
     tile = next((x for x in range(most, _LEAST, -_STEP) if room(n, x, size, slots) <= limit), least)
     count = -(-n // max(tile, 1))  # and as even as possible
@@ -88,7 +88,7 @@ def make_plan(
     elif (needed := room(n, tile, size, slots)) > room_:
         raise MemoryError(
             f"out of core, {n} nodes in tiles of {tile} take {needed / 1e6:.4g} MB of memory, and "
-            f"{room_ / 1e6:.4g} MB are allowed; use a larger {named('memory_limit')}"
+            f"{room_ / 1e6:.4g} MB are allowed; use a larger {named('tiles.memory')}"
         )
     spare = allowed // (tile**2 * size) - staged
     loaders = max(1, min(pool.get_num_threads(), spare // _LOADING))

@@ -96,9 +96,10 @@ class Checkpoint:
     def unusable(self) -> ValueError:
         """The error for a state that cannot be used."""
         return ValueError(
-            f"{named('resume')}: {self.file} is no state of an unfinished run that this version "
-            f"can read, or it has changed since it was written; remove it and what begins with "
-            f"{self.path.name}.part beside it, and leave out {named('resume')} to begin again"
+            f"{named('tiles.resume')}: {self.file} is no state of an unfinished run that this "
+            f"version can read, or it has changed since it was written; remove it and what begins "
+            f"with {self.path.name}.part beside it, and leave out {named('tiles.resume')} to begin "
+            f"again"
         )
 
     def check(self, task: dict[str, Any], steps: int) -> None:
@@ -106,10 +107,10 @@ class Checkpoint:
         for key, value in task.items():
             if self.task.get(key) != value:
                 raise ValueError(
-                    f"{named('resume')}: {self.file} is the state of a run with {key} = "
+                    f"{named('tiles.resume')}: {self.file} is the state of a run with {key} = "
                     f"{self.task.get(key)!r}, and this one has {value!r}; give the same graph and "
                     f"options, or remove it and what begins with {self.path.name}.part beside it, "
-                    f"and leave out {named('resume')}"
+                    f"and leave out {named('tiles.resume')}"
                 )
         if self.step > steps:
             raise self.unusable()
@@ -131,7 +132,7 @@ def find_state(
     for path in paths:
         if os.path.lexists(path) and (state is None or state.phase != "publish"):
             raise FileExistsError(
-                f"{named('out')}: {path} is there already; give another path, or remove it"
+                f"{named('tiles.out')}: {path} is there already; give another path, or remove it"
             )
         if state is not None:
             continue
@@ -139,10 +140,10 @@ def find_state(
             if rest.exists():
                 way = (
                     "and its state is not there, so that no run can go on: remove it" if resume
-                    else f"{named('resume', True)} goes on with it, or remove it"
+                    else f"{named('tiles.resume', True)} goes on with it, or remove it"
                 )  # fmt: skip
                 raise FileExistsError(
-                    f"{named('out')}: {rest} is left from a run that did not end; {way} (and "
+                    f"{named('tiles.out')}: {rest} is left from a run that did not end; {way} (and "
                     f"{leftovers([path])}, what there is of them) to begin again"
                 )
     return state
@@ -190,29 +191,29 @@ def is_finished(paths: Sequence[Path], task: dict[str, Any], graph: Callable[[],
         found, marks = dict(fields["task"]), dict(fields["files"])
     except (OSError, ValueError, KeyError, TypeError):
         raise FileExistsError(
-            f"{named('resume')}: {first} is there already, and no {file.name} by which to know "
-            f"that it is the result of this work{ways}"
+            f"{named('tiles.resume')}: {first} is there already, and no {file.name} by which to "
+            f"know that it is the result of this work{ways}"
         ) from None
     for key, value in task.items():
         if found.get(key) != value:
             raise FileExistsError(
-                f"{named('resume')}: {first} is the result of a run with {key} = "
+                f"{named('tiles.resume')}: {first} is the result of a run with {key} = "
                 f"{found.get(key)!r}, and this one has {value!r}{ways}"
             )
     for path in paths:
         if path not in there:
             raise FileExistsError(
-                f"{named('resume')}: {first} is there already, and {path}, which the same run "
-                f"made, is not{ways}"
+                f"{named('tiles.resume')}: {first} is there already, and {path}, which the same "
+                f"run made, is not{ways}"
             )
         if _stamp(path) != marks.get(path.name):
             raise FileExistsError(
-                f"{named('resume')}: {path} has changed since the run that made it ended (its time "
-                f"says so){ways}"
+                f"{named('tiles.resume')}: {path} has changed since the run that made it ended "
+                f"(its time says so){ways}"
             )
     if fields["graph"] != graph():
         raise FileExistsError(
-            f"{named('resume')}: {first} is the result of a run on another graph{ways}"
+            f"{named('tiles.resume')}: {first} is the result of a run on another graph{ways}"
         )
     return True
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,13 +10,19 @@ from numpy.typing import ArrayLike
 from .. import blas
 from ..arrays import repeat
 from ..bits import BitMatrix
+from ..deprecated import apart
 from ..products import common_dtype
+from ..progress import Progress
 from ..semirings import Semiring, as_semiring
 from ..sparse import is_sparse
+
+if TYPE_CHECKING:
+    from ..tiles import Tiles
 
 __all__ = ["matmul"]
 
 
+@apart()
 def matmul(
     a: ArrayLike | BitMatrix,
     b: ArrayLike | BitMatrix,
@@ -26,11 +31,8 @@ def matmul(
     out: Any = None,
     return_arg: bool = False,
     device: str | None = None,
-    devices: Any = None,
-    memory_limit: int | str | None = None,
-    checkpoint: int = 1,
-    resume: bool = False,
-    progress: Any = None,
+    progress: Progress = None,
+    tiles: Tiles | None = None,
 ) -> Any:
     """Matrix product over a semiring: ``C[i, j] = ⊕_k A[i, k] ⊗ B[k, j]``.
 
@@ -45,26 +47,26 @@ def matmul(
         :func:`numpy.matmul`.
     semiring : str or Semiring, default "plus_times"
         A name from :data:`semiring_mm.semirings` or your own.
-    out : array or path, optional
+    out : array, optional
         Where to put the result: of its shape and dtype, any strides, where the operands live. If it
-        overlaps an operand, the product is computed aside first. A path that ends in ``.npy`` or
-        ``.zarr`` is made, and never overwritten.
+        overlaps an operand, the product is computed aside first.
     return_arg : bool, default False
         Also return, for a semiring whose ⊕ is min or max, the k that attained each entry.
     device : {None, "cpu", "cuda", "cuda:N"}
         Where to run. None: where the operands live. "cuda" takes host arrays to the current CUDA
         device, "cuda:N" to another, and brings the result back.
-    devices, memory_limit, checkpoint, resume, progress
-        As for :func:`apsp`, for two matrices on the host, which may be larger than memory
-        (numpy.memmap, Zarr): the work is done in square tiles. A step is a row of tiles. Batches,
-        vectors and `return_arg` are not for tiles, nor are 16-bit floats out of core. Partial sums
-        of integers have to fit, too.
+    progress : bool or callable, optional
+        As for :func:`apsp`, of work over tiles.
+    tiles : Tiles, optional
+        See :class:`Tiles`; for two matrices on the host, which may be larger than memory
+        (numpy.memmap, Zarr). Batches, vectors, `out` and `return_arg` are not for tiles, nor are
+        16-bit floats out of core. Partial sums of integers have to fit, too.
 
     Returns
     -------
     c : ndarray or BitMatrix, shape (..., m, n)
         In NumPy's promoted dtype of the operands. A scalar for two 1-D operands. Over an empty k,
-        the semiring's zero. With a path as `out` the file, open to be read: numpy.memmap or
+        the semiring's zero. With ``tiles.out`` the file, open to be read: numpy.memmap or
         zarr.Array.
     arg : ndarray of int32, shape (..., m, n)
         Only with `return_arg`. The smallest k on ties; where an entry is NaN, the first k that gave
@@ -108,8 +110,7 @@ def matmul(
            [3., 0., 1.],
            [2., 5., 0.]])
     """
-    path = out is not None and isinstance(out, (str, PathLike))
-    if devices is memory_limit is None and not (resume or path or progress):
+    if not (tiles or progress):
         c = repeat(("matmul", semiring, return_arg), (a, b), out) if device is None else None
         if c is not None:
             return c
@@ -117,20 +118,14 @@ def matmul(
     s = as_semiring(semiring)
     if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
         raise TypeError(blas.BITS_ALONE)
-    if devices is memory_limit is None and not (resume or path):
-        raise ValueError(
-            "progress is told of work over tiles: give devices, memory_limit or a path as out, too"
-        )
-    if return_arg or (out is not None and not path):
-        raise ValueError(
-            "over tiles a product has no return_arg, and out is a path: leave out devices, "
-            "memory_limit and resume"
-        )
+    if not tiles:
+        raise ValueError("progress is told of work over tiles: give tiles=sm.Tiles(...), too")
+    if return_arg or out is not None:
+        raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
     from ..tiles import TileOptions  # imported lazily: most products are in one memory
     from .solve import multiply_tiles
 
-    options = TileOptions(device, devices, out, memory_limit, checkpoint, resume)
-    return multiply_tiles(s, *_by_blocks(s, a, b), options, progress)
+    return multiply_tiles(s, *_by_blocks(s, a, b), TileOptions.of(device, tiles), progress)
 
 
 def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:

@@ -137,10 +137,10 @@ class SumStore:
 def _damaged(path: Path, what: str) -> ValueError:
     part, sums = part_of(path), _sums_of(path)
     return ValueError(
-        f"{named('resume')}: {what} of {part} has changed since it was written, or {sums} has: "
-        f"remove what is left of the run, and leave out {named('resume')} to begin again. (If the "
-        f"machine lost power during the run and nothing else happened, remove {sums} only, and "
-        f"resume without this check.)"
+        f"{named('tiles.resume')}: {what} of {part} has changed since it was written, or {sums} "
+        f"has: remove what is left of the run, and leave out {named('tiles.resume')} to begin "
+        f"again. (If the machine lost power during the run and nothing else happened, remove "
+        f"{sums} only, and resume without this check.)"
     )
 
 
@@ -171,7 +171,7 @@ def _sums_of(path: Path) -> Path:
 def check_suffix(path: Path) -> None:
     """Raise ValueError for a path that names no kind of store."""
     if path.suffix not in SUFFIXES:
-        raise ValueError(f"{named('out')}: {path} ends in neither {' nor '.join(SUFFIXES)}")
+        raise ValueError(f"{named('tiles.out')}: {path} ends in neither {' nor '.join(SUFFIXES)}")
 
 
 def create(path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> SumStore:
@@ -225,8 +225,8 @@ def open_part(path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> Su
     if store.shape != shape or store.dtype != dtype:
         store.close()
         raise ValueError(
-            f"{named('resume')}: {part} holds {store.dtype} of shape {store.shape}, and {dtype} of "
-            f"shape {shape} is what its state speaks of; remove both"
+            f"{named('tiles.resume')}: {part} holds {store.dtype} of shape {store.shape}, and "
+            f"{dtype} of shape {shape} is what its state speaks of; remove both"
         )
     return SumStore(store, path, tile, _new_sums(path, shape, tile) if sums is None else sums)
 
@@ -237,7 +237,7 @@ def publish(path: Path) -> None:
     if part.exists():
         if path.exists():
             raise FileExistsError(
-                f"{named('out')}: {path} appeared during the run; the result is {part}"
+                f"{named('tiles.out')}: {path} appeared during the run; the result is {part}"
             )
         part.rename(path)
         sync_folder(path.parent)

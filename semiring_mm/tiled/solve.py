@@ -159,7 +159,7 @@ def close_tiles(
     if paths is None:
         _check_room(problem)  # before the weights are scanned
     stream = streamed(
-        paths, devices=devices, memory_limit=limit, checkpoint=options.checkpoint,
+        paths, devices=devices, memory_limit=limit, checkpoint=options.checkpoint or 1,
         resume=options.resume,
     )  # fmt: skip
     if paths is not None or limit is not None or devices is None:
@@ -215,5 +215,5 @@ def multiply_tiles(
     into = np.empty((m, n), dtype) if paths is None else paths[0]
     return multiply_streamed(
         s, a, b, out=into, dtype=dtype, devices=devices, memory_limit=limit,
-        checkpoint=options.checkpoint, resume=options.resume, tick=tick,
+        checkpoint=options.checkpoint or 1, resume=options.resume, tick=tick,
     )  # fmt: skip

@@ -98,7 +98,7 @@ def sparse_rows(
     height = _height(solver, count, _limit(options), state.tile if state else None)
     tick = reporter(progress, float(count) * given.n, solver.method, "entries")
     if files is not None:
-        files.write(solver.problem, solver.fill, height, options.checkpoint, tick)
+        files.write(solver.problem, solver.fill, height, options.checkpoint or 1, tick)
         return _given(files.opened(), predecessors)
     return _given(_in_memory(solver, rows, count, height, tick), predecessors)
 
@@ -189,7 +189,7 @@ def _solver(
     if forced and found:
         raise MemoryError(
             f"the elimination of {source.n} nodes takes {found / 1e6:.4g} MB of memory, and "
-            f"{limit / 1e6:.4g} MB are allowed; use a larger {named('memory_limit')}"
+            f"{limit / 1e6:.4g} MB are allowed; use a larger {named('tiles.memory')}"
         )
     return None
 
@@ -224,7 +224,7 @@ def _height(solver: _Solver, count: int, limit: int, fixed: int | None) -> int:
         needed = solver.fixed + (fixed or 1) * each
         raise MemoryError(
             f"{fixed or 1} rows of {problem.source.n} nodes take {needed / 1e6:.4g} MB of memory, "
-            f"and {limit / 1e6:.4g} MB are allowed; use a larger {named('memory_limit')}"
+            f"and {limit / 1e6:.4g} MB are allowed; use a larger {named('tiles.memory')}"
         )
     if fixed is not None:
         return fixed

@@ -293,8 +293,8 @@ def check_graph(state: Checkpoint, paths: Sequence[Path], graph: Callable[[], st
     """Raise ValueError if a state is of another graph."""
     if state.phase != "load" and state.extra.get("fingerprint") != graph():
         raise ValueError(
-            f"{named('resume')}: {state.file} is the state of a run on another graph; give "
-            f"that one, or remove it and {leftovers(paths)}, and leave out {named('resume')}"
+            f"{named('tiles.resume')}: {state.file} is the state of a run on another graph; give "
+            f"that one, or remove it and {leftovers(paths)}, and leave out {named('tiles.resume')}"
         )
 
 
@@ -313,18 +313,22 @@ def paths_of(out: tuple[Out, Out], problem: Problem) -> list[Path]:
         if isinstance(x, Path):
             check_suffix(x)
             if dtype.kind not in "biuf":
-                raise TypeError(f"{named('out')}: files hold no {dtype}; give the graph in float32")
+                raise TypeError(
+                    f"{named('tiles.out')}: files hold no {dtype}; give the graph in float32"
+                )
         elif x is None or x.shape != (source.n, source.n) or x.dtype != dtype:
             came = "None" if x is None else f"{x.dtype} of shape {x.shape}"
             raise ValueError(
-                f"{named('out')}: a path or an array of {dtype} and shape {(source.n, source.n)} "
-                f"is needed, got {came}"
+                f"{named('tiles.out')}: a path or an array of {dtype} and shape "
+                f"{(source.n, source.n)} is needed, got {came}"
             )
     paths = [x for x, _ in wanted if isinstance(x, Path)]
     if paths and len(paths) < len(wanted):
         raise ValueError("out: distances and predecessors both go to paths, or both to arrays")
     if len({x.resolve() for x in paths}) < len(paths):
-        raise ValueError(f"{named('out')}: {paths[0]} cannot hold distances and predecessors both")
+        raise ValueError(
+            f"{named('tiles.out')}: {paths[0]} cannot hold distances and predecessors both"
+        )
     return paths
 
 
@@ -343,7 +347,7 @@ def full(paths: Sequence[Path]) -> OSError:
     return OSError(
         errno.ENOSPC,
         f"the disk is full; what has been computed is kept in {part_of(paths[0])}: make room and "
-        f"go on with {named('resume', True)}",
+        f"go on with {named('tiles.resume', True)}",
     )
 
 

@@ -24,6 +24,7 @@ import torch
 from .. import chain_gradients, chains
 from .. import sequences as host
 from ..gradients import sum_to
+from ..naming import listing
 from . import launches
 from .chains import as_lengths, take
 from .operators import LIBRARY, batched, is_plain, node, operate, register
@@ -31,6 +32,7 @@ from .operators import LIBRARY, batched, is_plain, node, operate, register
 __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
 ]  # fmt: skip
+__dir__ = listing(__all__)
 
 Tensor = Any
 

@@ -1,29 +1,109 @@
-"""Edit distances by bits, and pairs of sequences on all threads."""
+"""Alignments of pairs of sequences, on all threads."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..engine import Ragged
-from .codegen import compiled
-from .compiler import host_target
-from .kernels import edits as kernels
+from ..engine import AlignmentRule, Ragged
+from ..plan import Plan
+from ..semirings import semirings
+from .codegen import Compiled, compiled
+from .compiler import KEPT, host_target
+from .kernels import alignment as kernels
 
-__all__ = ["each_pair", "edit_distances"]
+__all__ = ["align"]
 
 Array = NDArray[Any]
 
 _MOST = 1 << 21  # words of a table
 _PIECE = 1 << 24  # words in a call, between which Ctrl-C is seen
 _ALONE = 1 << 16  # terms that do not repay a second thread
+
+
+def align(
+    rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None, gaps: Sequence[float],
+    table: Array | None, *, keep: bool, tick: Callable[[float], None] | None = None,
+) -> tuple[Array, Array | None]:  # fmt: skip
+    """Costs of pairs of sequences, and a path; see :meth:`semiring_mm.engine.Engine.align`."""
+    if rule == AlignmentRule("f4", "equal") and band is None and list(gaps) == [0, 1, 0, 1]:
+        distances = edit_distances(x, y, tick)
+        if distances is not None:
+            return distances, None
+    dtype, pairs = np.dtype(rule.dtype), len(x.starts)
+    rows, columns = x.lengths, y.lengths
+    more = host_target().vector_bytes // dtype.itemsize + 2  # is read behind sequences and lines
+    longest = int(max(rows.max(), columns.max()))
+    width = longest + 2 * more
+    out, letters = np.empty(pairs, dtype), rule.cost in ("equal", "table")
+    first, second = _lines(x.entries, more), _lines(y.entries[::-1], more)
+    lines = longest * 2 + 4 if keep else 3
+    kept = np.full((lines, width), np.inf, dtype) if keep else None
+    fields = {
+        "W": host_target().vector_bytes // dtype.itemsize, "warp": rule.warp,
+        "affine": rule.affine, "local": rule.local, "squared": rule.cost == "squared",
+        "single": not letters and len(first) == 1, "keep": keep,
+        "band": 2 * width if band is None else min(band, 2 * width), "features": len(first),
+        "rows": rows, "columns": columns, "x_starts": x.starts + more,
+        "y_starts": more + len(y.entries) - y.starts, "x": None if letters else first,
+        "y": None if letters else second, "x_codes": first[0] if letters else None,
+        "y_codes": second[0] if letters else None, "out": out, "gaps": np.array(gaps, dtype),
+        "table": table,
+    }  # fmt: skip
+    spans = rows + columns + 1
+    terms = (np.minimum(rows, columns) + more) * spans * max(1, len(first))
+
+    def memory() -> dict[str, Array | None]:
+        return {
+            "lines": np.full((lines, width), np.inf, dtype) if kept is None else kept,
+            "gap_lines": np.full((4, width), np.inf, dtype) if rule.affine else None,
+        }
+
+    each_pair(_compiled(rule.dtype), fields, terms, spans, memory, tick)
+    if band is not None and not rule.local:
+        out[abs(rows - columns) > band] = np.inf
+    return out, None if kept is None else _path(kept[2:], int(rows[0]), int(columns[0]))
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _compiled(dtype: str) -> Compiled:
+    minima = semirings["min_plus"]
+    name, kind = np.dtype(dtype).name, f"f{8 * np.dtype(dtype).itemsize}"
+    plan = Plan(minima.add_expr, minima.mul_expr, name, kind, keep_nan=True)
+    return compiled(kernels.align, plan)
+
+
+def _lines(entries: Array, more: int) -> Array:
+    """Sequences along the last axis, a line for each feature, with zeros at both ends."""
+    flat = (entries if entries.ndim == 2 else entries[:, np.newaxis]).T
+    lines = np.zeros((len(flat), flat.shape[1] + 2 * more), entries.dtype)
+    lines[:, more : more + flat.shape[1]] = flat
+    return lines
+
+
+def _path(kept: Array, n: int, m: int) -> Array:
+    """From the last cell back: along the least of the three before; of equals along both.
+
+    A line of `kept` is an antidiagonal, by the first index.
+    """
+    i, j, path = n, m, []
+    while i and j:
+        path.append((i - 1, j - 1))
+        both, up, left = kept[i + j - 2, i - 1], kept[i + j - 1, i - 1], kept[i + j - 1, i]
+        if both <= up and both <= left:
+            i, j = i - 1, j - 1
+        elif up <= left:
+            i -= 1
+        else:
+            j -= 1
+    return np.array(path[::-1], np.int64).reshape(-1, 2)
 
 
 def edit_distances(
@@ -59,7 +139,7 @@ def edit_distances(
         return {name: np.zeros(shape, np.uint64) for name, shape in shapes.items()}
 
     call = compiled(kernels.edit_distances)
-    each_pair(call, fields, (tall // 64 + 1) * (most + 1), most, 1, memory, tick)
+    each_pair(call, fields, (tall // 64 + 1) * (most + 1), most, memory, tick)
     out = np.empty(pairs, np.float32)
     out[order] = found.ravel()[:pairs]
     return out
@@ -67,7 +147,7 @@ def edit_distances(
 
 def each_pair(
     run: Callable[..., None], fields: dict[str, Any], terms: NDArray[np.int64],
-    spans: NDArray[np.int64], unit: int, memory: Callable[[], dict[str, Array]],
+    spans: NDArray[np.int64], memory: Callable[[], dict[str, Any]],
     tick: Callable[[float], None] | None = None,
 ) -> None:  # fmt: skip
     """Call a kernel for all pairs, on all threads, some times a second.
@@ -80,8 +160,6 @@ def each_pair(
         columns, `begin` to `end` - 1.
     terms, spans : array (pairs,)
         The work of each pair, and how many antidiagonals it has.
-    unit : int
-        Calls begin at multiples of it.
     tick : callable, optional
         Told by the calling thread which part of the terms is done, from 0 to 1.
     """
@@ -111,7 +189,7 @@ def each_pair(
 
         if terms[first] > _PIECE:  # no other one here does
             span, work = int(spans[first]), int(terms[first])
-            step = max(_PIECE * span // work // unit, 1) * unit
+            step = max(_PIECE * span // work, 1)
             for begin in range(0, span, step):
                 end = min(begin + step, span)
                 part = work * end // span - work * begin // span

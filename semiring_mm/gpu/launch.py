@@ -1,0 +1,136 @@
+"""Launches: a kernel's parameters, as its header declares them, and the text of its entry.
+
+The struct in ``kernels/*.cuh`` is the only declaration of a kernel's parameters. :func:`struct_of`
+reads it, so that a launch names what it passes and cannot mix up the order, and so that the
+addresses among the parameters are known to :mod:`.calls`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import device
+from .device import address
+
+__all__ = ["Struct", "entry", "struct_of"]
+
+_CODES = {"i64": "q", "u64": "Q", "int": "i", "i32": "i", "u32": "I", "double": "d", "float": "f"}
+_VALUES = (int, float, bytes, np.integer)
+
+
+class Struct:
+    """Parameters of a kernel.
+
+    Attributes
+    ----------
+    name : str
+        With its namespace: ``sr::CopyParams``.
+    size : int
+        Bytes, without the tensor maps at its beginning.
+    pointers : tuple of int
+        Which words of 8 bytes are addresses.
+    offsets : dict
+        Of each field its first byte.
+    """
+
+    def __init__(
+        self, name: str, fields: list[tuple[str, Struct | str, int]], alignment: int = 8
+    ) -> None:
+        self.name, self._counts = f"sr::{name}", {name: count for name, _, count in fields}
+        self.offsets: dict[str, int] = {}
+        self._defaults: dict[str, Any] = {}
+        format_, words = "", list[int]()
+        for field, kind, count in fields:
+            within = isinstance(kind, Struct)
+            code = f"{kind.size}s" if isinstance(kind, Struct) else "Q" if kind == "*" else kind
+            end = struct.calcsize(format_ + code * count)
+            size = struct.calcsize(code)
+            self.offsets[field] = end - count * size
+            format_ += code * count
+            pointers = kind.pointers if isinstance(kind, Struct) else (0,) * (kind == "*")
+            words += [
+                (end - k * size) // 8 + word for k in range(count, 0, -1) for word in pointers
+            ]
+            self._defaults[field] = bytes(size) if within else None if kind == "*" else 0
+        format_ += "0q"
+        format_ += f"{-struct.calcsize(format_) % alignment}x"
+        self._struct = struct.Struct(format_)
+        self.size: int = self._struct.size
+        self.pointers: tuple[int, ...] = tuple(words)
+        self._plain = all(count == 1 for count in self._counts.values())
+
+    def pack(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> bytes:
+        """The bytes of a struct; what is not given is 0.
+
+        Arrays stand for their addresses, None for the address 0, bytes for a struct within.
+        """
+        given = {**fields, **more} if fields else more
+        if not given.keys() <= self._counts.keys():
+            raise TypeError(f"{self.name} has no {', '.join(given.keys() - self._counts.keys())}")
+        values: Iterable[Any] = (self._defaults | given).values()
+        if not self._plain:
+            values = [
+                x for value, count in zip(values, self._counts.values(), strict=True)
+                for x in (value if isinstance(value, (list, tuple)) else [value] * count)
+            ]  # fmt: skip
+        return self._struct.pack(*[x if isinstance(x, _VALUES) else address(x) for x in values])
+
+
+@functools.cache
+def struct_of(name: str, **sizes: int) -> Struct:
+    """A struct that a header declares; `sizes` are those of its template's arguments."""
+    pattern = re.compile(rf"struct {name}(?: : (\w+))? {{\n(.*?)\n}};", re.DOTALL)
+    declared = next(found for text in device.headers().values() if (found := pattern.search(text)))
+    base, body = declared.groups()
+    fields = list[tuple[str, Struct | str, int]]()
+    if base:
+        fields.append(("base", struct_of(base), 1))
+    for statement in re.sub("//.*", "", body).split(";")[:-1]:
+        kind, names = statement.strip().removeprefix("const ").split(None, 1)
+        for declarator in names.split(","):
+            field, _, count = declarator.strip().removesuffix("]").partition("[")
+            many = int(sizes.get(count, count or 1))
+            if kind == "TensorMap":
+                continue  # Kernel.launch puts them first
+            if "*" in kind or field.startswith("*"):
+                fields.append((field.removeprefix("*"), "*", many))
+            else:
+                fields.append((field, _CODES.get(kind) or struct_of(kind), many))
+    return Struct(name, fields, 64 if "TensorMap" in body else 8)
+
+
+def entry(
+    header: str, params: Struct | str, run: str, bounds: int | str, definitions: str = "", *,
+    cluster: int = 1,
+) -> str:  # fmt: skip
+    """The text of a kernel: its entry calls the function `run` with the parameters.
+
+    Parameters
+    ----------
+    header : str
+        Of the folder ``kernels``; several are separated by spaces.
+    params : Struct or str
+    run : str
+        A C++ function of the parameters, such as ``sr::Copy<float>::run``.
+    bounds : int or str
+        Threads of a block; and how many blocks a multiprocessor is to hold.
+    definitions : str
+        C++ before the entry.
+    cluster : int
+        Blocks of a cluster.
+    """
+    included = "".join(f'#include "{name}"\n' for name in header.split())
+    together = f"__cluster_dims__({cluster}) " if cluster > 1 else ""
+    struct_ = params.name if isinstance(params, Struct) else params
+    return f"""{included}{definitions.strip()}
+extern "C" __global__ void {together}__launch_bounds__({bounds})
+kernel(const __grid_constant__ {struct_} p) {{
+  {run}(p);
+}}
+"""
