@@ -15,6 +15,7 @@ from . import device
 from .launch import entry, struct_of
 from .memory import from_host, to_host
 from .source import algebra, compute_dtype
+from .trees import bits_of
 
 __all__ = ["Customizer", "customize_source"]
 
@@ -111,8 +112,8 @@ class Customizer:
         fields = {
             "out": out, "back": back, "matrix": matrix, "head": self.head, "pairs": self.pairs,
             "cuts": self.cuts, "slot": self.slot, "weight": weight, "improves": improves,
-            "zero": _bits(zero), "one": _bits(one), "fringe": x.fringe, "core": x.core,
-            "both": int(self.undirected),
+            "zero": bits_of(zero, compute), "one": bits_of(one, compute), "fringe": x.fringe,
+            "core": x.core, "both": int(self.undirected),
         }  # fmt: skip
 
         def params(**more: Any) -> bytes:
@@ -141,8 +142,3 @@ def _identity(plan: Plan, value: Any, dtype: np.dtype[Any]) -> Any:
     if plan.codec == "mask":
         return dtype.type(-1 if value else 0)
     return dtype.type(computed(plan, value))
-
-
-def _bits(value: Any) -> int:
-    """A value as the low bytes of 64 bits."""
-    return int.from_bytes(value.tobytes().ljust(8, b"\0"), "little", signed=True)

@@ -21,6 +21,7 @@ from .memory import free_memory, from_host, to_host
 from .product import product
 from .regions import Cut, Limits, Regions, cut, regions
 from .source import STORAGE, algebra, compute_dtype, word_size
+from .trees import bits_of
 from .views import address
 
 __all__ = ["KINDS", "FactorSweeps", "Shape", "sweep_source"]
@@ -285,11 +286,6 @@ class FactorSweeps:
             return 0
         return sum(-(-(bins + 1) * size // 16) * 16 for size in (self.size, 4))
 
-    def _bits(self, value: float) -> int:
-        """A value in the type computed in, as the low bytes of 64 bits."""
-        text = np.asarray(value, self.compute).tobytes()
-        return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
-
     def _records(self, weight: Array) -> Array:
         """sr::Sweep::Edge for each edge of the regions."""
         xp, words = self.here.xp, self.size // 4
@@ -360,18 +356,10 @@ class FactorSweeps:
         edges: tuple[Index, Index, NDArray[Any]] | None = None, parents: Array | None = None,
         batch: int | None = None,
     ) -> Array:  # fmt: skip
-        """Best paths from some nodes to all or some, on the device.
+        """Rows of distances: see :meth:`semiring_mm.graph_kernels.FactorSweeps.rows`.
 
         Parameters
         ----------
-        sources, targets : array of int64
-            Nodes.
-        out : device array, optional
-            Of the factor's dtype, or for whole numbers of float32 or float64; rows are contiguous.
-        edges : (row, col, weight), optional
-            Of the graph, with weights as the factor has them, for `parents`.
-        parents : device array of int32, optional
-            Of the shape of `out`; takes the node before each target, or -9999. Of all targets.
         batch : int, optional
             Sources at a time.
         """
@@ -426,25 +414,9 @@ class FactorSweeps:
         mass: NDArray[Any] | None = None, edges: NDArray[Any] | None = None,
         bound: float = math.inf, batch: int | None = None,
     ) -> dict[str, NDArray[Any]]:  # fmt: skip
-        """Statistics of the labels from each source to the nodes that it reaches, over min_plus.
+        """Statistics of distances: see :meth:`semiring_mm.graph_kernels.FactorSweeps.statistics`.
 
-        No label of a leaf region is stored, and no two floats are added in an order that changes.
-
-        Parameters
-        ----------
-        sources : array of int64
-        kinds : collection of str
-            ``"largest"``: the largest label, or 0; ``"count"``: how many nodes are reached;
-            ``"sum"``: of their labels, in int64 or float64; ``"inverse"``: the sum of 1 / label
-            where that is not 0; ``"within"``: for each of some `radii` how many have a label no
-            larger, or the sum of their `mass`; ``"bins"``: as ``numpy.histogram`` of all labels by
-            `edges`, for all sources together.
-        radii : (k,) array, optional
-        mass : (n,) array of int64 or float64, optional
-            Of each node.
-        edges : (bins + 1,) array, optional
-        bound : float
-            No label is larger.
+        No label of a leaf region is stored.
         """
         xp, kinds = self.here.xp, set(kinds)
         radii = np.empty(0) if radii is None or "within" not in kinds else radii
@@ -533,11 +505,11 @@ class FactorSweeps:
         groups = -(-len(sources) // width)
         columns = min(batch or self._columns(view, fields), groups * width) // width * width
         columns = max(columns, width)
-        padded = np.full(groups * width, -1, np.int32)
-        padded[: len(sources)] = place[order]
-        state = _State(self, view, sources[order], order, columns, fields, padded)
+        given = np.full((3, groups * width), -1, np.int32)
+        given[:, : len(sources)] = place[order], order, sources[order]
+        shared = _Shared(self, view, order, columns, fields, given)
         for begin in range(0, groups * width, columns):
-            yield _Batch(state, begin, min(columns, groups * width - begin))
+            yield _Batch(shared, begin, min(columns, groups * width - begin))
 
     def _columns(self, view: _View, fields: int) -> int:
         """How many sources there is memory for at a time."""
@@ -567,55 +539,48 @@ class FactorSweeps:
         return first, at.astype(np.int32)
 
 
-class _State:
-    """What the batches of one call share."""
+class _Shared:
+    """Memory of all batches of one call, one of which is computed at a time."""
 
     def __init__(
-        self, sweeps: FactorSweeps, view: _View, nodes: Index, order: Index, columns: int,
-        fields: int, places: NDArray[np.int32],
+        self, sweeps: FactorSweeps, view: _View, order: Index, columns: int, fields: int,
+        given: NDArray[np.int32],
     ) -> None:  # fmt: skip
-        xp, x = sweeps.here.xp, sweeps.structure
-        self.sweeps, self.view, self.order, self.columns = sweeps, view, order, columns
-        lines, origin = np.full((2, len(places)), -1, np.int32)
-        lines[: len(order)], origin[: len(order)] = order, nodes
-        self.places = places
-        self.sources, self.lines, self.origin = map(from_host, (places, lines, origin))
+        xp, x, shape = sweeps.here.xp, sweeps.structure, sweeps.shape
+        self.sweeps, self.view, self.order, self.places = sweeps, view, order, given[0]
+        self.sources = dict(zip(("sources", "lines", "origin"), map(from_host, given), strict=True))
         self.labels = xp.empty((view.slots, columns), sweeps.compute)
-        marked = sweeps.shape.threads * sweeps.shape.narrow
+        marked = shape.threads * shape.narrow
         self.visited = xp.empty((len(sweeps.words), columns // marked), np.uint8)
-        blocks = _BLOCKS * sweeps.here.sms // (columns // sweeps.shape.width) + 2
+        blocks = _BLOCKS * sweeps.here.sms // (columns // shape.width) + 2
         self.parts = xp.empty(((1 + len(_CLASSES)) * blocks, fields, columns), np.int64)
-        chosen = sweeps.words[: max(1, len(sweeps.words))]
-        self.rise = sweeps._launch(0, np.arange(len(chosen))) if len(chosen) else _Launch(
-            0, 0, 1, 0, 0
-        )  # fmt: skip
-        zero, one = sweeps.zero, sweeps.one
+        self.rise = sweeps._launch(0, np.arange(len(sweeps.words)))
         self.fields: dict[str, int] = {
             "down": address(sweeps.down), "up": address(sweeps.up),
             "regions": address(sweeps._regions), "nodes": address(view.nodes),
             "outer": address(view.outer), "order": address(view.order),
-            "visited": address(self.visited),
-            "labels": address(self.labels), "names": address(view.names),
-            "parts": address(self.parts), "zero": sweeps._bits(zero),
-            "one": sweeps._bits(one), "fringe": x.fringe, "core": x.core, "marked": marked,
+            "visited": address(self.visited), "labels": address(self.labels),
+            "names": address(view.names), "parts": address(self.parts),
+            "zero": bits_of(sweeps.zero, sweeps.compute),
+            "one": bits_of(sweeps.one, sweeps.compute), "fringe": x.fringe, "core": x.core,
+            "marked": marked,
         }  # fmt: skip
 
 
 class _Batch:
     """Some sources, from the first one on, in one matrix of labels."""
 
-    def __init__(self, state: _State, begin: int, columns: int) -> None:
-        self.state, self.sweeps, self.order = state, state.sweeps, state.order
+    def __init__(self, shared: _Shared, begin: int, columns: int) -> None:
+        self.shared, self.sweeps, self.order = shared, shared.sweeps, shared.order
         self.begin, self.columns = begin, columns
-        # Found while the device is at the batch before.
-        places = state.places[begin : begin + columns].reshape(-1, state.fields["marked"])
+        # computed while the device is at the batch before
+        places = shared.places[begin : begin + columns].reshape(-1, shared.fields["marked"])
         self.visits = tuple(map(from_host, self.sweeps._visits(places)))
-        self.fields = state.fields | {
-            "sources": address(state.sources) + 4 * begin, "columns": columns,
-            "lines": address(state.lines) + 4 * begin,
-            "origin": address(state.origin) + 4 * begin,
-            "visit_first": address(self.visits[0]), "visits": address(self.visits[1]),
+        self.fields = shared.fields | {
+            "columns": columns, "visit_first": address(self.visits[0]),
+            "visits": address(self.visits[1]),
         }  # fmt: skip
+        self.fields |= {name: address(x) + 4 * begin for name, x in shared.sources.items()}
 
     def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:
         """Run a struct of ``kernels/sweep.cuh``."""
@@ -630,12 +595,12 @@ class _Batch:
 
     def sweep(self, kinds: int, **fields: int) -> int:
         """Compute all labels, and statistics of leaf regions; the number of their parts."""
-        state, sweeps = self.state, self.sweeps
-        x, view = sweeps.structure, state.view
-        state.visited[...] = 0
-        self._regions("Rise", state.rise, sweeps.shape.narrow, 1)
+        shared, sweeps = self.shared, self.sweeps
+        x, view = sweeps.structure, shared.view
+        shared.visited[...] = 0
+        self._regions("Rise", shared.rise, sweeps.shape.narrow, 1)
         if x.core:
-            self._close(state.labels.reshape(-1)[: view.slots * self.columns])
+            self._close(shared.labels.reshape(-1)[: view.slots * self.columns])
         for launch in view.upper:
             self._regions("Fall", launch, sweeps.shape.narrow, kinds=", 0")
         part = 0
