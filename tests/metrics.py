@@ -15,14 +15,14 @@ from semiring_mm.hierarchy.metric import customize
 def structure_of(n, row, col):
     """By minimum degree, but for a quarter of the nodes, which are a core."""
     first, near = elimination.neighbours(n, row, col)
-    order = elimination.prepare_structure(n, row, col, "minimum_degree").node
+    order = elimination.analyze(n, row, col, "minimum_degree").node
     return elimination.factorize(n, first, near, order, n - n // 4)
 
 
 def leave_core(monkeypatch):
     """Let graphs be prepared with a quarter of their nodes in a dense core."""
     monkeypatch.setattr(
-        "semiring_mm.graphs.prepared.prepare_structure",
+        "semiring_mm.graphs.prepared.analyze",
         lambda n, row, col, *_: structure_of(n, row, col),
     )
 

@@ -13,7 +13,7 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.gpu import device, engine
 from semiring_mm.hierarchy.devices import DeviceCustomizer, host_metric
 from semiring_mm.hierarchy.metric import customize
-from semiring_mm.hierarchy.symbolic import eliminate, prepare_structure
+from semiring_mm.hierarchy.symbolic import analyze, eliminate
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,7 +28,7 @@ def test_semirings(name, dtype):
         pytest.skip("its weights are fractions")
     n, row, col = grid(150)
     rng = np.random.default_rng(1)
-    structures = [prepare_structure(n, row, col, "minimum_degree")]
+    structures = [analyze(n, row, col, "minimum_degree")]
     if dtype[0] == "i" or name != "min_plus":  # sums in a core have other brackets
         structures.append(eliminate(n, row, col, sources=300))
         assert structures[1].core > 100

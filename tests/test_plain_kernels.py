@@ -76,12 +76,12 @@ def edges():
 def test_eliminations(edges, called, monkeypatch):
     monkeypatch.setattr(symbolic, "_GRANT", 1000)
     n, row, col = edges
-    x = symbolic.prepare_structure(n, row, col, "minimum_degree")
+    x = symbolic.analyze(n, row, col, "minimum_degree")
     names = ("fringe", "parent", "level", "first", "head")
     symbolic.Structure.checked(row, col, x.node, **{name: getattr(x, name) for name in names})
     assert len(x.down[1]) == len(x.head)
     assert x.schedule[1][-1] == x.fringe
-    assert x.above(np.array([3, 9])).max() == n - 1
+    assert x.ancestors(np.array([3, 9])).max() == n - 1
     assert (x.slots(row, col) >= 0).all()
     assert symbolic.eliminate(n, row, col).core > 0
     assert called.count("minimum_degree") > 4  # in parts, and the pool of lists becomes full
@@ -105,14 +105,14 @@ def test_factors(edges, called, trees):
     graph = EdgeList(range(n), row, col, weight, True)
     problem = Problem.of(EdgeSource(semirings["min_plus"], graph, "f8"), predecessors=trees)
     problem.solve(lambda x: solve(x, sources=None))
-    assert set(called) >= {"customize", "join_core", "forward_solve", "backward_solve"}
+    assert set(called) >= {"customize", "customize_core", "forward_solve", "backward_solve"}
 
 
 def test_undirected_factors(edges, called):
     n, row, col = edges
     graph = EdgeList(range(n), row, col, np.ones(len(row)), False)
     sm.prepare(graph, order="minimum_degree").distances(np.arange(n))
-    assert set(called) >= {"place", "customize", "forward_solve", "backward_solve"}
+    assert set(called) >= {"add_arcs", "customize", "forward_solve", "backward_solve"}
 
 
 @pytest.mark.parametrize("weight", ["small integers", "large integers", "float32", "float64"])

@@ -97,5 +97,5 @@ def test_tables_fall_over_the_ancestors_of_targets(name):
         )
     x = metric.structure
     ends = x.position[targets].astype(np.int64)
-    part = metric.above(x.position[np.arange(n)].astype(np.int64), ends)
-    assert len(part.targets) == len(x.above(ends)) - x.core
+    part = metric.restricted(x.position[np.arange(n)].astype(np.int64), ends)
+    assert len(part.targets) == len(x.ancestors(ends)) - x.core

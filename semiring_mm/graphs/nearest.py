@@ -173,7 +173,7 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     core = metric.core.astype(metric.out.dtype, order="C")
     core[metric.core == metric.steps.identities[0]] = far
     engines.compiled(kernels.k_nearest, label.dtype.str[1:])(
-        fringe=x.fringe, core=x.core, k=k, far=far, first=x.first, head=x.head, place=who,
+        eliminated=x.fringe, core=x.core, k=k, far=far, first=x.first, head=x.head, place=who,
         core_place=np.empty((x.core, k), np.int32), label=label, matrix=core, out=metric.out,
         core_label=np.empty((x.core, k), label.dtype), back=metric.back,
     )  # fmt: skip

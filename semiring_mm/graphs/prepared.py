@@ -26,7 +26,7 @@ from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.metric import Arcs, Metric, customize
-from ..hierarchy.symbolic import Structure, prepare_structure
+from ..hierarchy.symbolic import Structure, analyze
 from ..progress import Progress, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
@@ -125,10 +125,6 @@ class PreparedGraph:
     def metric(self) -> Metric:
         """The weights of the elimination, for what is computed from it."""
         return self._state.metric
-
-    def __dir__(self) -> list[str]:
-        methods = ["customize", "distance", "distances", "path", "save"]
-        return [*methods, "directed", "dtype", "nodes", "semiring"]
 
     def __repr__(self) -> str:
         return f"<PreparedGraph: {self.edges.summary}, {self.semiring.name}, {self.dtype}>"
@@ -434,11 +430,11 @@ class PreparedGraph:
         structure, work = metric.structure, float(count)  # in rows of all nodes
         if end is not None and found.size:
             start, end = (structure.position[x].astype(np.int64) for x in (start, end))
-            work *= len(structure.above(end)) / structure.n
+            work *= len(structure.ancestors(end)) / structure.n
         whole = metric.narrowed(self.dtype, work) if found.size else None
         metric = whole or metric
         if end is not None and found.size:
-            metric = metric.above(start, end)
+            metric = metric.restricted(start, end)
         if found.size and (whole is not None or steps.dtype == self.dtype):
             metric.sweep(start, found, None, targets=end)
         elif found.size:  # computed in a wider type, some rows at a time
@@ -750,7 +746,7 @@ def prepare(
     _check_chooses(s, wanted)
     edges = _typed(s, edges, wanted)
     reporter(progress, 1.0)  # the argument's own errors come first
-    structure = prepare_structure(edges.n, edges.row, edges.col, order, progress)
+    structure = analyze(edges.n, edges.row, edges.col, order, progress)
     _warn_of_core(structure, wanted.itemsize, undirected=s.commutes and not edges.directed)
     net = PreparedGraph(s, edges, structure, (weight, source, target), progress)
     if is_table(graph) or isinstance(graph, (str, os.PathLike)) or are_paths(graph):

@@ -31,7 +31,7 @@ class PathQuery:
         self._walk, self._count = np.empty(x.n, np.int32), np.empty(1, np.int64)
         capacity = 3 * (int(x.level.max(initial=0)) + 1) + 8
         fields: dict[str, Any] = {
-            "n": x.n, "fringe": x.fringe, "core": x.core, "first": x.first, "parent": x.parent,
+            "n": x.n, "eliminated": x.fringe, "core": x.core, "first": x.first, "parent": x.parent,
             "head": x.head, "out": metric.out, "back": metric.back, "matrix": metric.core,
             "ends": self._ends, "up": np.empty(x.n, kind), "down": np.empty(x.n, kind),
             "value": self._value, "room": x.n, "count": self._count, "capacity": capacity,

@@ -125,14 +125,14 @@ class Metric:
             out_pred=None, back_pred=None, core_pred=None,
         )  # fmt: skip
 
-    def above(self, sources: Index, targets: Index) -> Metric:
+    def restricted(self, sources: Index, targets: Index) -> Metric:
         """What solves between these positions need, which become its nodes."""
         x = self.structure
-        kept = x.above(np.concatenate([sources, targets]))
-        structure, edges = x.part(kept)
+        kept = x.ancestors(np.concatenate([sources, targets]))
+        structure, edges = x.restricted(kept)
         out = self.out[edges]
         back = out if self.back is self.out else self.back[edges]
-        ends = x.above(targets)
+        ends = x.ancestors(targets)
         wanted = np.searchsorted(kept, ends[: len(ends) - x.core])[::-1].astype(np.int32)
         return replace(self, structure=structure, out=out, back=back, targets=wanted)
 
@@ -345,7 +345,7 @@ class Block:
         """Forward solve: labels of the ancestors of the sources, and of the core."""
         x, metric = self.metric.structure, self.metric
         metric.compiled(kernels.forward_solve)(
-            fringe=x.fringe, parent=x.parent, head=x.head, out=metric.out, place=place,
+            eliminated=x.fringe, parent=x.parent, head=x.head, out=metric.out, place=place,
             out_pred=metric.out_pred, label=self.up_label, pred=self.pred, **self.fields,
         )  # fmt: skip
 
@@ -501,7 +501,7 @@ def customize(
         i, j = ends[::-1] if turned else ends
         join_edges(source.s, matrix, i, j, weight[inside])
         if not (turned and symmetric):
-            metric.compiled(kernels.place)(
+            metric.compiled(kernels.add_arcs)(
                 m=len(edge), slot=edge, weight=given, out=(out, back)[turned],
                 back=(back, out)[turned],
             )  # fmt: skip
@@ -539,8 +539,8 @@ def _factorize(metric: Metric, tick: Tick | None = None) -> None:
         )  # fmt: skip
 
     def some_of_core(begin: int, end: int) -> None:
-        metric.compiled(kernels.join_core)(
-            begin=begin, end=end, fringe=x.fringe, back=metric.back, matrix=metric.core,
+        metric.compiled(kernels.customize_core)(
+            begin=begin, end=end, eliminated=x.fringe, back=metric.back, matrix=metric.core,
             core_pred=metric.core_pred, **fields,
         )  # fmt: skip
 

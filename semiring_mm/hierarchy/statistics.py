@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..graph_kernels import Index
-from ..graphs.kernels import sums as kernels
+from ..graphs.kernels import statistics as kernels
 from ..memory import scratch
 from .collector import Collector, Wanted, zero_bin
 from .metric import Block, Metric, solve
@@ -45,7 +45,7 @@ class SweepCollector(Collector):
             most = (1 << (8 * extent.dtype.itemsize - 1)) - 1
             segment = max(1, min(most // max(int(extent.bound), 1), 1 << 16))
         self._down = {
-            "fringe": x.fringe, "core": x.core, "segment": segment, "slot": row[x.head],
+            "eliminated": x.fringe, "core": x.core, "segment": segment, "slot": row[x.head],
             "own": own, "back": metric.back, "whole": extent.whole,
             "narrow": extent.dtype.itemsize == 4,
         }  # fmt: skip

@@ -20,7 +20,12 @@ from ..progress import Progress, reporter
 from . import costs
 
 __all__ = [
-    "Structure", "eliminate", "factorize", "minimum_degree", "neighbours", "prepare_structure",
+    "Structure",
+    "analyze",
+    "eliminate",
+    "factorize",
+    "minimum_degree",
+    "neighbours",
 ]  # fmt: skip
 
 #: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
@@ -96,13 +101,13 @@ class Structure(SymbolicFactor):
 
     @functools.cached_property
     def schedule(self) -> tuple[Node, Index]:
-        """The fringe in an order for threads, and where its parts begin and end.
+        """The eliminated positions in an order for threads, and where its parts begin and end.
 
         The parts are disjoint subtrees, in any order, but for the last, which comes after them.
         """
         degree = np.diff(self.first)
         work, size = degree * degree + 8, np.ones(self.fringe, np.int64)
-        compiled(kernels.totals)(n=self.fringe, work=work, size=size, parent=self.parent)
+        compiled(kernels.subtree_sums)(n=self.fringe, work=work, size=size, parent=self.parent)
         most = work[self.parent >= self.fringe].sum() // _PARTS
         above = np.append(work, most + 1)[np.minimum(self.parent, self.fringe)]
         roots = np.flatnonzero((work <= most) & (above > most))
@@ -118,17 +123,18 @@ class Structure(SymbolicFactor):
         cuts = np.unique(np.concatenate([[0], inner, ends[-1:]]))
         return nodes.astype(np.int32), np.append(cuts, self.fringe).astype(np.int64)
 
-    def above(self, positions: Index) -> Index:
+    def ancestors(self, positions: Index) -> Index:
         """These positions and all their ancestors, and the core; ascending."""
         mark = np.zeros(self.n, np.int8)
         mark[self.fringe :] = 1
-        compiled(kernels.climb)(
-            m=len(positions), fringe=self.fringe, start=positions, parent=self.parent, mark=mark,
+        compiled(kernels.mark_ancestors)(
+            m=len(positions), eliminated=self.fringe, start=positions, parent=self.parent,
+            mark=mark,
         )  # fmt: skip
         return np.flatnonzero(mark.view(bool))  # a lot faster than of bytes
 
-    def part(self, kept: Index) -> tuple[Structure, Index]:
-        """The structure of positions that are :meth:`above` some, and its edges among all.
+    def restricted(self, kept: Index) -> tuple[Structure, Index]:
+        """The structure of positions that are :meth:`ancestors` some, and its edges among all.
 
         What are positions here are its nodes.
         """
@@ -163,9 +169,7 @@ class Structure(SymbolicFactor):
         return slot
 
 
-def prepare_structure(
-    n: int, row: Index, col: Index, order: str, progress: Progress = None
-) -> Structure:
+def analyze(n: int, row: Index, col: Index, order: str, progress: Progress = None) -> Structure:
     """The structure for any use, by minimum degree or, on top of it, nested dissection.
 
     All nodes are eliminated one by one, unless the order by minimum degree stops at a large core;

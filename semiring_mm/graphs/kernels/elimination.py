@@ -305,7 +305,7 @@ def locate(
 
 
 @kernel
-def totals(n: i64, work: i64[n], size: i64[n], parent: i32[n]):
+def subtree_sums(n: i64, work: i64[n], size: i64[n], parent: i32[n]):
     """Sums over the descendants of each position."""
     for v in range(n):
         up = parent[v]
@@ -315,10 +315,13 @@ def totals(n: i64, work: i64[n], size: i64[n], parent: i32[n]):
 
 
 @kernel
-def climb(m: i64, fringe: i64, start: i64[m] < mark.size, parent: i32[fringe], mark: i8[fringe]):
+def mark_ancestors(
+    m: i64, eliminated: i64, start: i64[m] < mark.size, parent: i32[eliminated],
+    mark: i8[eliminated],
+):  # fmt: skip
     """Mark positions and their ancestors in the elimination tree."""
     for i in range(m):
         v = start[i]
-        while v < fringe and mark[v] == 0:
+        while v < eliminated and mark[v] == 0:
             mark[v] = 1
             v = parent[v]

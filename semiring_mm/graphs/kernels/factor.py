@@ -1,7 +1,7 @@
 """Customization of a sparse factor, and sweeps over it, which are triangular solves.
 
 Vertices are named by their positions in the elimination order; every edge leads up, from a lower to
-a higher one, and has a weight for each direction, ``out`` and ``back``. The first ``fringe``
+a higher one, and has a weight for each direction, ``out`` and ``back``. The first ``eliminated``
 positions are eliminated one by one, the others are a dense core. Labels settle in a pass up, a
 closure of the core, and a pass down (PHAST: Delling, Goldberg, Nowatzyk and Werneck, 2013). The
 lanes are ``width`` sources: a row of labels is that of a vertex.
@@ -31,7 +31,7 @@ VECTORS = 2  # of a row of labels: they hide the latency of ⊕, but more labels
 
 
 @kernel
-def place(m: i64, slot: i64[m], out: T[:], back: T[out.size], weight: S[m]):
+def add_arcs(m: i64, slot: i64[m], out: T[:], back: T[out.size], weight: S[m]):
     """Weights of arcs join those of edges: slot 2 e is upward along edge e, 2 e + 1 downward."""
     for i in range(m):
         arc = slot[i] >> 1
@@ -78,18 +78,18 @@ def customize(
 
 
 @kernel
-def join_core(
-    begin: i64, end: i64, fringe: i64, first: i64[:], head: i32[first[-1]], low_first: i64[:],
+def customize_core(
+    begin: i64, end: i64, eliminated: i64, first: i64[:], head: i32[first[-1]], low_first: i64[:],
     low_edge: i64[:], low_tail: i32[low_edge.size], out: T[head.size], back: T[head.size],
     out_pred: i32[head.size], matrix: S[end, end], core_pred: i32[end, end],
 ):  # fmt: skip
     """The same between nodes of the core, in rows `begin` to `end` of its matrix."""
     for i in range(begin, end):
-        v = i + fringe
+        v = i + eliminated
         for k in range(low_first[v], low_first[v + 1]):
             from_v, u = back[low_edge[k]], low_tail[k]
             for g in range(first[u], first[u + 1]):
-                b = head[g] - fringe
+                b = head[g] - eliminated
                 if (b >= 0) & (b != i):
                     through = mul(from_v, out[g])
                     if better(through, decode(matrix[i, b])):
@@ -100,8 +100,8 @@ def join_core(
 
 @kernel
 def forward_solve(
-    fringe: i64, width: static, source: i64[width + 1], visits: i64[2], visited: i32[:],
-    place: i32[:], parent: i32[fringe], first: i64[fringe + 1], head: i32[first[fringe]],
+    eliminated: i64, width: static, source: i64[width + 1], visits: i64[2], visited: i32[:],
+    place: i32[:], parent: i32[eliminated], first: i64[eliminated + 1], head: i32[first[-1]],
     out: T[head.size], out_pred: i32[head.size], label: T[:, width], pred: i32[:, width],
     vectors: static,
 ):  # fmt: skip
@@ -113,7 +113,7 @@ def forward_solve(
     rows of the core, whose places are given, those of the ancestors.
     """
     core, count, lane, v = visits[1], 0, 0, source[0]
-    while v < fringe:
+    while v < eliminated:
         row = v if place is None else core + count
         for j in lanes(width, vectors, whole=True):
             label[row, j] = zero

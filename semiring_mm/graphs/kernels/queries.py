@@ -2,8 +2,8 @@
 
 A best path first goes up to an ancestor of both ends in the elimination tree, or into the core, and
 then down (the elimination-tree query of Dibbelt, Strasser and Wagner, 2016). Positions below
-``fringe`` are in the tree; edge e leads from a position up to ``head[e]`` at weight ``out[e]``, and
-down from there at ``back[e]``.
+``eliminated`` are in the tree; edge e leads from a position up to ``head[e]`` at weight ``out[e]``,
+and down from there at ``back[e]``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from ...kernel import S, T, add, better, decode, i32, i64, kernel, mul, one, zer
 
 
 @kernel
-def relax_ancestors(start, fringe, parent, first, head, weight, label, tail, downward):
+def relax_ancestors(start, eliminated, parent, first, head, weight, label, tail, downward):
     """Labels of the ancestors of a position, and where their last edges begin."""
     label[start] = one
     v = start
-    while v < fringe:
+    while v < eliminated:
         here = label[v]
         if here != zero:  # which may not annihilate; and what has no path has no tail to return to
             for e in range(first[v], first[v + 1]):
@@ -102,10 +102,11 @@ def unpack(
 
 @kernel
 def query(
-    n: i64, fringe: i64, core: i64, ends: i64[2], capacity: i64, room: i64, first: i64[fringe + 1],
-    low_first: i64[n + 1], low_edge: i64[low_first[n]], stack: i64[capacity, 2], count: i64[1],
-    parent: i32[fringe], head: i32[first[fringe]], low_tail: i32[low_first[n]], up_tail: i32[n],
-    down_tail: i32[n], walk: i32[room], out: T[first[fringe]], back: T[first[fringe]],
+    n: i64, eliminated: i64, core: i64, ends: i64[2], capacity: i64, room: i64,
+    first: i64[eliminated + 1], low_first: i64[n + 1], low_edge: i64[low_first[n]],
+    stack: i64[capacity, 2], count: i64[1],
+    parent: i32[eliminated], head: i32[first[-1]], low_tail: i32[low_first[n]], up_tail: i32[n],
+    down_tail: i32[n], walk: i32[room], out: T[first[-1]], back: T[first[-1]],
     matrix: S[core, core], up: T[n], down: T[n], value: T[1],
 ):  # fmt: skip
     """Elimination tree query: the weight of a best path between two positions, and the path.
@@ -118,29 +119,29 @@ def query(
     source, target = ends[0], ends[1]
     for i in range(2):
         v = ends[i]
-        while v < fringe:
+        while v < eliminated:
             up[v] = zero
             down[v] = zero
             v = parent[v]
-    for v in range(fringe, fringe + core):
+    for v in range(eliminated, eliminated + core):
         up[v] = zero
         down[v] = zero
-    relax_ancestors(source, fringe, parent, first, head, out, up, up_tail, False)
-    relax_ancestors(target, fringe, parent, first, head, back, down, down_tail, True)
+    relax_ancestors(source, eliminated, parent, first, head, out, up, up_tail, False)
+    relax_ancestors(target, eliminated, parent, first, head, back, down, down_tail, True)
     best, top = zero, -1
     v = source
-    while v < fringe:
+    while v < eliminated:
         there, onward = up[v], down[v]
         whole = mul(there, onward)
         wins = better(whole, best) & (there != zero) & (onward != zero)
         best, top = (whole if wins else best), (v if wins else top)
         v = parent[v]
     for i in range(core):
-        there = up[fringe + i]
+        there = up[eliminated + i]
         if there != zero:
             for j in range(core):
                 inner = mul(there, decode(matrix[i, j]))
-                best = add(best, mul(inner, down[fringe + j]))
+                best = add(best, mul(inner, down[eliminated + j]))
     value[0] = best
     if walk is not None:
         count[0] = 0
