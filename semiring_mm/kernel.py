@@ -182,12 +182,10 @@ class Kernel:
                     wrong = x[(x < 0) | (x >= end)][0]
                     raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
 
-    def fits(self, p: Parameter) -> list[str]:
+    def fits(self, p: Parameter, shape: str) -> list[str]:
         """Conditions that an array's lengths, and its indices, meet: :meth:`check` as text."""
         x = p.name
-        axes = [(i, n) for i, n in enumerate(p.least) if n is not None]
-        shapes = [f"(shape_ := {x}.shape)", *["shape_"] * len(axes)]
-        tests = [f"{shape}[{i}] >= {n}" for (i, n), shape in zip(axes, shapes, strict=False)]
+        tests = [f"{shape}[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
         if p.below is not None:  # without a sign, what is below 0 is large
             word = f"u{int(p.kind[1:]) // 8}"
             tests.append(f"(not {x}.size or maximum_({x}.view('{word}'), None) < {p.below})")

@@ -379,7 +379,7 @@ def most(x: i64[:, n], n: i64, out: i64[:]) -> i64:
 
 def test_a_kernel_may_return_an_integer_and_be_called_for_arrays_that_lie_alike():
     x, out = np.array([[3, 4, 12], [5, 1, 7]]), np.zeros(3, "i8")
-    call = compiled(most).of_first(x=x, n=3, out=out)
+    call = compiled(most).function_of("x", x=x, n=3, out=out)
     assert [call(x), call(x[::-1].copy()), call(x - 3)] == [2, 2, -1]
     assert out.tolist() == [2, 1, 9]
     assert most.plain(x=x, n=3, out=out) == compiled(most)(x=x, n=3, out=out) == 2

@@ -14,7 +14,7 @@ from semiring_mm.closures import spanning
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.cpu import codegen
+from semiring_mm.cpu import codegen, facts, rows
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import spanning as cpu_spanning
 from semiring_mm.graphs.contraction import solve
@@ -23,7 +23,7 @@ from semiring_mm.hierarchy import symbolic
 from semiring_mm.hierarchy.collector import Wanted
 from semiring_mm.hierarchy.statistics import SweepCollector
 from semiring_mm.kernel import Kernel, Operations
-from semiring_mm.plan import Plan
+from semiring_mm.plan import Facts, Plan, make_plan
 from semiring_mm.semirings import semirings
 
 MAX_MIN = Operations(max, min, operator.gt, 0, 0)
@@ -46,25 +46,37 @@ def called(monkeypatch):
     def checked(kernel, plan=None, zero=0, one=0):
         maxima = isinstance(plan, Plan) and plan.add.op == "max"
         operations = replace(MAX_MIN if maxima else MIN_PLUS, zero=zero)
+        if isinstance(plan, Plan) and plan.missing is not None:
+            apart = plan.infinite, plan.missing
+            operations = replace(
+                operations, encode=lambda x: apart[1] if x == apart[0] else x,
+                decode=lambda x: apart[0] if x == apart[1] else x,
+            )  # fmt: skip
 
         def call(**fields):
             names.append(kernel.name)
             once = {id(x): x.copy() if isinstance(x, np.ndarray) else x for x in fields.values()}
             copies = {k: once[id(x)] for k, x in fields.items()}  # two may be the same array
-            kernel.plain(operations, **copies)
-            codegen.compiled(kernel, plan, zero, one)(**fields)
+            expected = kernel.plain(operations, **copies)
+            result = real(**fields)
+            assert result == expected
             if fields.get("table") is not None:  # row 0 is for lanes that are not counted
                 copies["table"][0] = fields["table"][0]
             for k, x in fields.items():
                 np.testing.assert_array_equal(x, copies[k], err_msg=f"{kernel.name}: {k}")
+            return result
 
-        call.bind = lambda **fields: functools.partial(call, **fields)
+        real = codegen.compiled(kernel, plan, zero, one)
+        call.dtypes, call.bind = real.dtypes, lambda **fields: functools.partial(call, **fields)
+        call.function_of = lambda name, **fields: lambda x: call(**fields | {name: x})
         return call
 
-    for module in (cpu, cpu_spanning):
+    for module in (cpu, cpu_spanning, facts, rows):
         monkeypatch.setattr(module, "compiled", checked)
+    facts._compiled.cache_clear()
     with pool.limited(1):  # others would change an array that a copy is compared with
         yield names
+    facts._compiled.cache_clear()
 
 
 @pytest.fixture
@@ -135,3 +147,34 @@ def test_sums(called, weight, gap):
         found = collector.empty(n)
         collector.run(graph.metric.structure.node.astype("i8"), np.arange(n), found)
     assert set(called) >= {"depths", "forward_solve", "collect"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "width"), [("f4", 530, 32), ("f2", 70, 64), ("", 90, 2)]
+)
+def test_rows_of_labels(called, dtype, columns, width):
+    known = Facts(0, 99, False)
+    plan = make_plan(semirings["min_plus"], np.dtype(dtype), known, known, 1) if dtype else None
+    rng = np.random.default_rng(2)
+    label = rng.integers(0, 99, (columns + 9, width)).astype(plan.computed_in if plan else "i4")
+    where, lines = rng.permutation(columns + 9)[:columns], rng.permutation(width)
+    out = np.zeros((width, columns + 3), dtype or "i4")[:, 1:-2]
+    turned = np.zeros(rows.turned_bytes(width, 4), np.uint8)
+    rows.write(plan, label, where, lines, out, turned)
+    assert called == ["write"]
+    np.testing.assert_array_equal(out[lines], label[where].T)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i8", "u1"])
+@pytest.mark.parametrize("step", [1, -3])
+def test_ranges(called, dtype, step):
+    x = np.random.default_rng(3).integers(0, 99, (3, 5, 400)).astype(dtype)[:, ::2, ::step]
+    known = facts.facts(semirings["min_plus"], x)
+    assert (known.lo, known.hi, known.special) == (x.min(), x.max(), False)
+    x[1, 2, 7] = np.nan if dtype == "f4" else semirings["min_plus"].identities(x.dtype)[0]
+    assert facts.facts(semirings["min_plus"], x).special
+    assert called == ["facts"] * 2
+    for y in (*x, x[0] - x[0]):
+        scan = facts.class_scan(semirings["min_plus"], y)
+        assert scan(y) == facts.class_of(facts.facts(semirings["min_plus"], y), y.dtype)
+    assert called.count("class_of") == 4

@@ -9,8 +9,6 @@ infinities, the ranges of integers) is looked at in each call. :func:`repeat` co
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,12 +18,11 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..memory import workspace
-from ..plan import infinite_zero, needs_facts
+from ..plan import needs_facts
 from ..semirings import Semiring
 from . import product
 from .compiler import KEPT
-from .facts import class_code, facts_of_class
-from .views import check_array_layout
+from .facts import class_scan, facts_of_class
 
 __all__ = ["learn", "prepared", "recorded", "repeat"]
 
@@ -42,8 +39,9 @@ class _Call:
 
     Attributes
     ----------
-    scan : compiled function, optional
-        The class of a matrix (:func:`.facts.class_of`), where the choice of code depends on it.
+    scan : pair of compiled functions, optional
+        The classes of A and of B (:func:`.facts.class_of`), where the choice of code depends on
+        them.
     codes : dict
         Code by the classes of A and B; None where the general way is to be taken.
     """
@@ -102,7 +100,7 @@ def repeat(
     if call.blas:
         return product.by_blas(a, b, c) if product.lie_well(a, b, c) else None
     scan = call.scan
-    classes = (scan(a), scan(b)) if scan else (0, 0)
+    classes = (scan[0](a), scan[1](b)) if scan else (0, 0)
     try:
         code = call.codes[classes]
     except KeyError:
@@ -164,15 +162,8 @@ def _prepare(head: Hashable, semiring: Semiring, a: Array, b: Array) -> bool:
         return False
     call = _Call(semiring, dtype, (m, n), depth, blas)
     if needs_facts(semiring, dtype) and not blas:
-        call.scan = _class_of(dtype.name, infinite_zero(semiring, dtype))
+        call.scan = class_scan(semiring, a), class_scan(semiring, b)
     if len(_calls) >= KEPT:
         _calls.clear()
     _calls[key] = call
     return True
-
-
-@functools.lru_cache(maxsize=KEPT)
-def _class_of(storage: str, missing: int | None) -> Any:
-    """:func:`.facts.class_of` a matrix, compiled."""
-    check_array_layout()
-    return class_code(storage, missing).function("class", ctypes.py_object, result=ctypes.c_int64)

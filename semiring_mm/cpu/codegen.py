@@ -71,14 +71,20 @@ class Compiled:
     """A kernel to be called with its parameters by name.
 
     Each set of static parameters, and of arrays that are None, is compiled when it is met first.
+
+    Attributes
+    ----------
+    dtypes : dict
+        Of its parameters.
     """
 
     def __init__(
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
     ) -> None:
+        check_array_layout()
         self.kernel, self._algebra = kernel, (plan, zero, one)
-        self._dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
-        self._pack = _packer(kernel, self._dtypes)
+        self.dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
+        self._pack = _packer(kernel, self.dtypes)
         self._variants: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, **fields: Any) -> Any:
@@ -92,13 +98,16 @@ class Compiled:
         """
         return Call(*self._packed(fields), fields)
 
-    def of_first(self, **fields: Any) -> Callable[[Array], Any]:
-        """Check and pack the parameters: the call for arrays that lie as the first one does."""
-        (code, words), (_, *others) = self._packed(fields), fields.values()
-        rest = words[8:]
+    def function_of(self, name: str, **fields: Any) -> Callable[[Array], Any]:
+        """Check and pack the parameters: the call for arrays that lie as one of these does."""
+        code, words = self._packed(fields)
+        names = [p.name for p in self.kernel.parameters if p.kind != "static"]
+        at = 8 * names.index(name)
+        before, rest = words[:at], words[at + 8 :]
+        del fields[name]
 
-        def call(x: Array, _: Any = others) -> Any:  # the arrays that `rest` has addresses of
-            return code(id(x).to_bytes(8, sys.byteorder) + rest)
+        def call(x: Array, _: Any = fields) -> Any:  # the arrays whose addresses are in the words
+            return code(before + id(x).to_bytes(8, sys.byteorder) + rest)
 
         return call
 
@@ -116,12 +125,13 @@ class Compiled:
 
     def _refusal(self, fields: dict[str, Any]) -> Exception:
         """The error for parameters that do not fit."""
-        if self._dtypes.keys() != fields.keys():
+        names = [p.name for p in self.kernel.parameters]
+        if fields.keys() != set(names):
             return TypeError(
-                f"{self.kernel.name} takes {', '.join(self._dtypes)}; got {', '.join(fields)}"
+                f"{self.kernel.name} takes {', '.join(names)}; got {', '.join(fields)}"
             )
         for p in self.kernel.parameters:
-            x, dtype = fields[p.name], self._dtypes[p.name]
+            x, dtype = fields[p.name], self.dtypes[p.name]
             what = f"{self.kernel.name}: {p.name} is"
             if p.axes and x is not None and not _lies(x, dtype, p.axes):
                 got = type(x).__name__
@@ -230,7 +240,6 @@ def _packer(
     words = [p for p in kernel.parameters if p.kind != "static"]
     codes = "".join("q" if p.axes else _code(dtypes[p.name])[1:] for p in words)
     names = kernel.function.__globals__ | {f"dtype_{x}": t for x, t in dtypes.items()}
-    names |= {f"last_{x}": (t.itemsize,) for x, t in dtypes.items()}
     names |= {"ndarray_": np.ndarray, "maximum_": np.maximum.reduce}
     names |= {"lies_": _lies, "pack_": struct.Struct(f"={codes}").pack}
     return types.FunctionType(_packer_code(kernel), names)
@@ -247,10 +256,9 @@ def _packer_code(kernel: Kernel) -> types.CodeType:
             continue
         key.append(f"{x} is None")
         words.append(f"(0 if {x} is None else id({x}))")
-        lies = [f"isinstance({x}, ndarray_)", f"{x}.dtype == dtype_{x}"]
-        lies.append(f"(strides_ := {x}.strides)[{p.axes - 1}:] == last_{x}")
-        lies += [f"not strides_[{k}] % last_{x}[0]" for k in range(p.axes - 1)]
-        fits = [f"({' and '.join(lies)} or lies_({x}, dtype_{x}, {p.axes}))", *kernel.fits(p)]
+        lies = f"{x}.flags.c_contiguous and {x}.ndim == {p.axes} and {x}.dtype is dtype_{x}"
+        lies = f"(isinstance({x}, ndarray_) and {lies} or lies_({x}, dtype_{x}, {p.axes}))"
+        fits = [lies, f"(shape_ := {x}.shape)", *kernel.fits(p, "shape_")]
         tests.append(f"({x} is None or {' and '.join(fits)})")
     arguments = ", ".join(p.name for p in kernel.parameters)
     pair = f"({''.join(f'{k}, ' for k in key)}), pack_({', '.join(words)})"
@@ -312,7 +320,6 @@ def function_of(
     """The function of a kernel; `known` has static parameters, and None for arrays that are."""
     f = Function(kernel.name, [PTR], result=I64 if kernel.returns else None)
     names, at = dict[str, Any](), 0
-    check_array_layout()
     for p in kernel.parameters:
         if p.name in known:
             names[p.name] = known[p.name]
@@ -1110,7 +1117,7 @@ class _Writer:
         """The lanes, below the end, for which a condition holds, as bits of a word."""
         if not isinstance(j, _Lanes) or j.count > 64:
             raise self._error(node, "(j, condition) with j of lanes, at most 64")
-        there = condition if j.mask is None else condition & j.mask
+        there: Value = condition if j.mask is None else condition & j.mask
         return there.bits_as(Type("u", j.count)).to(U64)
 
     def _entries(self, row: Any, n: Any, *, node: ast.AST) -> list[Value]:

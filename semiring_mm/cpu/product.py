@@ -37,7 +37,7 @@ from . import logsum
 from .closure import keeping
 from .combine import apply
 from .compiler import KEPT
-from .facts import class_of, facts_of, facts_of_class
+from .facts import class_of, facts, facts_of_class
 from .product_code import (
     GATHER,
     NOTHING_SEEN,
@@ -120,8 +120,8 @@ def product(
         elif guess and guess.seen:
             fa, fb = (facts_of_class(x, a.dtype) for x in guess.seen)
         else:
-            fa, fb, *rest = facts_of(semiring, a, b, *([c] if scaling.accumulate else []))
-            fc = rest[0] if rest else None
+            fa, fb = facts(semiring, a), facts(semiring, b)
+            fc = facts(semiring, c) if scaling.accumulate else None
         fa, fb, fc = coarse((fa, fb, fc), a.dtype)
     k_matters = depth if a.dtype.kind in "iu" else 1
     plan, code = choose(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,18 +9,13 @@ from numpy.typing import NDArray
 
 from ..graph_kernels import assert_lies
 from ..plan import Plan
-from .algebra import Algebra
-from .blocks import address, block, load_block, load_item
-from .compiler import KEPT, Target, compile_functions, host_target
-from .ir import I32, I64, PTR, Function, Type, Value, transposed
+from .codegen import compiled
+from .compiler import host_target
+from .kernels import rows as kernels
 
 __all__ = ["lanes", "turned_bytes", "vectors", "write"]
 
 Array = NDArray[Any]
-
-_LINE = 64  # bytes of a line of the caches
-_COLUMNS = 512  # that are turned into rows at a time, in the second-level cache
-_BLOCK = "n base : offsets where : : label rows turned"
 
 
 def lanes(itemsize: int) -> int:
@@ -38,7 +30,12 @@ def vectors() -> int:
 
 def turned_bytes(width: int, itemsize: int) -> int:
     """Scratch memory for :func:`write`."""
-    return width * (_COLUMNS * max(itemsize, I32.size) + _LINE)
+    return width * _pitch(max(itemsize, np.dtype(np.int32).itemsize))
+
+
+def _pitch(itemsize: int) -> int:
+    """Bytes between rows of scratch memory, which do not fall upon each other in the cache."""
+    return kernels.COLUMNS * itemsize + kernels.LINE
 
 
 def write(
@@ -46,87 +43,19 @@ def write(
     turned: NDArray[np.uint8],
 ) -> None:  # fmt: skip
     """``out[lines[i], j]`` ← ``label[where[j], i]``, stored as a plan says; None: as it is."""
-    width = label.shape[1]
+    width, size = label.shape[1], label.itemsize
     kind, dtype = ("i4", "i4") if plan is None else (plan.computed_in, plan.storage)
     assert_lies("label", label, kind, len(label), width)
     assert_lies("where", where, np.int64, len(where))
     assert_lies("lines", lines, np.int64, width)
     assert_lies("out", out[0], dtype, len(where))
-    scratch = turned_bytes(width, label.itemsize)
+    scratch = turned_bytes(width, size)
     assert_lies("turned", turned[:scratch], np.uint8, scratch)
-    offsets = lines * out.strides[0]
-    values = block(_BLOCK, {
-        "n": len(where), "base": out.ctypes.data, "offsets": offsets,
-        "where": where, "label": label, "rows": out, "turned": turned,
-    })  # fmt: skip
-    _compiled(plan, width)(address(values))
-
-
-@functools.lru_cache(maxsize=KEPT)
-def _compiled(plan: Plan | None, width: int) -> Any:
-    target = host_target()
-    library = compile_functions([_write_function(plan, width, target)], target)
-    return library.function("write", ctypes.c_void_p)
-
-
-def _write_function(plan: Plan | None, width: int, target: Target) -> Function:
-    """Labels, some columns at a time, turned within a cache and then written past it."""
-    f = Function("write", [PTR])
-    algebra, x = None if plan is None else Algebra(f, plan), load_block(f, _BLOCK)
-    t, s = (I32, I32) if algebra is None else (algebra.compute, algebra.storage)
-    lanes = min(target.vector_bytes // t.size, width)
-    pitch = _COLUMNS * t.size + _LINE  # rows do not fall upon each other in the cache
-    turned, vector = x["turned"], t.vector(lanes)
-
-    def stored(value: Value) -> Value:
-        return value if algebra is None else algebra.encode(value)[0]
-
-    def label(j: Value) -> Value:
-        base: Value = x["label"]
-        return base.at(x["where"][j] * (width * t.size))
-
-    with f.loop(0, x["n"], _COLUMNS) as first:
-        count = f.low(x["n"] - first, _COLUMNS)
-        whole = count // lanes * lanes
-        with f.loop(0, whole, lanes) as j:
-            for i in range(lanes):  # labels are far from each other
-                ahead = label(f.low(first + j + (2 * lanes + i), x["n"] - 1))
-                for line in range(0, width * t.size, _LINE):
-                    f.prefetch(ahead.at(line))
-            for g in range(0, width, lanes):
-                at = [label(first + j + i).at(g * t.size) for i in range(lanes)]
-                vectors = [f.load(place, vector, t.size) for place in at]
-                for i, value in enumerate(transposed(f, vectors)):
-                    f.store(value, turned.at(j * t.size + (g + i) * pitch), t.size)
-        with f.loop(whole, count) as j, f.loop(0, width) as lane:
-            value = f.load(label(first + j).at(lane * t.size), t, t.size)
-            f.store(value, turned.at(lane * pitch + j * t.size), t.size)
-        with f.loop(0, width) as lane:
-            start = x["offsets"][lane] + first * s.size
-            row, own = x["rows"].at(start), turned.at(lane * pitch)
-            _copy(f, t, s, stored, own, row, x["base"] + start, count, target.vector_bytes)
-    f.fence()
-    return f
-
-
-def _copy(
-    f: Function, t: Type, s: Type, stored: Callable[[Value], Value], own: Value, row: Value,
-    address: Value, count: Value, line: int,
-) -> None:  # fmt: skip
-    """Convert entries; whole vectors of `line` bytes go past the caches."""
-    per = max(1, line // s.size)
-
-    def one(j: Value) -> None:
-        f.store(stored(load_item(f, own, j, t)), row.at(j * s.size), s.size)
-
-    head = f.low((f.const(line, I64) - (address & (line - 1)) & (line - 1)) // s.size, count)
-    odd = (address & (s.size - 1)).cmp("!=", 0)  # of an array that is not aligned
-    head = f.select(odd, count, head)
-    tail = head + (count - head) // per * per
-    with f.loop(0, head) as j:
-        one(j)
-    with f.loop(head, tail, per) as j:
-        values = f.load(own.at(j * t.size), t.vector(per), t.size)
-        f.store_past_caches(stored(values), row.at(j * s.size))
-    with f.loop(tail, count) as j:
-        one(j)
+    count, line = min(lanes(size), width), host_target().vector_bytes
+    base, odd = divmod(out.ctypes.data % kernels.LINE, out.itemsize)
+    compiled(kernels.write, "i4" if plan is None else plan)(
+        n=len(where), width=width, count=count, per=line // out.itemsize,
+        vectors=max(1, size // out.itemsize), base=-1 if odd else base,
+        pitch=out.strides[0] // out.itemsize, where=where, lines=lines, label=label, rows=out,
+        turned=turned[: width * _pitch(size)].view(label.dtype).reshape(width, -1),
+    )  # fmt: skip
