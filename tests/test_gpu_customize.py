@@ -11,7 +11,7 @@ from test_customize_kernels import WEIGHTS, arcs_of, problem_of
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.gpu import device, engine
-from semiring_mm.hierarchy.devices import DeviceCustomizer, host_metric
+from semiring_mm.hierarchy.devices import device_customizer, host_metric
 from semiring_mm.hierarchy.metric import customize
 from semiring_mm.hierarchy.symbolic import analyze, eliminate
 
@@ -40,7 +40,7 @@ def test_semirings(name, dtype):
                 weight = WEIGHTS[name](rng, len(ends[0])).astype(dtype)
                 problem = problem_of(name, n, *ends, weight, directed=directed)
                 arcs = arcs_of(structure, problem)
-                customizer = customizer or DeviceCustomizer(engine, structure, arcs)
+                customizer = customizer or device_customizer(engine, structure, arcs)
                 expected = problem.solve(partial(customize, structure, arcs=arcs))
                 found = host_metric(engine, problem.solve(customizer))
                 assert_array_equal(found.out, expected.out)

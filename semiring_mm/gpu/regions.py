@@ -74,23 +74,23 @@ def cut(x: SymbolicFactor, rows: int, most: int) -> Cut:
     gone = np.zeros(x.n, bool)
     gone[order[: ends[np.argmin(costs)]]] = True
     gone[x.fringe :] = True
-    kept, fringe = np.flatnonzero(~gone), int(np.count_nonzero(~gone))
+    kept, eliminated = np.flatnonzero(~gone), int(np.count_nonzero(~gone))
     place = np.empty(x.n + 1, np.int32)
     place[np.concatenate([kept, np.flatnonzero(gone)])] = np.arange(x.n, dtype=np.int32)
     place[x.n] = x.n
     tail = np.repeat(np.arange(x.fringe), degree)
     inside = gone[tail]
     inner = np.flatnonzero(inside)
-    first = np.zeros(fringe + 1, np.int64)
+    first = np.zeros(eliminated + 1, np.int64)
     np.cumsum(degree[kept], out=first[1:])
     edges = np.flatnonzero(~inside)
     node = np.empty_like(x.node)
     node[place[:-1]] = x.node
     structure = SymbolicFactor(
-        fringe, place[x.position], node, place[x.parent[kept]], x.level[kept], first,
+        eliminated, place[x.position], node, place[x.parent[kept]], x.level[kept], first,
         place[x.head[edges]],
     )  # fmt: skip
-    ends_of = place[tail[inner]] - fringe, place[x.head[inner]] - fringe
+    ends_of = place[tail[inner]] - eliminated, place[x.head[inner]] - eliminated
     return Cut(structure, edges, inner, *ends_of, x.core)
 
 
@@ -208,13 +208,13 @@ def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     head, piece = x.head[source], of[order][tail]
     row = place[head]
     inside = np.zeros(len(head), bool)
-    fringe = head < x.fringe
-    inside[fringe] = of[head[fringe]] == piece[fringe]
+    below = head < x.fringe
+    inside[below] = of[head[below]] == piece[below]
     inside &= held[piece]
     row[inside] -= first[piece[inside]]
     staged = ~inside & held[piece]
-    found = np.searchsorted(key, roots[piece[staged]].astype(np.int64) * x.n + head[staged])
-    row[staged] = found - outer_first[piece[staged]] + nodes[piece[staged]]
+    outer_at = np.searchsorted(key, roots[piece[staged]].astype(np.int64) * x.n + head[staged])
+    row[staged] = outer_at - outer_first[piece[staged]] + nodes[piece[staged]]
 
     edge_first = np.zeros(count + 1, np.int64)
     np.cumsum(total, out=edge_first[1:])
@@ -267,5 +267,5 @@ def _pieces(
                 piece[v], nodes_in[root], edges_in[root] = root, taken, sums
                 continue
         piece[v], nodes_in[v], edges_in[v] = v, 1, edges
-    roots, found = np.unique(np.array(piece, np.int64), return_inverse=True)
-    return found.astype(np.int32), roots.astype(np.int32)
+    roots, piece_of = np.unique(np.array(piece, np.int64), return_inverse=True)
+    return piece_of.astype(np.int32), roots.astype(np.int32)

@@ -174,15 +174,15 @@ class FactorSweeps:
             )
         limits, like = self.shape.limits(size, self.here.shared_limit), self._like
         if like is not None and like.size == size and like.limits == limits:
-            found, f = like.cut, like.pieces
+            larger, f = like.cut, like.pieces
         else:
             # half of them: a region with more stays alone, and so do its blocks
-            found = cut(factor.structure, limits[1].rows // 2, self.shape.core)
-            f = regions(found.structure, *limits)
-        self.cut, self.limits, self._like = found, limits, None
-        x = self.structure = found.structure
-        self._old, self._kept = found.old, xp.asarray(found.edges)
-        self._inner = tuple(map(xp.asarray, (found.inner, found.tail, found.head)))
+            larger = cut(factor.structure, limits[1].rows // 2, self.shape.core)
+            f = regions(larger.structure, *limits)
+        self.cut, self.limits, self._like = larger, limits, None
+        x = self.structure = larger.structure
+        self._old, self._kept = larger.old, xp.asarray(larger.edges)
+        self._inner = tuple(map(xp.asarray, (larger.inner, larger.tail, larger.head)))
         self.pieces = f
         words = [
             f.first[:-1], np.diff(f.first), f.outer_first[:-1], np.diff(f.outer_first),
@@ -231,23 +231,23 @@ class FactorSweeps:
     def _computed(self, x: Any) -> Any:
         """What the CPU computes with in the type of the device; an array of either."""
         xp = np if isinstance(x, np.ndarray | np.generic | int | float) else self.here.xp
-        found = xp.asarray(x)
+        values = xp.asarray(x)
         if self.plan.codec == "mask":
-            return -(found != 0).astype(self.compute)  # true is -1
+            return -(values != 0).astype(self.compute)  # true is -1
         if self.plan.missing is not None:
-            far = found.dtype.type(self.plan.infinite)
+            far = values.dtype.type(self.plan.infinite)
             if self.plan.annihilate:
-                found = xp.where(found == self.factor.plan.infinite, far, found)
+                values = xp.where(values == self.factor.plan.infinite, far, values)
             else:  # nothing lies beyond it
-                found = (xp.minimum if far > 0 else xp.maximum)(found, far)
-        return found.astype(self.compute)
+                values = (xp.minimum if far > 0 else xp.maximum)(values, far)
+        return values.astype(self.compute)
 
     def _ends(self, radii: NDArray[Any]) -> NDArray[Any]:
         """Radii in the type computed in, with the same labels within them."""
         if self.compute.kind == "f":
             most = np.finfo(self.compute.name).max
-            found: NDArray[Any] = np.minimum(radii, most).astype(self.compute)
-            return found
+            values: NDArray[Any] = np.minimum(radii, most).astype(self.compute)
+            return values
         ends: Any = np.iinfo(self.compute.name)
         whole = [math.floor(min(max(x, int(ends.min)), int(ends.max))) for x in radii.tolist()]
         return np.array(whole, self.compute)
@@ -265,7 +265,7 @@ class FactorSweeps:
         return np.array([min(max(x, ends.min), ends.max) for x in whole], self.compute)
 
     def _scale(self, limits: NDArray[Any], bound: float) -> dict[str, int]:
-        """How the bin of a label is found where bins are as wide as each other."""
+        """Multiplier that gives the bin of a label, where bins are of equal width."""
         gaps = np.diff(limits.astype(np.float64))
         if self.size == 4 and self.compute.kind != "f":
             # Half-open bins are: no label is the last edge, which the last bin has, too. Granlund
@@ -291,10 +291,10 @@ class FactorSweeps:
         xp, words = self.here.xp, self.size // 4
         none = xp.full(1, self.zero, self.compute)
         weight = xp.concatenate([self._computed(weight[self._kept]), none])
-        found = xp.zeros((len(self._edges), 2 * words), np.int32)
-        found[:, :words] = weight[self._edges].view(np.int32).reshape(-1, words)
-        found[:, words] = self._rows
-        return found
+        records = xp.zeros((len(self._edges), 2 * words), np.int32)
+        records[:, :words] = weight[self._edges].view(np.int32).reshape(-1, words)
+        records[:, words] = self._rows
+        return records
 
     # --- what is stored -------------------------------------------------------------------------
 
@@ -454,9 +454,9 @@ class FactorSweeps:
                 sources, mask, results, batch, radii=address(ends), mass=address(given),
                 **(histogram if begin == 0 else {}),
             )  # fmt: skip
-            found = to_host(results)[:, : len(sources)]
-            for one, values in zip(fields, found, strict=True):
-                one[order] = values.view(one.dtype)
+            values = to_host(results)[:, : len(sources)]
+            for one, line in zip(fields, values, strict=True):
+                one[order] = line.view(one.dtype)
             fields, flags = [], 0
         if "bins" in kinds:
             answer["bins"] = to_host(bins).astype(np.int64)
@@ -667,8 +667,8 @@ def _plan(xp: Any, factor: Factor, bound: float | None) -> Plan:
             return plan  # infinity plus a weight may lie on either side of infinity
         edges = 1 if weight is factor.core else int(x.level.max(initial=0)) + 1
         largest += edges * max(abs(int(finite.min())), abs(int(finite.max())))
-    # Infinity plus any weight is no smaller, and no way is as long: no test for it is needed. What
-    # is longer than the longest of the best ways may be taken for infinite.
+    # Infinity plus any weight is no smaller, and no path is as long: no test for it is needed. What
+    # is longer than the longest of the best paths may be taken for infinite.
     largest = largest if bound is None else math.ceil(bound)
     for bits in (32, 64):
         far = (1 << (bits - 2)) - 1
@@ -683,9 +683,9 @@ def _stored(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
     """Values of the type computed in as they are stored."""
     if plan.codec == "mask":
         return x != 0
-    found = x.astype(dtype)
-    return found if plan.missing is None else xp.where(
-        x == plan.infinite, dtype.type(plan.missing), found
+    values = x.astype(dtype)
+    return values if plan.missing is None else xp.where(
+        x == plan.infinite, dtype.type(plan.missing), values
     )  # fmt: skip
 
 
@@ -693,7 +693,7 @@ def _computed(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
     """The reverse of :func:`_stored`."""
     if plan.codec == "mask":
         return -(x.astype(dtype))
-    found = x.astype(dtype)
-    return found if plan.missing is None else xp.where(
-        x == plan.missing, dtype.type(plan.infinite), found
+    values = x.astype(dtype)
+    return values if plan.missing is None else xp.where(
+        x == plan.missing, dtype.type(plan.infinite), values
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Prepared graphs: a structure found once, weights that may change, and questions answered fast."""
+"""Prepared graphs: an elimination computed once, for many weights and many queries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..closures.sources import EdgeSource
 from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
-from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
+from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
 from ..hierarchy.metric import Arcs, Metric, customize
 from ..hierarchy.symbolic import Structure, analyze
 from ..progress import Progress, reporter
@@ -113,7 +113,7 @@ class PreparedGraph:
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._table: Any = None  # what it was prepared from, if that has columns of weights
-        self._customizers: dict[int, DeviceCustomizer] = {}  # of CUDA devices
+        self._customizers: dict[int, Callable[[Problem], Metric]] = {}  # of CUDA devices
         self._state = self._customized(edges, None, progress=progress)
 
     @property
@@ -328,7 +328,7 @@ class PreparedGraph:
         engine = engines.named("cuda")
         here = engine.current()
         if here not in self._customizers:
-            self._customizers[here] = DeviceCustomizer(engine, self._structure, self._arcs)
+            self._customizers[here] = device_customizer(engine, self._structure, self._arcs)
         return self._customizers[here]
 
     def distances(
@@ -395,14 +395,14 @@ class PreparedGraph:
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
             if call.engine.FactorSweeps is None:
-                found = self._on_cpu(state, start, columns)
+                d = self._on_cpu(state, start, columns)
             else:
-                found = self._on_device(call, state, start, columns)
+                d = self._on_device(call, state, start, columns)
                 if not call.moved:
-                    return call.give(found)
+                    return call.give(d)
         if self._labels is None:
-            return found
-        return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
+            return d
+        return labelled(d, None, self.semiring, self.nodes, rows, columns)[0]
 
     @property
     def placed(self) -> Callable[[Sequence[int]], Placed]:
@@ -415,9 +415,9 @@ class PreparedGraph:
         shape = len(start), len(self.nodes) if end is None else len(end)
         restore = None if self.dtype.kind == "f" else state.problem.restore
         if call.moved:
-            found = np.empty(shape, self.dtype)
-            fetch(placed, start, found, targets=end, restore=restore)
-            return found
+            d = np.empty(shape, self.dtype)
+            fetch(placed, start, d, targets=end, restore=restore)
+            return d
         sweeps = placed.sweeps[0][1]
         kind = self.dtype if restore is None else sweeps.factor.dtype
         d = sweeps.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
@@ -426,18 +426,18 @@ class PreparedGraph:
     def _on_cpu(self, state: _State, start: Index, end: Index | None) -> Array:
         count, width = len(start), len(self.nodes) if end is None else len(end)
         steps = state.metric.steps
-        metric, found = state.metric, np.empty((count, width), self.dtype)
+        metric, result = state.metric, np.empty((count, width), self.dtype)
         structure, work = metric.structure, float(count)  # in rows of all nodes
-        if end is not None and found.size:
+        if end is not None and result.size:
             start, end = (structure.position[x].astype(np.int64) for x in (start, end))
             work *= len(structure.ancestors(end)) / structure.n
-        whole = metric.narrowed(self.dtype, work) if found.size else None
+        whole = metric.narrowed(self.dtype, work) if result.size else None
         metric = whole or metric
-        if end is not None and found.size:
+        if end is not None and result.size:
             metric = metric.restricted(start, end)
-        if found.size and (whole is not None or steps.dtype == self.dtype):
-            metric.sweep(start, found, None, targets=end)
-        elif found.size:  # computed in a wider type, some rows at a time
+        if result.size and (whole is not None or steps.dtype == self.dtype):
+            metric.sweep(start, result, None, targets=end)
+        elif result.size:  # computed in a wider type, some rows at a time
             wide = np.empty((min(count, max(_ROWS, _PIECE // width)), width), steps.dtype)
             for begin in range(0, count, len(wide)):
                 d = wide[: count - begin]
@@ -445,12 +445,12 @@ class PreparedGraph:
 
                 def narrow(lines: slice, d: Array = d, begin: int = begin) -> None:
                     rows = slice(begin + lines.start, begin + lines.start + len(d[lines]))
-                    found[rows] = state.problem.restore(d[lines])
+                    result[rows] = state.problem.restore(d[lines])
 
                 lines = max(1, _LINE // width)
                 parts = (slice(i, i + lines) for i in range(0, len(d), lines))
                 pool.run([functools.partial(narrow, part) for part in parts])
-        return found
+        return result
 
     def distance(self, source: Any, target: Any) -> Any:
         """The weight of a best path between two nodes.
@@ -501,19 +501,19 @@ class PreparedGraph:
         >>> sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}}).path("a", "c")
         ['a', 'b', 'c']
         """
-        found = self._state.path(self._place(source), self._place(target))
-        if found is None:
+        nodes = self._state.path(self._place(source), self._place(target))
+        if nodes is None:
             raise ValueError(f"there is no path from {source!r} to {target!r}")
-        return found if self._labels is None else [self.nodes[v] for v in found]
+        return nodes if self._labels is None else [self.nodes[v] for v in nodes]
 
     def _place(self, node: Any) -> int:
         if self._labels is not None:
             return self._labels.place(node)
         if type(node) is int and 0 <= node < len(self.nodes):
             return node
-        found = positions([node], len(self.nodes), None, "nodes")
-        assert found is not None
-        return int(found[0])
+        place = positions([node], len(self.nodes), None, "nodes")
+        assert place is not None
+        return int(place[0])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the prepared graph to a file, for :func:`load`.
@@ -566,14 +566,14 @@ class _State:
     ----------
     edges : EdgeList
     problem : Problem
-    found : Metric
+    customized : Metric
         Its arrays are on the host, or on a CUDA device.
     """
 
     def __init__(
         self, edges: EdgeList, problem: Problem, metric: Metric, before: _State | None
     ) -> None:
-        self.edges, self.problem, self.found = edges, problem, metric
+        self.edges, self.problem, self.customized = edges, problem, metric
         self._placed: dict[tuple[int, ...], Placed] = {}
         self._before: dict[tuple[int, ...], Placed] = {}
         if before is not None:
@@ -589,15 +589,15 @@ class _State:
     @functools.cached_property
     def metric(self) -> Metric:
         """The metric on the host."""
-        if isinstance(self.found.out, np.ndarray):
-            return self.found
+        if isinstance(self.customized.out, np.ndarray):
+            return self.customized
         engine = engines.named("cuda")
-        index = where(self.found.out, "weights")
+        index = where(self.customized.out, "weights")
         with engine.on(-1 if index is None else index):
-            return host_metric(engine, self.found)
+            return host_metric(engine, self.customized)
 
     def _identities(self) -> list[Any]:
-        steps = self.found.steps
+        steps = self.customized.steps
         stored = np.array(steps.identities, steps.dtype)
         return list(self.problem.restore(stored))
 
@@ -605,19 +605,19 @@ class _State:
         """The metric on CUDA devices, in the layout of the one before."""
         engine = engines.named("cuda")
         devices = tuple(engine.current() if i < 0 else i for i in indices)
-        found = self._placed.get(devices)
-        if found is None:
+        placed = self._placed.get(devices)
+        if placed is None:
             # On the device where it was computed the metric stays, but that whole numbers have
             # other types there.
-            out, weight = self.found.out, self.edges.weight
+            out, weight = self.customized.out, self.edges.weight
             stays = not isinstance(out, np.ndarray) and devices == (where(out, "weights"),)
             if stays and not (weight.dtype.kind == "f" and (weight == np.trunc(weight)).all()):
-                metric = self.found
+                metric = self.customized
             else:
                 metric = self.metric
-            found = place(metric, devices, self._before.pop(devices, None))
-            self._placed[devices] = found
-        return found
+            placed = place(metric, devices, self._before.pop(devices, None))
+            self._placed[devices] = placed
+        return placed
 
     def distance(self, i: int, j: int) -> Any:
         """The weight between two nodes."""
@@ -643,12 +643,12 @@ class _State:
             return [i]
         if not self.metric.structure.core:
             query = self._query()
-            value, found = query.path(self._position[i], self._position[j])
+            value, positions_after = query.path(self._position[i], self._position[j])
             self._free.append(query)
             if value == self.metric.identities[0]:
                 return None
-            if found is not None:
-                return _simple([i, *self.metric.structure.node[found].tolist()])
+            if positions_after is not None:
+                return _simple([i, *self.metric.structure.node[positions_after].tolist()])
         elif self.distance(i, j) == self._zero:
             return None
         return self._walk(i, j)
@@ -791,10 +791,10 @@ def edges_of_graph(
     """The edges of any graph."""
     if isinstance(graph, PreparedGraph):
         raise TypeError("the graph is prepared already; customize() takes new weights")
-    found, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
-    if isinstance(found, EdgeList):
-        return found
-    matrix = np.asarray(found)
+    given, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
+    if isinstance(given, EdgeList):
+        return given
+    matrix = np.asarray(given)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
     if matrix.dtype.kind not in "biuf":

@@ -44,23 +44,6 @@ class Wanted:
     mass: Array | None = None
     every: bool = False
 
-    def empty(self, count: int, distance: np.dtype[Any], number: np.dtype[Any]) -> dict[str, Array]:
-        """Arrays of results for some sources, with the types of distances and of their sums."""
-        types: dict[str, Any] = {
-            "largest": distance, "sum": number, "count": np.int64, "inverse": np.float64,
-        }  # fmt: skip
-        found: dict[str, Array] = {
-            name: np.zeros(count, each) for name, each in types.items() if name in self.kinds
-        }
-        if "within" in self.kinds:
-            assert self.radii is not None
-            mass = np.int64 if self.mass is None else self.mass.dtype
-            found["within"] = np.zeros((count, len(self.radii)), mass)
-        if "bins" in self.kinds:
-            assert self.edges is not None
-            found["bins"] = np.zeros(len(self.edges) - 1, np.int64)
-        return found
-
 
 def zero_bin(edges: Array) -> int | None:
     """The bin of distance 0."""
@@ -153,26 +136,40 @@ class Collector:
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""
-        number = np.dtype(np.int64 if self.whole else np.float64)
-        return self.wanted.empty(count, number if self.whole else self.dtype, number)
+        wanted, number = self.wanted, np.dtype(np.int64 if self.whole else np.float64)
+        types: dict[str, Any] = {
+            "largest": number if self.whole else self.dtype, "sum": number, "count": np.int64,
+            "inverse": np.float64,
+        }  # fmt: skip
+        results: dict[str, Array] = {
+            name: np.zeros(count, kind) for name, kind in types.items() if name in wanted.kinds
+        }
+        if "within" in wanted.kinds:
+            assert wanted.radii is not None
+            mass = np.int64 if wanted.mass is None else wanted.mass.dtype
+            results["within"] = np.zeros((count, len(wanted.radii)), mass)
+        if "bins" in wanted.kinds:
+            assert wanted.edges is not None
+            results["bins"] = np.zeros(len(wanted.edges) - 1, np.int64)
+        return results
 
-    def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
+    def run(self, sources: Index, at: Index, results: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources."""
         parts = np.array_split(np.arange(len(sources)), self.devices)
         if self.devices == 1:
-            results = [self.collect(0, sources)]
+            computed = [self.collect(0, sources)]
         else:
             from concurrent.futures import ThreadPoolExecutor
 
             with ThreadPoolExecutor(self.devices) as threads:
                 shares = [sources[part] for part in parts]
-                results = list(threads.map(self.collect, range(self.devices), shares))
-        for part, result in zip(parts, results, strict=True):
+                computed = list(threads.map(self.collect, range(self.devices), shares))
+        for part, result in zip(parts, computed, strict=True):
             for name, values in result.items():
                 if name == "bins":
-                    found[name] += values
+                    results[name] += values
                 else:
-                    found[name][at[part]] = values
+                    results[name][at[part]] = values
 
     def collect(self, device: int, sources: Index) -> dict[str, Array]:
         """Results of some sources, on one of the devices."""

@@ -16,7 +16,7 @@ __all__ = [
     "ORDER",
     "brief",
     "closure",
-    "fringes",
+    "eliminations",
     "least",
     "neighbours",
     "potentials",
@@ -100,7 +100,7 @@ def least(n: int, arcs: int, count: int, *, threads: int = 1) -> float:
     return neighbours(n, arcs) + fixed + shared
 
 
-def fringes(
+def eliminations(
     n: int, arcs: int, degree: NDArray[np.int32], count: int, *, itemsize: int = 8, threads: int = 1
 ) -> NDArray[np.float64]:
     """An elimination of 0, 1, 2, … nodes in an order at hand, and of the others as a dense core.

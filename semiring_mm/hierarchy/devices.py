@@ -21,7 +21,7 @@ from .metric import Arcs, Metric, check_edges
 from .symbolic import Structure
 
 __all__ = [
-    "DeviceCollector", "DeviceCustomizer", "Placed", "fetch", "host_metric", "place", "weighed",
+    "DeviceCollector", "Placed", "device_customizer", "fetch", "host_metric", "place", "weighed",
     "whole_metric",
 ]  # fmt: skip
 
@@ -32,47 +32,30 @@ _SHARE = 0.3  # of free memory, for rows
 _SHORT = 1 << 28  # distances that products in int32 hold
 
 
-class DeviceCustomizer:
-    """A structure on an engine's current device, for the weights of one list of arcs after another.
+def device_customizer(
+    engine: Engine, structure: Structure, arcs: Arcs, **options: Any
+) -> Callable[[Problem], Metric]:
+    """:func:`.metric.customize` on an engine's current device, where the arrays stay.
 
-    Parameters
-    ----------
-    engine : module
-    structure : Structure
-    arcs : Arcs
-    options
-        Of the engine's customizer.
+    `options` are those of the engine's customizer.
     """
+    assert engine.Customizer is not None
+    customizer = engine.Customizer(structure, arcs.slot, undirected=arcs.undirected, **options)
 
-    def __init__(self, engine: Engine, structure: Structure, arcs: Arcs, **options: Any) -> None:
-        assert engine.Customizer is not None
-        self.engine, self.structure, self.arcs = engine, structure, arcs
-        self._kernel = engine.Customizer(
-            structure, arcs.slot, undirected=arcs.undirected, **options
-        )
-
-    def __call__(self, problem: Problem) -> Metric:
-        """As :func:`.metric.customize`; the arrays are on the device.
-
-        Raises
-        ------
-        Improves
-            If a cycle improves itself.
-        """
-        steps, engine = problem.steps, self.engine
-        plan = path_plan(steps, self.structure.n)
-        weight = engine.from_host(np.ascontiguousarray(self.arcs.weights(problem)))
-        out, back, core, improves = self._kernel(
-            steps.s, steps.dtype, plan, weight, look=steps.look
-        )
-        metric = Metric(self.structure, steps, plan, out, back, core)
+    def run(problem: Problem) -> Metric:
+        steps, plan = problem.steps, path_plan(problem.steps, structure.n)
+        weight = engine.from_host(np.ascontiguousarray(arcs.weights(problem)))
+        out, back, core, improves = customizer(steps.s, steps.dtype, plan, weight, look=steps.look)
+        metric = Metric(structure, steps, plan, out, back, core)
         if improves:
             check_edges(host_metric(engine, metric))  # raises
-        if self.structure.core:
-            diagonal = engine.xp.arange(self.structure.core)
+        if structure.core:
+            diagonal = engine.xp.arange(structure.core)
             core[diagonal, diagonal] = steps.identities[1]
             steps.close(engine, core, None, 0)
         return metric
+
+    return run
 
 
 def host_metric(engine: Engine, metric: Metric) -> Metric:
@@ -195,8 +178,8 @@ def whole_metric(metric: Metric) -> Metric:
     plan = path_plan(steps, metric.structure.n)
     zero = computed(plan, steps.identities[0])
     core = metric.converted(computed(metric.plan, metric.core), plan, zero, limit)
-    found = metric.in_type(plan, zero, limit)  # no best path has a longer edge
-    return replace(found, steps=steps, core=stored(plan, core, kind))
+    narrow = metric.in_type(plan, zero, limit)  # no best path has a longer edge
+    return replace(narrow, steps=steps, core=stored(plan, core, kind))
 
 
 class DeviceCollector(Collector):

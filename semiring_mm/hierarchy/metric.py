@@ -186,9 +186,9 @@ class Metric:
         missing = x == self.identities[0]
         if most is not None:
             missing |= x > most
-        found = np.where(missing, 0, x).astype(plan.computed_in)
-        found[missing] = zero
-        return found
+        values = np.where(missing, 0, x).astype(plan.computed_in)
+        values[missing] = zero
+        return values
 
     def in_type(self, plan: Plan, zero: Any, most: float | None = None) -> Metric:
         """The same with all weights but those of the core :meth:`converted`."""

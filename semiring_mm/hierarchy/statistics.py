@@ -33,8 +33,8 @@ class SweepCollector(Collector):
         self.metric, self.zero = metric, metric.identities[0]
         depth = np.empty(x.fringe, np.int32)
         engines.compiled(kernels.depths)(n=x.fringe, parent=x.parent, depth=depth)
-        own = depth + np.int32(x.core)
-        row = np.concatenate([own, np.arange(x.core, dtype=np.int32)])
+        depth_row = depth + np.int32(x.core)
+        row = np.concatenate([depth_row, np.arange(x.core, dtype=np.int32)])
         self.depth = int(depth.max(initial=-1)) + 1
         host = engines.host_rows()
         self.vectors, self.lanes = host.vectors(), host.lanes(extent.dtype.itemsize)
@@ -46,7 +46,7 @@ class SweepCollector(Collector):
             segment = max(1, min(most // max(int(extent.bound), 1), 1 << 16))
         self._down = {
             "eliminated": x.fringe, "core": x.core, "segment": segment, "slot": row[x.head],
-            "own": own, "back": metric.back, "whole": extent.whole,
+            "depth_row": depth_row, "back": metric.back, "whole": extent.whole,
             "narrow": extent.dtype.itemsize == 4,
         }  # fmt: skip
         super().__init__(extent, wanted)
@@ -127,9 +127,9 @@ class SweepCollector(Collector):
         solve(self.metric, position.astype(np.int64), self.width, block)
         for table in tables:
             results["bins"] += 2 * table if self.half else table
-        own = zero_bin(self.wanted.edges) if self.half and self.wanted.edges is not None else None
-        if own is not None:
-            results["bins"][own] += len(sources)
+        edges = self.wanted.edges if self.half else None
+        if edges is not None and (at_zero := zero_bin(edges)) is not None:
+            results["bins"][at_zero] += len(sources)
         return results
 
     def bytes(self) -> int:

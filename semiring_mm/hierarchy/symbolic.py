@@ -72,11 +72,11 @@ class Structure(SymbolicFactor):
         if n and np.bincount(order).max() > 1:
             raise ValueError("node: a node has two positions")
         most = len(given["head"])
-        found = factorize(n, *neighbours(n, row, col), order, eliminated, most=most)
+        computed = factorize(n, *neighbours(n, row, col), order, eliminated, most=most)
         for name, x in (given | {"node": order}).items():
-            if not np.array_equal(getattr(found, name), x):
+            if not np.array_equal(getattr(computed, name), x):
                 raise ValueError(f"{name}: not that of an elimination in this order")
-        return found
+        return computed
 
     @functools.cached_property
     def down(self) -> tuple[Index, Node, Index]:
@@ -143,11 +143,11 @@ class Structure(SymbolicFactor):
         place[kept], place[self.n] = np.arange(n, dtype=np.int32), n
         counts = self.first[inner + 1] - self.first[inner]
         first, edges = offsets(counts), ranges(self.first[inner], counts)
-        found = Structure(
+        part = Structure(
             len(inner), place, kept.astype(np.int32), place[self.parent[inner]],
             self.level[inner], first, place[self.head[edges]],
         )  # fmt: skip
-        return found, edges
+        return part, edges
 
     def slots(self, row: Index, col: Index) -> Index:
         """Where arcs between different nodes go.
@@ -161,11 +161,11 @@ class Structure(SymbolicFactor):
         i, j = (x[inside].astype(np.int64) - self.fringe for x in (u, v))
         slot[inside] = -1 - (i * self.core + j)
         outside = ~inside
-        found, u, v = slot[outside], u[outside], v[outside]
+        rest, u, v = slot[outside], u[outside], v[outside]
         compiled(kernels.locate)(
-            m=len(found), first=self.first, slot=found, row=u, col=v, head=self.head
+            m=len(rest), first=self.first, slot=rest, row=u, col=v, head=self.head
         )
-        slot[outside] = found
+        slot[outside] = rest
         return slot
 
 
@@ -211,7 +211,7 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
         import pymetis
     except ImportError:
         raise ImportError(
-            f"order='nested_dissection' is found by METIS: {install('metis')}"
+            f"order='nested_dissection' is computed by METIS: {install('metis')}"
         ) from None
     n = len(order)
     x = factorize(n, first, near, order, kept)
@@ -229,10 +229,10 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
         col.append(around[:, j].ravel())
     rest = n - kept
     begin, beside = neighbours(rest, np.concatenate(row), np.concatenate(col))
-    found = np.arange(rest)
+    order_of_rest = np.arange(rest)
     if len(beside):
-        found = np.array(pymetis.nested_dissection(pymetis.CSRAdjacency(begin, beside))[0])
-    return np.concatenate([x.node[:kept], x.node[kept:][found]])
+        order_of_rest = np.array(pymetis.nested_dissection(pymetis.CSRAdjacency(begin, beside))[0])
+    return np.concatenate([x.node[:kept], x.node[kept:][order_of_rest]])
 
 
 def eliminate(
@@ -267,9 +267,9 @@ def eliminate(
     first, near = neighbours(n, row, col)
     work = min(_WORK * (n + len(near)), spare / costs.ORDER)
     order, degree = minimum_degree(n, first, near, int(work), count)
-    expected = costs.fringes(n, len(row), degree, count, itemsize=itemsize, threads=working)
-    fringe = int(np.argmin(expected))
-    return factorize(n, first, near, order, fringe) if expected[fringe] <= limit else None
+    expected = costs.eliminations(n, len(row), degree, count, itemsize=itemsize, threads=working)
+    eliminated = int(np.argmin(expected))
+    return factorize(n, first, near, order, eliminated) if expected[eliminated] <= limit else None
 
 
 def neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:

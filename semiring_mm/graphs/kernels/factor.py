@@ -35,17 +35,17 @@ def add_arcs(m: i64, slot: i64[m], out: T[:], back: T[out.size], weight: S[m]):
     """Weights of arcs join those of edges: slot 2 e is upward along edge e, 2 e + 1 downward."""
     for i in range(m):
         arc = slot[i] >> 1
-        way = back if slot[i] & 1 else out
-        way[arc] = add(way[arc], decode(weight[i]))
+        edges = back if slot[i] & 1 else out
+        edges[arc] = add(edges[arc], decode(weight[i]))
 
 
 @kernel
-def relax(way, e, through, preds, pred):
+def relax(edges, e, through, preds, pred):
     """The weight of an edge ⊕= another, with its predecessor if there are any."""
     if preds is None:
-        way[e] = add(way[e], through)
-    elif better(through, way[e]):
-        way[e] = through
+        edges[e] = add(edges[e], through)
+    elif better(through, edges[e]):
+        edges[e] = through
         preds[e] = pred
 
 

@@ -93,13 +93,13 @@ def add_exactly(part, total, rest, width):
 def collect(
     eliminated: i64, core: i64, segment: i64, width: static, vectors: static, whole: static,
     narrow: static, source: i64[width + 1], visits: i64[2], visited: i32[:],
-    first: i64[eliminated + 1], slot: i32[first[-1]], own: i32[eliminated], back: T[slot.size],
-    label: T[:, width], up_label: T[:, width], largest: T[width], counts: i32[width],
-    part: T[width], total: i64[width], real_part: f64[width], real_total: f64[width],
-    rest: f64[width],
-    inverse_part: f64[width], inverse_total: f64[width], inverse_rest: f64[width], radii: i64,
-    radius: T[radii], within: i64[radii, width], mass: i64[eliminated + core],
-    real_within: f64[radii, width], real_mass: f64[eliminated + core], bins: i64, exact: static,
+    first: i64[eliminated + 1], slot: i32[first[-1]], depth_row: i32[eliminated],
+    back: T[slot.size], label: T[:, width], up_label: T[:, width], largest: T[width],
+    counts: i32[width], part: T[width], total: i64[width], real_part: f64[width],
+    real_total: f64[width], rest: f64[width], inverse_part: f64[width], inverse_total: f64[width],
+    inverse_rest: f64[width], radii: i64, radius: T[radii], within: i64[radii, width],
+    mass: i64[eliminated + core], real_within: f64[radii, width],
+    real_mass: f64[eliminated + core], bins: i64, exact: static,
     half: static, edges: T[:], scale: f64[3], table: i32[:, :],
 ):  # fmt: skip
     """Backward solve: labels of all vertices from those of the core, in ``label``, and ancestors.
@@ -115,7 +115,7 @@ def collect(
         row, v = i, eliminated + i
         if i >= core:  # below the core, whose labels are there
             v = end - 1 - i
-            row = own[v]
+            row = depth_row[v]
             met = left > 0 and visited[left - 1] == v
             for j in lanes(width, vectors, whole=True):
                 best = up_label[core + left - 1, j] if met else zero
