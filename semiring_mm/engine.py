@@ -429,14 +429,11 @@ class Select(Protocol):
     ----------
     MOST : int
         The largest k.
-    BEHIND : int
-        Bytes behind a tile that may be read.
     FEW : int
         Rows that threads share by their columns; 0: they share none.
     """
 
     MOST: int
-    BEHIND: int
     FEW: int
 
     def empty(self, rows: int, k: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:

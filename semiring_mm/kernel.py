@@ -28,13 +28,13 @@ lower power of two that is known when the kernel is compiled, and with ``times=k
 at most k times that). ``if`` about a condition in each lane has assignments only, which are made
 where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
 an entry for each lane is a vector of these. ``across(v)`` is ⊕ over the lanes, ``across(v, sum)``,
-min, max and any are other ways to join them, and ``first(j, condition)`` is the first lane where a
-condition holds, else 2**62; ``for c in where(j, condition)`` visits all of these one by one, as
-numbers. Of ``x[j] if j < n else zero`` only lanes below n are loaded. Where an
-index other than the last differs from lane to lane, so does the row: ``entries(row, n)`` loads the
-first n entries of each as a list, and ``pick(row, i)`` is ``row[i]`` of a row as long as a vector.
-``stream(row, j, v)`` stores a whole vector past the caches, to a multiple of its size: its line is
-not read first.
+min, max and any are other ways to join them, with ``ordered=True`` one lane after the other.
+``first(j, condition)`` is the first lane where a condition holds, else 2**62, and ``for c in
+where(j, condition)`` visits all of these, as numbers. Of ``x[j] if j < n else zero`` only lanes
+below n are loaded. Where an index other than the last differs from lane to lane, so does the row:
+``entries(row, n)`` loads the first n entries of each as a list, and ``pick(row, i)`` is ``row[i]``
+of a row as long as a vector. ``stream(row, j, v)`` stores a whole vector past the caches, to a
+multiple of its size: its line is not read first.
 
 ``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
 lists; a second argument is how many independent sums there are, and with ``numbers=True`` no entry
@@ -65,8 +65,8 @@ __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
     "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
     "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
-    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "static", "stream",
-    "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
+    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "sqrt", "static",
+    "stream", "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
 ]  # fmt: skip
 
 #: Types of parameters and of arrays. T, the type computed in, and S, that of stored entries, are a
@@ -186,8 +186,8 @@ class Kernel:
         """Conditions that an array's lengths, and its indices, meet: :meth:`check` as text."""
         x = p.name
         tests = [f"{shape}[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
-        if p.below is not None:  # without a sign, what is below 0 is large
-            word = f"u{int(p.kind[1:]) // 8}"
+        if p.below is not None:
+            word = f"u{int(p.kind[1:]) // 8}"  # without a sign, what is below 0 is large
             tests.append(f"(not {x}.size or maximum_({x}.view('{word}'), None) < {p.below})")
         return tests
 
@@ -260,10 +260,10 @@ i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
     pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, add_exp, log, same, \
-    stream, where, overflows = map(_Word, (
+    stream, where, sqrt, overflows = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
         "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same stream "
-        "where overflows"
+        "where sqrt overflows"
     ).split())  # fmt: skip
 
 
@@ -290,12 +290,12 @@ class Operations:
 def _fma(x: float, y: float, z: float) -> float:
     """x y + z, rounded once."""
     if math.isfinite(x) and math.isfinite(y) and math.isfinite(z):
-        return float(Fraction(x) * Fraction(y) + Fraction(z))
+        return type(x)(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)))
     return x * y + z
 
 
 _PLAIN: dict[str, Any] = {
-    "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_: v,
+    "lanes": lambda n, *_, **__: range(n), "unrolled": range, "across": lambda v, *_, **__: v,
     "first": lambda j, condition: j if condition else 1 << 62, "i32": int,
     "where": lambda j, condition: [j] if condition else [],
     "entries": lambda row, n: [row[k] for k in range(n)], "pick": lambda row, i: row[i],
@@ -308,7 +308,7 @@ _PLAIN: dict[str, Any] = {
     "same": lambda x, y: x == y or (x != x and y != y),
     "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),
     "exp_gap": lambda x, lift, least: (x >= (least - lift) * math.log(2)) * np.exp(x) * 2.0**lift,
-    "each": lambda x, *_: x, "sqrt": math.sqrt,
+    "each": lambda x, *_: x, "sqrt": np.sqrt,
 }  # fmt: skip
 
 

@@ -428,8 +428,7 @@ def _nearest_again(
     (m, columns), n = given[0].shape, len(given[1])
     host = engines.named("cpu")
     select = host.select
-    room = np.empty(m * n * given[0].itemsize + select.BEHIND, np.uint8)
-    tile = np.ndarray((m, n), given[0].dtype, room)
+    tile = np.empty((m, n), given[0].dtype)
     rising = metric.final_expr == ex.A or (isinstance(metric, BuiltIn) and metric.rising)
     if _again(metric, given, tile, joined=rising) is None:
         return None
@@ -684,7 +683,7 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
             return whole[:, :columns]
 
         count = len(value)
-        room = xp.empty(count * (width * dtype.itemsize + _ALIGNED) + select.BEHIND, np.uint8)
+        room = xp.empty(count * (width * dtype.itemsize + _ALIGNED), np.uint8)
         wait, pause = 1, 1  # tiles until the next one is screened; the first one fills the heaps
         for first, last in _cut(end - start, width, start):
             columns = slice(first, last)

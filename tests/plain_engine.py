@@ -349,7 +349,7 @@ def log_shares(g, a, b, c, left, right):
 
 
 class select:
-    MOST, BEHIND, FEW = 1000, 0, 0
+    MOST, FEW = 1000, 0
 
     def empty(rows, k, dtype):
         worst = np.nan if dtype.kind == "f" else np.iinfo(dtype).max

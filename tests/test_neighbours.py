@@ -14,9 +14,13 @@ from plain_kernels import both
 
 import semiring_mm as sm
 from semiring_mm import arrays, neighbours
+from semiring_mm import expressions as ex
 from semiring_mm.cpu import select
+from semiring_mm.cpu.kernels import combine
 from semiring_mm.cpu.kernels import select as kernels
 from semiring_mm.cpu.screen import Screen
+from semiring_mm.kernel import Operations
+from semiring_mm.plan import Plan
 
 distance = Optional("scipy.spatial.distance")
 inf, nan = np.inf, np.nan
@@ -305,6 +309,21 @@ def test_the_kernels_of_heaps_in_python(dtype):
     expected = np.argsort(tile, 1, kind="stable")[:, :7]
     assert_array_equal(best["index"], expected + 5)
     assert_array_equal(best["value"], np.take_along_axis(tile, expected, 1))
+
+
+def test_the_kernels_of_entries_in_python():
+    x, other = RNG.normal(size=(2, 5, 21))
+    plan = Plan(ex.parse("a - 2 * b"), ex.parse("a - 2 * b"), "float64", "f64", keep_nan=True)
+    operations = Operations(min, lambda a, b: a - 2 * b, min, 0.0, 0.0)
+    fields = {"rows": 5, "columns": 21, "x": x}
+    both(combine.apply, operations, plan, alone=True, other=other[:1, :1].copy(), **fields)
+    both(combine.apply, operations, plan, alone=False, other=other, **fields)
+    x[1], x[2] = 0, 1e-200 * x[2]
+    found = both(
+        combine.unit_rows, None, "f8", (), 1e-14, mantissa=52, bias=1023, unit=np.empty((5, 21)),
+        **fields,
+    )["unit"]  # fmt: skip
+    assert_allclose(np.linalg.norm(found, axis=1), [1, np.nan, 1, 1, 1])
 
 
 def sphere(n, columns=9):

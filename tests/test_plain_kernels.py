@@ -14,7 +14,7 @@ from semiring_mm.closures import spanning
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.cpu import codegen, facts, rows
+from semiring_mm.cpu import codegen, facts, rows, screen, select
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import spanning as cpu_spanning
 from semiring_mm.graphs.contraction import solve
@@ -71,7 +71,7 @@ def called(monkeypatch):
         call.function_of = lambda name, **fields: lambda x: call(**fields | {name: x})
         return call
 
-    for module in (cpu, cpu_spanning, facts, rows):
+    for module in (cpu, cpu_spanning, facts, rows, screen):
         monkeypatch.setattr(module, "compiled", checked)
     facts._compiled.cache_clear()
     with pool.limited(1):  # others would change an array that a copy is compared with
@@ -178,3 +178,20 @@ def test_ranges(called, dtype, step):
         scan = facts.class_scan(semirings["min_plus"], y)
         assert scan(y) == facts.class_of(facts.facts(semirings["min_plus"], y), y.dtype)
     assert called.count("class_of") == 4
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_distances_that_bounds_leave(called, dtype):
+    rng = np.random.default_rng(4)
+    x, y = rng.random((3, 9)).astype(dtype), rng.random((150, 9)).astype(dtype)
+    value, index = select.empty(3, 4, np.dtype(dtype))
+    value[...] = 3
+    both = screen.Screen(x, y, 1.0)
+    for columns in (slice(0, 70), slice(70, 150)):
+        tile = np.empty((3, columns.stop - columns.start), "f4")
+        assert both.put(slice(0, 3), columns, tile, value, index) >= 4
+    select.finish(value, index)
+    assert called == ["put", "put"]
+    wanted = ((x[:, None] - y) ** 2).sum(2)
+    np.testing.assert_array_equal(index, np.argsort(wanted)[:, :4])
+    np.testing.assert_allclose(value, np.sort(wanted)[:, :4], 1e-5)

@@ -21,12 +21,11 @@ from ..memory import workspace
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
 from ..semirings import Semiring
 from .algebra import Algebra
-from .blocks import address
 from .compiler import KEPT, Library, Target, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value
 from .product_code import PARAMS, SQUARE, params_of
 from .team import COUNTERS, Team, lease, run_program
-from .views import HEAD, ArrayView, check_array_layout
+from .views import HEAD, ArrayView, address, check_array_layout
 
 __all__ = [
     "BASE", "ClosureCode", "closure_batch", "closure_block", "closure_code", "closure_functions",

@@ -14,11 +14,11 @@ import operator
 import struct
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,10 +64,15 @@ def compiled(
     `zero` and `one` are those of the type that the plan computes in. A dtype, such as ``"f4"``, or
     those of T and S, ``"f8 f4"``, stand for a plan where a kernel has none of the operations.
     """
-    return Compiled(kernel, plan, zero, one)
+    check_array_layout()
+    own = _Variants(kernel, plan, zero, one)
+    call: Any = own.caller("code_(words_)")  # a class with __call__ would take 0.6 us more
+    call.dtypes, call.bind, call.function_of = own.dtypes, own.bind, own.function_of
+    made: Compiled = call
+    return made
 
 
-class Compiled:
+class Compiled(Protocol):
     """A kernel to be called with its parameters by name.
 
     Each set of static parameters, and of arrays that are None, is compiled when it is met first.
@@ -78,29 +83,35 @@ class Compiled:
         Of its parameters.
     """
 
-    def __init__(
-        self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
-    ) -> None:
-        check_array_layout()
-        self.kernel, self._algebra = kernel, (plan, zero, one)
-        self.dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
-        self._pack = _packer(kernel, self.dtypes)
-        self._variants: dict[tuple[Any, ...], Any] = {}
+    dtypes: dict[str, np.dtype[Any]]
 
-    def __call__(self, **fields: Any) -> Any:
-        code, words = self._packed(fields)
-        return code(words)
+    def __call__(self, **fields: Any) -> Any: ...
 
     def bind(self, **fields: Any) -> Call:
         """Check and pack the parameters: the call, to be made as often as one likes.
 
         It keeps the arrays.
         """
-        return Call(*self._packed(fields), fields)
 
     def function_of(self, name: str, **fields: Any) -> Callable[[Array], Any]:
         """Check and pack the parameters: the call for arrays that lie as one of these does."""
-        code, words = self._packed(fields)
+
+
+class _Variants:
+    """The compiled code of a kernel by its static parameters and the arrays that are None."""
+
+    def __init__(
+        self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
+    ) -> None:
+        self.kernel, self._algebra = kernel, (plan, zero, one)
+        self.dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
+        self._variants: dict[tuple[Any, ...], Any] = {}
+
+    def bind(self, **fields: Any) -> Call:
+        return Call(*self._packed(**fields), fields)
+
+    def function_of(self, name: str, **fields: Any) -> Callable[[Array], Any]:
+        code, words = self._packed(**fields)
         names = [p.name for p in self.kernel.parameters if p.kind != "static"]
         at = 8 * names.index(name)
         before, rest = words[:at], words[at + 8 :]
@@ -111,25 +122,28 @@ class Compiled:
 
         return call
 
-    def _packed(self, fields: dict[str, Any]) -> tuple[Any, bytes]:
-        """Check the parameters; the compiled function, and the block of parameters."""
-        try:
-            packed = self._pack(**fields)
-        except (struct.error, IndexError, TypeError) as error:
-            raise self._refusal(fields) from error
-        if packed is None:
-            raise self._refusal(fields)
-        key, words = packed
-        code = self._variants.get(key)
-        return code or self._variant(key, fields), words
+    @functools.cached_property
+    def _packed(self) -> Callable[..., tuple[Any, bytes]]:
+        return self.caller("code_, words_")
+
+    def caller(self, result: str) -> Callable[..., Any]:
+        """Compile a function that checks and packs parameters, with a result of code_ and words_.
+
+        Since a call may take less time than its checks, these are a single expression.
+        """
+        words = [p for p in self.kernel.parameters if p.kind != "static"]
+        codes = "".join("q" if p.axes else _code(self.dtypes[p.name])[1:] for p in words)
+        dtypes = {f"dtype_{x}": t for x, t in self.dtypes.items()}
+        names = self.kernel.function.__globals__ | dtypes
+        names |= {
+            "ndarray_": np.ndarray, "lies_": _lies, "pack_": struct.Struct(f"={codes}").pack,
+            "maximum_": np.maximum.reduce, "error_": struct.error, "variants_": self._variants,
+            "variant_": self._variant, "refusal_": self._refusal,
+        }  # fmt: skip
+        return types.FunctionType(_caller_code(self.kernel, result), names)
 
     def _refusal(self, fields: dict[str, Any]) -> Exception:
         """The error for parameters that do not fit."""
-        names = [p.name for p in self.kernel.parameters]
-        if fields.keys() != set(names):
-            return TypeError(
-                f"{self.kernel.name} takes {', '.join(names)}; got {', '.join(fields)}"
-            )
         for p in self.kernel.parameters:
             x, dtype = fields[p.name], self.dtypes[p.name]
             what = f"{self.kernel.name}: {p.name} is"
@@ -229,25 +243,9 @@ def _lies(x: Any, dtype: np.dtype[Any], axes: int) -> bool:
     )
 
 
-def _packer(
-    kernel: Kernel, dtypes: Mapping[str, np.dtype[Any]]
-) -> Callable[..., tuple[tuple[Any, ...], bytes] | None]:
-    """Compile a function that packs parameters.
-
-    It returns what the kernel is to be specialised for, the static parameters and which arrays are
-    None, and the words; or None, where parameters do not fit.
-    """
-    words = [p for p in kernel.parameters if p.kind != "static"]
-    codes = "".join("q" if p.axes else _code(dtypes[p.name])[1:] for p in words)
-    names = kernel.function.__globals__ | {f"dtype_{x}": t for x, t in dtypes.items()}
-    names |= {"ndarray_": np.ndarray, "maximum_": np.maximum.reduce}
-    names |= {"lies_": _lies, "pack_": struct.Struct(f"={codes}").pack}
-    return types.FunctionType(_packer_code(kernel), names)
-
-
 @functools.cache
-def _packer_code(kernel: Kernel) -> types.CodeType:
-    """Of the function that :func:`_packer` returns: all tests in one expression."""
+def _caller_code(kernel: Kernel, result: str) -> types.CodeType:
+    """Of what :meth:`_Variants.caller` returns."""
     key, words, tests = list[str](), list[str](), ["True"]
     for p in kernel.parameters:
         x = p.name
@@ -260,10 +258,19 @@ def _packer_code(kernel: Kernel) -> types.CodeType:
         lies = f"(isinstance({x}, ndarray_) and {lies} or lies_({x}, dtype_{x}, {p.axes}))"
         fits = [lies, f"(shape_ := {x}.shape)", *kernel.fits(p, "shape_")]
         tests.append(f"({x} is None or {' and '.join(fits)})")
-    arguments = ", ".join(p.name for p in kernel.parameters)
-    pair = f"({''.join(f'{k}, ' for k in key)}), pack_({', '.join(words)})"
-    text = f"lambda {arguments}: ({pair}) if {' and '.join(tests)} else None"
-    code = compile(text, f"<parameters of {kernel.name}>", "eval").co_consts[0]
+    text = f"""
+def {kernel.name}({", ".join(p.name for p in kernel.parameters)}):
+    try:
+        words_ = pack_({", ".join(words)}) if {" and ".join(tests)} else None
+    except (IndexError, TypeError, error_):
+        words_ = None
+    if words_ is None:
+        raise refusal_(locals())
+    key_ = ({"".join(f"{k}, " for k in key)})
+    code_ = variants_.get(key_) or variant_(key_, locals())
+    return {result}
+"""
+    code = compile(text, f"<parameters of {kernel.name}>", "exec").co_consts[0]
     assert isinstance(code, types.CodeType)
     return code
 
@@ -1060,7 +1067,8 @@ class _Writer:
         if word == "stream":
             return self._stream(e, *args[1:])
         if word == "across":
-            return self._across(args[0], *map(self._word, e.args[1:]), node=e)
+            ordered = any(k.arg == "ordered" for k in e.keywords)
+            return self._across(args[0], *map(self._word, e.args[1:]), ordered=ordered, node=e)
         if word == "first":
             return self._first(*args, node=e)
         if word == "entries":
@@ -1077,7 +1085,9 @@ class _Writer:
         self.f.store_past_caches(self._as(value, entry[1].vector(j.count), e), place)
         self._streams = True
 
-    def _across(self, x: Value, by: str | None = None, *, node: ast.AST) -> Value:
+    def _across(
+        self, x: Value, by: str | None = None, *, ordered: bool = False, node: ast.AST
+    ) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
         if by == "any" and x.type.lanes > 1:
             return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
@@ -1089,7 +1099,7 @@ class _Writer:
         }.get(by)
         if joined is None:
             raise self._error(node, "across(x), or with sum, min, max or any")
-        lanes = min(x.type.lanes, self._count)
+        lanes = 1 if ordered else min(x.type.lanes, self._count)
         while True:
             parts = [
                 self.f.shuffle(x, x, range(k, k + lanes)) if lanes > 1 else x[k]

@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..memory import workspace
-from .blocks import address
 from .compiler import Library, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Value
-from .views import HEAD
+from .views import HEAD, address
 
 __all__ = ["COUNTERS", "Team", "call_each", "lease", "run_program", "stopped"]
 

@@ -7,11 +7,12 @@ import functools
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .compiler import compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Value
 
-__all__ = ["HEAD", "ArrayView", "array_function", "check_array_layout"]
+__all__ = ["HEAD", "ArrayView", "address", "array_function", "check_array_layout"]
 
 HEAD = object.__basicsize__  # bytes of the C struct that every Python object begins with
 
@@ -35,6 +36,14 @@ class ArrayView:
 
     def stride(self, axis: int) -> Value:
         return self._at(self.strides, axis)
+
+
+_pointer_at = ctypes.c_void_p.from_address
+
+
+def address(x: NDArray[Any]) -> int:
+    """Where an array's entries begin: ``x.ctypes.data``, which takes five times as long."""
+    return _pointer_at(id(x) + HEAD).value or 0
 
 
 @functools.cache

@@ -27,14 +27,13 @@ from .tensor import ROWS, SCREENS, Shape, TensorKernel, in_place, tensor_source
 from .views import address, wide_along
 
 __all__ = [
-    "BEHIND", "FEW", "MOST", "Screen", "Sieve", "empty", "finish", "put", "room_of", "run",
+    "FEW", "MOST", "Screen", "Sieve", "empty", "finish", "put", "room_of", "run",
     "select_source",
 ]  # fmt: skip
 
 Array = Any
 
 MOST = 1024  #: the longest list
-BEHIND = 0  #: bytes behind a tile that are read
 FEW = 0
 _ROOM = 64  # entries that a warp collects: sr::Select's
 _NOTHING = (1 << 63) - 1
