@@ -62,51 +62,51 @@ def assert_arcs(n: int, *lists: Arcs) -> None:
 class SymbolicFactor:
     """Vertices by position in an elimination order, and the edges that the elimination fills in.
 
-    The first `fringe` positions are eliminated one by one; they are a postorder of the elimination
-    tree, so that the descendants of a position come right before it. The others are the core,
-    between whose nodes all edges are taken to be. Arrays are NumPy's, contiguous.
+    The first `eliminated` positions are eliminated one by one; they are a postorder of the
+    elimination tree, so that the descendants of a position come right before it. The others are
+    the core, a dense supernode at the root. Arrays are NumPy's, contiguous.
 
     Attributes
     ----------
-    fringe : int
-    position, node : (n,) int32
+    eliminated : int
+    rank, order : (n,) int32
         The position of each node, and the node at each position. A part of a factor, whose nodes
-        are positions of the whole, has more entries in `position`.
-    parent : (fringe,) int32
-        The first higher neighbour: in the fringe the parent in the elimination tree, else in the
-        core; n where there is none.
-    level : (fringe,) int32
-        Height in the elimination tree: all lower neighbours have lower levels.
-    first : (fringe + 1,) int64
+        are positions of the whole, has more entries in `rank`.
+    parent : (eliminated,) int32
+        The first higher neighbour: the parent in the elimination tree, or a node of the core; n
+        where there is none.
+    height : (eliminated,) int32
+        Height in the elimination tree: all lower neighbours have lower heights.
+    first : (eliminated + 1,) int64
     head : (edges,) int32
-        The higher neighbours of each position of the fringe, ascending, from ``first`` on.
+        The higher neighbours of each eliminated position, ascending, from ``first`` on.
     """
 
-    fringe: int
-    position: Node
-    node: Node
+    eliminated: int
+    rank: Node
+    order: Node
     parent: Node
-    level: Node
+    height: Node
     first: Index
     head: Node
 
     def __post_init__(self) -> None:
-        assert_lies("position", self.position, np.int32, max(self.n, len(self.position)))
-        assert_lies("node", self.node, np.int32, self.n)
-        assert_lies("parent", self.parent, np.int32, self.fringe)
-        assert_lies("level", self.level, np.int32, self.fringe)
-        assert_lies("first", self.first, np.int64, self.fringe + 1)
+        assert_lies("rank", self.rank, np.int32, max(self.n, len(self.rank)))
+        assert_lies("order", self.order, np.int32, self.n)
+        assert_lies("parent", self.parent, np.int32, self.eliminated)
+        assert_lies("height", self.height, np.int32, self.eliminated)
+        assert_lies("first", self.first, np.int64, self.eliminated + 1)
         assert_lies("head", self.head, np.int32, int(self.first[-1]))
 
     @property
     def n(self) -> int:
         """Number of nodes."""
-        return len(self.node)
+        return len(self.order)
 
     @property
     def core(self) -> int:
         """Number of nodes of the core."""
-        return self.n - self.fringe
+        return self.n - self.eliminated
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Factor:
     out, back : (edges,) arrays of the type that the plan computes in
         Upward and downward; the same array where the graph is symmetric.
     core : (core, core) array of `dtype`
-        Best paths within the core and through the fringe.
+        Best paths within the core and through the other nodes.
     """
 
     structure: SymbolicFactor

@@ -15,7 +15,7 @@ from semiring_mm.hierarchy.metric import customize
 def structure_of(n, row, col):
     """By minimum degree, but for a quarter of the nodes, which are a core."""
     first, near = elimination.neighbours(n, row, col)
-    order = elimination.analyze(n, row, col, "minimum_degree").node
+    order = elimination.analyze(n, row, col, "minimum_degree").order
     return elimination.factorize(n, first, near, order, n - n // 4)
 
 

@@ -89,10 +89,10 @@ def test_eliminations(edges, called, monkeypatch):
     monkeypatch.setattr(symbolic, "_GRANT", 1000)
     n, row, col = edges
     x = symbolic.analyze(n, row, col, "minimum_degree")
-    names = ("fringe", "parent", "level", "first", "head")
-    symbolic.Structure.checked(row, col, x.node, **{name: getattr(x, name) for name in names})
+    names = ("eliminated", "parent", "height", "first", "head")
+    symbolic.Structure.checked(row, col, x.order, **{name: getattr(x, name) for name in names})
     assert len(x.down[1]) == len(x.head)
-    assert x.schedule[1][-1] == x.fringe
+    assert x.schedule[1][-1] == x.eliminated
     assert x.ancestors(np.array([3, 9])).max() == n - 1
     assert (x.slots(row, col) >= 0).all()
     assert symbolic.eliminate(n, row, col).core > 0
@@ -145,7 +145,7 @@ def test_sums(called, weight, gap):
         wanted = Wanted(measures, bins, np.array([0.0, step, 3.3 * step]), mass, every=True)
         collector = SweepCollector(graph.metric, wanted)
         found = collector.empty(n)
-        collector.run(graph.metric.structure.node.astype("i8"), np.arange(n), found)
+        collector.run(graph.metric.structure.order.astype("i8"), np.arange(n), found)
     assert set(called) >= {"depths", "forward_solve", "collect"}
 
 

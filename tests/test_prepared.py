@@ -327,7 +327,7 @@ def test_an_order_in_pieces_is_the_same(monkeypatch):
     monkeypatch.setattr("semiring_mm.hierarchy.symbolic._GRANT", 1000)
     seen = []
     pieces = analyze(g.n, g.row, g.col, "minimum_degree", lambda done, total: seen.append(done))
-    np.testing.assert_array_equal(pieces.node, whole.node)
+    np.testing.assert_array_equal(pieces.order, whole.order)
     np.testing.assert_array_equal(pieces.head, whole.head)
     assert len(set(seen)) > 100
 
@@ -350,7 +350,7 @@ def test_an_order_without_its_package(monkeypatch):
     g = large()
     x = analyze(g.n, g.row, g.col, "auto")
     other = analyze(g.n, g.row, g.col, "minimum_degree")
-    np.testing.assert_array_equal(x.node, other.node)
+    np.testing.assert_array_equal(x.order, other.order)
 
 
 def test_nested_dissection_is_flat():
@@ -359,11 +359,11 @@ def test_nested_dissection_is_flat():
     row = np.concatenate([i[:, 1:].ravel(), i[1:].ravel()])
     col = np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()])
     found = analyze(i.size, row, col, "nested_dissection")
-    assert found.fringe == i.size
-    assert found.level.max() < 250
+    assert found.eliminated == i.size
+    assert found.height.max() < 250
     other = analyze(i.size, row, col, "minimum_degree")
     assert len(found.head) < 1.3 * len(other.head)
-    assert found.level.max() < other.level.max()
+    assert found.height.max() < other.height.max()
 
 
 def large(seed=0):
@@ -414,15 +414,15 @@ def test_subtrees_for_threads_are_disjoint_and_whole():
     g = large()
     x = analyze(g.n, g.row, g.col, "minimum_degree")
     nodes, cuts = x.schedule
-    assert (np.sort(nodes) == np.arange(x.fringe)).all()
-    assert (cuts[0], cuts[-1], (np.diff(cuts) >= 0).all()) == (0, x.fringe, True)
+    assert (np.sort(nodes) == np.arange(x.eliminated)).all()
+    assert (cuts[0], cuts[-1], (np.diff(cuts) >= 0).all()) == (0, x.eliminated, True)
     assert len(cuts) > 10
     part = np.empty(x.n + 1, int)
     for k, (begin, end) in enumerate(itertools.pairwise(cuts)):
         part[nodes[begin:end]] = k
         assert (np.diff(nodes[begin:end]) > 0).all()
     last = len(cuts) - 2
-    inner = np.flatnonzero(x.parent < x.fringe)
+    inner = np.flatnonzero(x.parent < x.eliminated)
     above = part[x.parent[inner]]
     assert ((above == part[inner]) | (above == last)).all()
     assert cuts[-1] - cuts[-2] < g.n / 4
@@ -752,7 +752,7 @@ def test_kernels_in_python(core, monkeypatch):
     shared = {name: fields[name] for name in ("first", "parent", "head", "out", "back")}
     shared |= {
         "n": n,
-        "eliminated": fields["fringe"],
+        "eliminated": fields["eliminated"],
         "core": metric.structure.core,
         "matrix": metric.core,
         "capacity": 40,
@@ -763,7 +763,7 @@ def test_kernels_in_python(core, monkeypatch):
     lower |= {"count": np.zeros(1, "i8"), "stack": np.zeros((40, 2), "i8")}
     given = (MIN_PLUS, metric.plan)
     for i, j in itertools.permutations(range(0, n, 4), 2):
-        shared["ends"] = np.array([metric.structure.position[v] for v in (i, j)], "i8")
+        shared["ends"] = np.array([metric.structure.rank[v] for v in (i, j)], "i8")
         found = both(kernels.query, *given, **shared, **dict.fromkeys(lower), room=n)
         assert found["value"][0] == net.distance(i, j)
         if not core:

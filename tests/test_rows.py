@@ -96,6 +96,6 @@ def test_tables_fall_over_the_ancestors_of_targets(name):
             net.distances(sources, targets), expected[np.ix_(sources, targets)]
         )
     x = metric.structure
-    ends = x.position[targets].astype(np.int64)
-    part = metric.restricted(x.position[np.arange(n)].astype(np.int64), ends)
+    ends = x.rank[targets].astype(np.int64)
+    part = metric.restricted(x.rank[np.arange(n)].astype(np.int64), ends)
     assert len(part.targets) == len(x.ancestors(ends)) - x.core

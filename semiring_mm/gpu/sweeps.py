@@ -110,7 +110,7 @@ class _View(NamedTuple):
 
     Parameters
     ----------
-    nodes : array of int32, (fringe, 4)
+    nodes : array of int32, (eliminated, 4)
         sr::SweepNode.
     outer : array of int32
         Slots of the heads above the regions.
@@ -189,7 +189,7 @@ class FactorSweeps:
             f.edge_first[:-1], np.where(f.held, np.diff(f.edge_first), 0), f.leaf, f.held,
         ]  # fmt: skip
         self.words = np.stack([x.astype(np.int32) for x in words], axis=1)
-        self.place = f.place[x.position]  # of each node
+        self.place = f.place[x.rank]  # of each node
         self._near_end = np.where(f.held[f.of_place], f.end, 0), f.end
         held = np.repeat(f.held, np.diff(f.edge_first))
         self._edges = xp.asarray(f.edge)
@@ -304,11 +304,11 @@ class FactorSweeps:
         Only the regions that the targets need are swept, or all.
         """
         x, f = self.structure, self.pieces
-        names = x.node[f.position]
+        names = x.order[f.position]
         stored = ~f.leaf[f.of_place]
         needed = np.ones(len(f.leaf), bool)
         if targets is not None:
-            inside = targets[targets < x.fringe]
+            inside = targets[targets < x.eliminated]
             stored[inside] = True
             needed[:] = False
             at = np.unique(f.of_place[inside])
@@ -316,9 +316,9 @@ class FactorSweeps:
                 needed[at] = True
                 at = np.unique(f.parent[at])
                 at = at[at >= 0]
-        slot = np.full(x.fringe, -1, np.int32)
+        slot = np.full(x.eliminated, -1, np.int32)
         slot[stored] = x.core + np.arange(np.count_nonzero(stored))
-        nodes = np.stack([*self._near_end, slot, names[: x.fringe]], axis=1).astype(np.int32)
+        nodes = np.stack([*self._near_end, slot, names[: x.eliminated]], axis=1).astype(np.int32)
         slots = x.core + int(np.count_nonzero(stored))
         order = list[NDArray[Any]]()
 
@@ -336,7 +336,7 @@ class FactorSweeps:
         ]
         xp = self.here.xp
         outer = np.append(slot, np.arange(x.core))[f.outer]
-        of_slot = np.concatenate([names[x.fringe :], names[: x.fringe][stored]])
+        of_slot = np.concatenate([names[x.eliminated :], names[: x.eliminated][stored]])
         return _View(
             xp.asarray(nodes), xp.asarray(outer.astype(np.int32)), slots,
             xp.asarray(of_slot.astype(np.int32)),
@@ -523,7 +523,7 @@ class FactorSweeps:
     def _visits(self, places: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The regions of each group's sources and those above them, ascending."""
         f, count = self.pieces, max(len(self.pieces.leaf), 1)
-        inside = (places >= 0) & (places < self.structure.fringe)
+        inside = (places >= 0) & (places < self.structure.eliminated)
         group, _ = np.nonzero(inside)
         seen = np.zeros(len(places) * count, bool)
         seen[group * count + f.of_place[places[inside]]] = True
@@ -562,7 +562,7 @@ class _Shared:
             "visited": address(self.visited), "labels": address(self.labels),
             "names": address(view.names), "parts": address(self.parts),
             "zero": bits_of(sweeps.zero, sweeps.compute),
-            "one": bits_of(sweeps.one, sweeps.compute), "fringe": x.fringe, "core": x.core,
+            "one": bits_of(sweeps.one, sweeps.compute), "fringe": x.eliminated, "core": x.core,
             "marked": marked,
         }  # fmt: skip
 
@@ -665,7 +665,7 @@ def _plan(xp: Any, factor: Factor, bound: float | None) -> Plan:
             continue
         if sign * finite.min() < 0 or sign * finite.max() < 0:
             return plan  # infinity plus a weight may lie on either side of infinity
-        edges = 1 if weight is factor.core else int(x.level.max(initial=0)) + 1
+        edges = 1 if weight is factor.core else int(x.height.max(initial=0)) + 1
         largest += edges * max(abs(int(finite.min())), abs(int(finite.max())))
     # Infinity plus any weight is no smaller, and no path is as long: no test for it is needed. What
     # is longer than the longest of the best paths may be taken for infinite.

@@ -168,16 +168,16 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     x, far = metric.structure, metric.identities[0]
     label = np.full((x.n, k), far, metric.out.dtype)
     who = np.full((x.n, k), kernels.NOWHERE, np.int32)
-    at = x.position[places]
+    at = x.rank[places]
     label[at, 0], who[at, 0] = 0, np.arange(len(places))
     core = metric.core.astype(metric.out.dtype, order="C")
     core[metric.core == metric.steps.identities[0]] = far
     engines.compiled(kernels.k_nearest, label.dtype.str[1:])(
-        eliminated=x.fringe, core=x.core, k=k, far=far, first=x.first, head=x.head, place=who,
+        eliminated=x.eliminated, core=x.core, k=k, far=far, first=x.first, head=x.head, place=who,
         core_place=np.empty((x.core, k), np.int32), label=label, matrix=core, out=metric.out,
         core_label=np.empty((x.core, k), label.dtype), back=metric.back,
     )  # fmt: skip
-    who, label = who[x.position], label[x.position]
+    who, label = who[x.rank], label[x.rank]
     none = who == kernels.NOWHERE
     d = label.astype(label.dtype if label.dtype.kind == "f" else np.float64)
     d[none] = np.inf

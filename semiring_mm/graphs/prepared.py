@@ -56,7 +56,9 @@ _ABOUT = {
     "version": int, "directed": bool, "dtype": str, "fringe": int, "columns": list, "semiring": list
 }  # fmt: skip
 #: Arrays of the structure in a file; types of all arrays but the weights and labels.
-_STRUCTURE = ("node", "parent", "level", "first", "head")
+_STRUCTURE = {
+    "node": "order", "parent": "parent", "level": "height", "first": "first", "head": "head",
+}  # fmt: skip
 _OPTIONAL = {"labels", "table_rows"}
 _TYPES = {
     **dict.fromkeys(("node", "parent", "level", "head"), np.dtype(np.int32)),
@@ -429,7 +431,7 @@ class PreparedGraph:
         metric, result = state.metric, np.empty((count, width), self.dtype)
         structure, work = metric.structure, float(count)  # in rows of all nodes
         if end is not None and result.size:
-            start, end = (structure.position[x].astype(np.int64) for x in (start, end))
+            start, end = (structure.rank[x].astype(np.int64) for x in (start, end))
             work *= len(structure.ancestors(end)) / structure.n
         whole = metric.narrowed(self.dtype, work) if result.size else None
         metric = whole or metric
@@ -543,10 +545,10 @@ class PreparedGraph:
         s, x, edges = self.semiring, self._structure, self._state.edges
         about = {
             "version": _VERSION, "directed": self.directed, "dtype": self.dtype.name,
-            "fringe": x.fringe, "columns": list(self._columns),
+            "fringe": x.eliminated, "columns": list(self._columns),
             "semiring": [s.name, s.add, s.mul, repr(s.zero), repr(s.one), s.domain, s.use],
         }  # fmt: skip
-        arrays = {word: getattr(x, word) for word in _STRUCTURE}
+        arrays = {word: getattr(x, name) for word, name in _STRUCTURE.items()}
         arrays |= {"row": edges.row.astype(np.int32), "col": edges.col.astype(np.int32)}
         arrays["weights"] = edges.weight
         if edges.table_rows is not None:
@@ -579,7 +581,7 @@ class _State:
         if before is not None:
             self._before = before._before | before._placed
         x = metric.structure
-        self._position = x.position
+        self._position = x.rank
         self._zero, self._one = (y.item() for y in self._identities())
         info = np.iinfo(problem.dtype) if problem.dtype.kind in "iu" else None
         self._reach = (info.min, info.max) if info and metric.plan.missing is not None else None
@@ -648,7 +650,7 @@ class _State:
             if value == self.metric.identities[0]:
                 return None
             if positions_after is not None:
-                return _simple([i, *self.metric.structure.node[positions_after].tolist()])
+                return _simple([i, *self.metric.structure.order[positions_after].tolist()])
         elif self.distance(i, j) == self._zero:
             return None
         return self._walk(i, j)
@@ -949,10 +951,8 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
         edges = replace(edges, table_rows=rows.astype(np.int64))
     edges = edges_of_graph(s, edges, "weight", None)
     _check_chooses(s, weight.dtype)
-    given = {word: arrays[word] for word in _STRUCTURE}
-    structure = Structure.checked(
-        edges.row, edges.col, given.pop("node"), fringe=about["fringe"], **given
-    )
+    given = {name: arrays[word] for word, name in _STRUCTURE.items()}
+    structure = Structure.checked(edges.row, edges.col, eliminated=about["fringe"], **given)
     weight_column, source, target = about["columns"]
     return PreparedGraph(s, edges, structure, (weight_column, source, target))
 

@@ -29,10 +29,10 @@ class PathQuery:
         low_first, low_tail, low_edge = x.down
         self._value, self._ends = np.empty(1, kind), np.zeros(2, np.int64)
         self._walk, self._count = np.empty(x.n, np.int32), np.empty(1, np.int64)
-        capacity = 3 * (int(x.level.max(initial=0)) + 1) + 8
+        capacity = 3 * (int(x.height.max(initial=0)) + 1) + 8
         fields: dict[str, Any] = {
-            "n": x.n, "eliminated": x.fringe, "core": x.core, "first": x.first, "parent": x.parent,
-            "head": x.head, "out": metric.out, "back": metric.back, "matrix": metric.core,
+            "n": x.n, "eliminated": x.eliminated, "core": x.core, "first": x.first,
+            "parent": x.parent, "head": x.head, "out": metric.out, "back": metric.back, "matrix": metric.core,
             "ends": self._ends, "up": np.empty(x.n, kind), "down": np.empty(x.n, kind),
             "value": self._value, "room": x.n, "count": self._count, "capacity": capacity,
         }  # fmt: skip

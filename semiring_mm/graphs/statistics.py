@@ -353,7 +353,7 @@ class _Sweeps:
 
     def order(self, rows: Index) -> Index:
         """An order in which sources are near each other."""
-        return np.argsort(self.metric.structure.position[rows], kind="stable")
+        return np.argsort(self.metric.structure.rank[rows], kind="stable")
 
     def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
         return SweepCollector(self.metric.reversed if backward else self.metric, wanted)

@@ -151,10 +151,10 @@ class Metric:
         row = np.empty((1, x.n), self.steps.dtype)
         left, bound, back = np.ones(x.n, bool), 0.0, None if self.symmetric else self.reversed
         for _ in range(_ROOTS):
-            rest = np.flatnonzero(left[x.node])
+            rest = np.flatnonzero(left[x.order])
             if len(rest) == 0 or largest * (len(rest) - 1) <= bound:
                 break
-            root = x.node[rest[-1:]].astype(np.int64)
+            root = x.order[rest[-1:]].astype(np.int64)
             self.sweep(root, row, None)
             there = row[0] != zero
             diameter = row[0][there].max().item()
@@ -247,13 +247,13 @@ class Metric:
         Columns are all nodes, or the `targets`.
         """
         x, width = self.structure, self.width
-        columns = (x.position if targets is None else x.position[targets]).astype(np.int64)
-        order = np.argsort(x.position[sources], kind="stable")
+        columns = (x.rank if targets is None else x.rank[targets]).astype(np.int64)
+        order = np.argsort(x.rank[sources], kind="stable")
         batch = max(_BATCH, 4 * width * pool.get_num_threads())
         for begin in range(0, len(order), batch):
             lines = order[begin : begin + batch]
             block = functools.partial(_RowBlock, self, columns, lines, d, p)
-            solve(self, x.position[sources[lines]].astype(np.int64), width, block)
+            solve(self, x.rank[sources[lines]].astype(np.int64), width, block)
             if tick is not None:
                 tick(float(min(begin + batch, len(order))) * x.n)
 
@@ -275,7 +275,7 @@ def solve(metric: Metric, position: Index, width: int, block: Callable[..., Bloc
         Makes the labels of a block from a slice of the sources, and their positions.
     """
     x, steps = metric.structure, metric.steps
-    below = int(np.searchsorted(position, x.fringe))
+    below = int(np.searchsorted(position, x.eliminated))
     core = np.full((len(position), x.core), steps.identities[0], steps.dtype)
     pred = np.full(core.shape, NO_PREDECESSOR, np.int32) if metric.trees else None
 
@@ -294,7 +294,7 @@ def solve(metric: Metric, position: Index, width: int, block: Callable[..., Bloc
 
     if x.core:
         run(below, down=False)
-        before, inside = core[np.newaxis, :below].copy(), position[below:] - x.fringe
+        before, inside = core[np.newaxis, :below].copy(), position[below:] - x.eliminated
         engines.named("cpu").product(
             steps.s, before, metric.core[np.newaxis], core[np.newaxis, :below], JOIN,
             known=steps.known, arg=None if pred is None else pred[np.newaxis, :below],
@@ -345,7 +345,7 @@ class Block:
         """Forward solve: labels of the ancestors of the sources, and of the core."""
         x, metric = self.metric.structure, self.metric
         metric.compiled(kernels.forward_solve)(
-            eliminated=x.fringe, parent=x.parent, head=x.head, out=metric.out, place=place,
+            eliminated=x.eliminated, parent=x.parent, head=x.head, out=metric.out, place=place,
             out_pred=metric.out_pred, label=self.up_label, pred=self.pred, **self.fields,
         )  # fmt: skip
 
@@ -380,11 +380,11 @@ class _RowBlock(Block):
         x, width, dtype = metric.structure, metric.width, metric.out.dtype
         entries, mine = x.n * width, lines[some]
         turned = engines.host_rows().turned_bytes(width, dtype.itemsize)
-        sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.fringe, turned)
+        sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.eliminated, turned)
         label, pred, visited, self.turned = scratch(*sizes)
         label = label.view(dtype).reshape(x.n, width)
         super().__init__(
-            metric, position, label, label, slice(x.fringe, None), others=position[-1],
+            metric, position, label, label, slice(x.eliminated, None), others=position[-1],
             pred=pred.view(np.int32).reshape(-1, width) if metric.trees else None,
             visited=visited.view(np.int32), vectors=kernels.VECTORS,
         )  # fmt: skip
@@ -394,7 +394,7 @@ class _RowBlock(Block):
     def down(self) -> None:
         x, metric, order = self.metric.structure, self.metric, self.metric.targets
         if order is None:
-            order = np.arange(x.fringe - 1, -1, -1, dtype=np.int32)
+            order = np.arange(x.eliminated - 1, -1, -1, dtype=np.int32)
         metric.compiled(kernels.backward_solve)(
             count=len(order), order=order, head=x.head, back=metric.back,
             back_pred=metric.back_pred, label=self.label, pred=self.pred, **self.fields,
@@ -540,7 +540,7 @@ def _factorize(metric: Metric, tick: Tick | None = None) -> None:
 
     def some_of_core(begin: int, end: int) -> None:
         metric.compiled(kernels.customize_core)(
-            begin=begin, end=end, eliminated=x.fringe, back=metric.back, matrix=metric.core,
+            begin=begin, end=end, eliminated=x.eliminated, back=metric.back, matrix=metric.core,
             core_pred=metric.core_pred, **fields,
         )  # fmt: skip
 
@@ -582,4 +582,4 @@ def check_edges(metric: Metric) -> None:
     if better.size:
         edge = int(np.flatnonzero(there)[better[0]])
         tail = int(np.searchsorted(x.first, edge, side="right")) - 1
-        raise Improves(int(x.node[tail]), around[better[0]])
+        raise Improves(int(x.order[tail]), around[better[0]])

@@ -31,8 +31,8 @@ class SweepCollector(Collector):
         if extent.whole:
             metric = metric.in_integers(extent.dtype, negative=extent.negative)
         self.metric, self.zero = metric, metric.identities[0]
-        depth = np.empty(x.fringe, np.int32)
-        engines.compiled(kernels.depths)(n=x.fringe, parent=x.parent, depth=depth)
+        depth = np.empty(x.eliminated, np.int32)
+        engines.compiled(kernels.depths)(n=x.eliminated, parent=x.parent, depth=depth)
         depth_row = depth + np.int32(x.core)
         row = np.concatenate([depth_row, np.arange(x.core, dtype=np.int32)])
         self.depth = int(depth.max(initial=-1)) + 1
@@ -45,7 +45,7 @@ class SweepCollector(Collector):
             most = (1 << (8 * extent.dtype.itemsize - 1)) - 1
             segment = max(1, min(most // max(int(extent.bound), 1), 1 << 16))
         self._down = {
-            "eliminated": x.fringe, "core": x.core, "segment": segment, "slot": row[x.head],
+            "eliminated": x.eliminated, "core": x.core, "segment": segment, "slot": row[x.head],
             "depth_row": depth_row, "back": metric.back, "whole": extent.whole,
             "narrow": extent.dtype.itemsize == 4,
         }  # fmt: skip
@@ -116,12 +116,12 @@ class SweepCollector(Collector):
         self.radii = len(radii)
         self.down |= {"radii": len(radii), "radius": radii.astype(self.dtype)}
         if self.wanted.mass is not None:
-            mass = np.ascontiguousarray(self.wanted.mass[self.metric.structure.node])
+            mass = np.ascontiguousarray(self.wanted.mass[self.metric.structure.order])
             self.down["mass" if mass.dtype == np.int64 else "real_mass"] = mass
 
     def collect(self, device: int, sources: Index) -> dict[str, Array]:
         """Results of some sources, which are nodes by ascending positions."""
-        position, results = self.metric.structure.position[sources], self.empty(len(sources))
+        position, results = self.metric.structure.rank[sources], self.empty(len(sources))
         tables = list[Array]()
         block = functools.partial(_Block, self, results, tables)
         solve(self.metric, position.astype(np.int64), self.width, block)
@@ -140,7 +140,7 @@ class SweepCollector(Collector):
         """Bytes of the arrays of a block."""
         x = self.metric.structure
         row = self.width * self.dtype.itemsize
-        ancestors = min(x.fringe, self.width * self.depth)
+        ancestors = min(x.eliminated, self.width * self.depth)
         return [
             (x.core + self.depth) * row, (x.core + ancestors) * row, 4 * x.n, 4 * ancestors,
             4 * self.rows * self.lanes,
@@ -158,7 +158,7 @@ class _Block(Block):
         label, up_label, place, visited, table = scratch(*c.sizes())
         label, up_label = (y.view(c.dtype).reshape(-1, c.width) for y in (label, up_label))
         self.place = place.view(np.int32)
-        self.place[x.fringe :] = np.arange(x.core)
+        self.place[x.eliminated :] = np.arange(x.core)
         self.table = table.view(np.int32).reshape(c.rows, c.lanes)
         self.c, self.at, self.results, self.tables = c, some, results, tables
         super().__init__(

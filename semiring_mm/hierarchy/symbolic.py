@@ -57,23 +57,23 @@ class Structure(SymbolicFactor):
             Edges between nodes that `order` has.
         order : (n,) int32
         given
-            The other fields of the factor but `position`.
+            The other fields of the factor but `rank`.
 
         Raises
         ------
         ValueError
             If they are not those of the elimination. O(n + edges) time and memory.
         """
-        n, eliminated = len(order), given["fringe"]
+        n, eliminated = len(order), given["eliminated"]
         if not 0 <= eliminated <= n:
             raise ValueError(f"{eliminated} of {n} nodes are eliminated")
         if n and not 0 <= order.min() <= order.max() < n:
-            raise ValueError(f"node: {order[(order < 0) | (order >= n)][0]} is out of range")
+            raise ValueError(f"order: {order[(order < 0) | (order >= n)][0]} is out of range")
         if n and np.bincount(order).max() > 1:
-            raise ValueError("node: a node has two positions")
+            raise ValueError("order: a node has two positions")
         most = len(given["head"])
         computed = factorize(n, *neighbours(n, row, col), order, eliminated, most=most)
-        for name, x in (given | {"node": order}).items():
+        for name, x in (given | {"order": order}).items():
             if not np.array_equal(getattr(computed, name), x):
                 raise ValueError(f"{name}: not that of an elimination in this order")
         return computed
@@ -84,7 +84,7 @@ class Structure(SymbolicFactor):
 
         RoutingKit's ``down_first_out``, ``down_head`` and ``down_to_up``.
         """
-        return _transpose(self.n, self.fringe, self.first, self.head)
+        return _transpose(self.n, self.eliminated, self.first, self.head)
 
     @functools.cached_property
     def pairs(self) -> float:
@@ -106,12 +106,12 @@ class Structure(SymbolicFactor):
         The parts are disjoint subtrees, in any order, but for the last, which comes after them.
         """
         degree = np.diff(self.first)
-        work, size = degree * degree + 8, np.ones(self.fringe, np.int64)
-        compiled(kernels.subtree_sums)(n=self.fringe, work=work, size=size, parent=self.parent)
-        most = work[self.parent >= self.fringe].sum() // _PARTS
-        above = np.append(work, most + 1)[np.minimum(self.parent, self.fringe)]
+        work, size = degree * degree + 8, np.ones(self.eliminated, np.int64)
+        compiled(kernels.subtree_sums)(n=self.eliminated, work=work, size=size, parent=self.parent)
+        most = work[self.parent >= self.eliminated].sum() // _PARTS
+        above = np.append(work, most + 1)[np.minimum(self.parent, self.eliminated)]
         roots = np.flatnonzero((work <= most) & (above > most))
-        mark = np.zeros(self.fringe + 1, np.int8)  # +1 where a subtree begins, -1 behind it
+        mark = np.zeros(self.eliminated + 1, np.int8)  # +1 where a subtree begins, -1 behind it
         np.add.at(mark, roots + 1 - size[roots], 1)
         np.add.at(mark, roots + 1, -1)
         below = np.cumsum(mark[:-1], dtype=np.int8) > 0
@@ -121,14 +121,14 @@ class Structure(SymbolicFactor):
         parts = np.searchsorted(done, np.arange(1, _PARTS) * (done[-1:].sum() / _PARTS))
         inner = ends[np.minimum(parts, max(0, len(ends) - 1))] if len(ends) else ends
         cuts = np.unique(np.concatenate([[0], inner, ends[-1:]]))
-        return nodes.astype(np.int32), np.append(cuts, self.fringe).astype(np.int64)
+        return nodes.astype(np.int32), np.append(cuts, self.eliminated).astype(np.int64)
 
     def ancestors(self, positions: Index) -> Index:
         """These positions and all their ancestors, and the core; ascending."""
         mark = np.zeros(self.n, np.int8)
-        mark[self.fringe :] = 1
+        mark[self.eliminated :] = 1
         compiled(kernels.mark_ancestors)(
-            m=len(positions), eliminated=self.fringe, start=positions, parent=self.parent,
+            m=len(positions), eliminated=self.eliminated, start=positions, parent=self.parent,
             mark=mark,
         )  # fmt: skip
         return np.flatnonzero(mark.view(bool))  # a lot faster than of bytes
@@ -145,7 +145,7 @@ class Structure(SymbolicFactor):
         first, edges = offsets(counts), ranges(self.first[inner], counts)
         part = Structure(
             len(inner), place, kept.astype(np.int32), place[self.parent[inner]],
-            self.level[inner], first, place[self.head[edges]],
+            self.height[inner], first, place[self.head[edges]],
         )  # fmt: skip
         return part, edges
 
@@ -155,10 +155,10 @@ class Structure(SymbolicFactor):
         2 e upward along edge e and 2 e + 1 downward; -1 - (i c + j) from the i-th to the j-th node
         of a core of c.
         """
-        u, v = self.position[row], self.position[col]
+        u, v = self.rank[row], self.rank[col]
         slot = np.empty(len(u), np.int64)
-        inside = (u >= self.fringe) & (v >= self.fringe)
-        i, j = (x[inside].astype(np.int64) - self.fringe for x in (u, v))
+        inside = (u >= self.eliminated) & (v >= self.eliminated)
+        i, j = (x[inside].astype(np.int64) - self.eliminated for x in (u, v))
         slot[inside] = -1 - (i * self.core + j)
         outside = ~inside
         rest, u, v = slot[outside], u[outside], v[outside]
@@ -217,7 +217,7 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
     x = factorize(n, first, near, order, kept)
     # Left are edges between nodes that are, and cliques of the last neighbours of others.
     tail = np.repeat(np.arange(n), np.diff(first))
-    ends = [x.position[tail] - kept, x.position[near] - kept]
+    ends = [x.rank[tail] - kept, x.rank[near] - kept]
     inside = (ends[0] >= 0) & (ends[1] > ends[0])
     row, col = ([y[inside]] for y in ends)
     last = np.flatnonzero((x.parent >= kept) & (x.parent < n))
@@ -232,7 +232,7 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
     order_of_rest = np.arange(rest)
     if len(beside):
         order_of_rest = np.array(pymetis.nested_dissection(pymetis.CSRAdjacency(begin, beside))[0])
-    return np.concatenate([x.node[:kept], x.node[kept:][order_of_rest]])
+    return np.concatenate([x.order[:kept], x.order[kept:][order_of_rest]])
 
 
 def eliminate(
@@ -373,11 +373,11 @@ def factorize(
     height = np.zeros(eliminated, np.int32)
     compiled(kernels.postorder)(
         n=eliminated, size=np.zeros(eliminated, np.int64), parent=parent, position=position,
-        below=np.empty(eliminated, np.int32), level=height,
+        below=np.empty(eliminated, np.int32), height=height,
     )  # fmt: skip
     before = _inverse(position[:n])  # in the order that was given
     order, parent = order[before], position[parent[before[:eliminated]]]
-    rank, level = _inverse(order), height[before[:eliminated]]
+    rank, height = _inverse(order), height[before[:eliminated]]
 
     struct_first, head = np.zeros(eliminated + 1, np.int64), np.empty(2 * len(near) + n, np.int32)
     state, mark = np.array([0, 1], np.int64), np.full(n, -1, np.int32)
@@ -396,7 +396,7 @@ def factorize(
     # By ascending tails: first the lower neighbours of each position, then the higher ones.
     down_first, down_head, _ = _transpose(n, eliminated, struct_first, head[: struct_first[-1]])
     _, head, _ = _transpose(eliminated, n, down_first, down_head)
-    return Structure(eliminated, rank, order, parent, level, struct_first, head)
+    return Structure(eliminated, rank, order, parent, height, struct_first, head)
 
 
 def _inverse(order: Node) -> Node:

@@ -202,7 +202,7 @@ def elimination_tree(
 
 @kernel
 def postorder(
-    n: i64, size: i64[n], parent: i32[n], position: i32[n], below: i32[n], level: i32[n]
+    n: i64, size: i64[n], parent: i32[n], position: i32[n], below: i32[n], height: i32[n]
 ):  # fmt: skip
     """Postorder of a forest, sizes of subtrees, and heights.
 
@@ -213,7 +213,7 @@ def postorder(
         up = parent[v]
         if up < n:
             size[up] += size[v]
-            level[up] = max(level[up], level[v] + 1)
+            height[up] = max(height[up], height[v] + 1)
     end = n - 1
     for v in range(n - 1, -1, -1):
         up = parent[v]
