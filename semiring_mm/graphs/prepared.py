@@ -27,7 +27,7 @@ from ..hierarchy import costs
 from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
 from ..hierarchy.metric import Arcs, Metric, customize
 from ..hierarchy.symbolic import Structure, analyze
-from ..progress import Progress, reporter
+from ..progress import Progress, Tick, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, one_line, read_arrays
@@ -36,7 +36,7 @@ from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
 from .queries import PathQuery
 
-__all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
+__all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "prepare"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -334,8 +334,9 @@ class PreparedGraph:
         return self._customizers[here]
 
     def distances(
-        self, sources: Any = None, targets: Any = None, *, device: str | None = None
-    ) -> Any:
+        self, sources: Any = None, targets: Any = None, *, device: str | None = None,
+        progress: Progress = None,
+    ) -> Any:  # fmt: skip
         """The weights of best paths from some nodes to all others, or to some.
 
         Parameters
@@ -347,6 +348,8 @@ class PreparedGraph:
         device : {None, "cpu", "cuda", "cuda:N"}
             Where to compute; None: where `sources` or `targets` live, if one is an array of numbers
             on a CUDA device, or else on the CPU. The first call brings the graph to the device.
+        progress : bool or callable, optional
+            As for :func:`apsp`, of the sources.
 
         Returns
         -------
@@ -396,12 +399,16 @@ class PreparedGraph:
                 engines.named("cpu") if call.moved else call.engine,
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
-            if call.engine.FactorSweeps is None:
-                d = self._on_cpu(state, start, columns)
+            tick = reporter(progress, float(count), "sweeps", "sources")
+            host = call.engine.FactorSweeps is None
+            if host:
+                d = self._on_cpu(state, start, columns, tick)
             else:
                 d = self._on_device(call, state, start, columns)
-                if not call.moved:
-                    return call.give(d)
+            if tick is not None:
+                tick(float(count))
+            if not (host or call.moved):
+                return call.give(d)
         if self._labels is None:
             return d
         return labelled(d, None, self.semiring, self.nodes, rows, columns)[0]
@@ -425,7 +432,7 @@ class PreparedGraph:
         d = sweeps.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
         return d if restore is None else restore(d)
 
-    def _on_cpu(self, state: _State, start: Index, end: Index | None) -> Array:
+    def _on_cpu(self, state: _State, start: Index, end: Index | None, tick: Tick | None) -> Array:
         count, width = len(start), len(self.nodes) if end is None else len(end)
         steps = state.metric.steps
         metric, result = state.metric, np.empty((count, width), self.dtype)
@@ -438,7 +445,9 @@ class PreparedGraph:
         if end is not None and result.size:
             metric = metric.restricted(start, end)
         if result.size and (whole is not None or steps.dtype == self.dtype):
-            metric.sweep(start, result, None, targets=end)
+            n = metric.structure.n
+            told = None if tick is None else (lambda entries: tick(entries / n))
+            metric.sweep(start, result, None, told, targets=end)
         elif result.size:  # computed in a wider type, some rows at a time
             wide = np.empty((min(count, max(_ROWS, _PIECE // width)), width), steps.dtype)
             for begin in range(0, count, len(wide)):
@@ -681,11 +690,11 @@ def prepare(
     *,
     semiring: str | Semiring = "min_plus",
     weight: str | int | None = "weight",
-    directed: bool | None = None,
-    order: str = "auto",
-    dtype: Any = None,
     source: Any = None,
     target: Any = None,
+    dtype: Any = None,
+    directed: bool | None = None,
+    order: str = "auto",
     progress: Progress = None,
 ) -> PreparedGraph:
     """Prepare a sparse graph for many questions about best paths.
@@ -697,6 +706,11 @@ def prepare(
         Whose ⊕ chooses one of its operands (min, max), or works on truth values.
     weight : str or None, default "weight"
         As for :func:`adjacency`.
+    source, target : optional
+        The columns of a table, or of a file, that hold the ends of edges.
+    dtype : dtype, optional
+        Of the weights and the results: default float32 for float32 weights and
+        float64 for others; bool where the semiring works on truth values.
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
     order : {"auto", "minimum_degree", "nested_dissection"}
@@ -705,11 +719,6 @@ def prepare(
         elimination tree is half as deep, so that a single pair takes a third of the time, but
         finding it may take as long again as all other preparation. "auto" takes it for graphs of
         more than 1000 nodes where METIS is installed.
-    dtype : dtype, optional
-        Of the weights and the results: default float32 for float32 weights and
-        float64 for others; bool where the semiring works on truth values.
-    source, target : optional
-        The columns of a table, or of a file, that hold the ends of edges.
     progress : bool or callable, optional
         As for :func:`apsp`: of the nodes in the order, and then of the pairs (⊗, ⊕) of weights.
 
@@ -788,23 +797,41 @@ def _is_array(x: Any) -> bool:
 
 def edges_of_graph(
     s: Semiring, graph: Any, weight: str | int | None, directed: bool | None, source: Any = None,
-    target: Any = None,
+    target: Any = None, dtype: Any = None,
 ) -> EdgeList:  # fmt: skip
-    """The edges of any graph."""
+    """The edges of any graph, with weights of a dtype if one is asked for."""
     if isinstance(graph, PreparedGraph):
         raise TypeError("the graph is prepared already; customize() takes new weights")
-    given, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
-    if isinstance(given, EdgeList):
-        return given
-    matrix = np.asarray(given)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
-    if matrix.dtype.kind not in "biuf":
-        raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
-    warn_of_entries(s, matrix)
-    row, col, values = edges_of(s, matrix)
-    nodes = range(len(matrix)) if nodes is None else nodes
-    return EdgeList(nodes, row, col, values, directed is not False)
+    found, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
+    if not isinstance(found, EdgeList):
+        matrix = np.asarray(found)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
+        if matrix.dtype.kind not in "biuf":
+            raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
+        warn_of_entries(s, matrix)
+        row, col, values = edges_of(s, matrix)
+        nodes = range(len(matrix)) if nodes is None else nodes
+        found = EdgeList(nodes, row, col, values, directed is not False)
+    return found if dtype is None else _typed(s, found, np.dtype(dtype))
+
+
+def distances_of(
+    graph: Any, weight: str | int | None, directed: bool | None, source: Any, target: Any,
+    dtype: Any,
+) -> tuple[EdgeList, Metric | None]:  # fmt: skip
+    """The edges of a graph over min_plus, and the metric of a prepared one."""
+    if not isinstance(graph, PreparedGraph):
+        s = semirings["min_plus"]
+        return edges_of_graph(s, graph, weight, directed, source, target, dtype), None
+    if graph.semiring.name != "min_plus":
+        raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
+    if not (source is target is dtype is directed is None and weight == "weight"):
+        raise ValueError(
+            "weight, source, target, dtype and directed are chosen when a graph is prepared: give "
+            "them to sm.prepare"
+        )
+    return graph.edges, graph.metric
 
 
 def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..closures.solve import Problem
 from ..hierarchy.collector import Collector, Extent, Wanted
-from .dijkstra import search
 
 __all__ = ["RowCollector"]
 
@@ -25,16 +24,24 @@ class RowCollector(Collector):
 
     Parameters
     ----------
-    problem : Problem
-        Of weights that are not negative.
+    rows : callable
+        The distances from some sources to n nodes, in the type of `missing`.
+    n : int
+    missing : scalar
+        What stands for no path.
     wanted : Wanted
+    negative : bool
+        Whether there are negative weights.
     """
 
-    def __init__(self, problem: Problem, wanted: Wanted) -> None:
-        self.problem, self.n = problem, problem.source.n
+    def __init__(
+        self, rows: Callable[[Index], Array], n: int, missing: Any, wanted: Wanted, *,
+        negative: bool = False,
+    ) -> None:  # fmt: skip
+        self.rows, self.n, self.missing = rows, n, missing
         self.batch = _ROWS * pool.get_num_threads()
-        kind = np.int64 if problem.steps.dtype.kind == "i" else np.float64
-        super().__init__(Extent(np.inf, False, False, np.dtype(kind)), wanted)
+        kind = np.int64 if np.asarray(missing).dtype.kind == "i" else np.float64
+        super().__init__(Extent(np.inf, False, negative, np.dtype(kind)), wanted)
 
     def bytes(self) -> int:
         """Memory of the rows of one call."""
@@ -42,8 +49,8 @@ class RowCollector(Collector):
 
     def collect(self, device: int, sources: Index) -> dict[str, Array]:
         kinds, wanted = self.wanted.kinds, self.wanted
-        results, d = self.empty(len(sources)), search(self.problem, sources=sources)[0]
-        there = d != self.problem.steps.identities[0]
+        results, d = self.empty(len(sources)), self.rows(sources)
+        there = d != self.missing
         finite = np.where(there, d, 0).astype(self.dtype if "sum" in kinds else d.dtype)
         if self.whole and int(finite.max(initial=0)) * self.n >= 1 << 63:
             raise OverflowError(
