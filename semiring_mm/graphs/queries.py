@@ -34,7 +34,8 @@ class PathQuery:
             "n": x.n, "eliminated": x.eliminated, "core": x.core, "first": x.first,
             "parent": x.parent, "head": x.head, "out": metric.out, "back": metric.back,
             "matrix": metric.core, "ends": self._ends, "up": np.empty(x.n, kind),
-            "down": np.empty(x.n, kind), "value": self._value, "room": x.n, "count": self._count, "capacity": capacity,
+            "down": np.empty(x.n, kind), "value": self._value, "room": x.n, "count": self._count,
+            "capacity": capacity,
         }  # fmt: skip
         paths = {
             "low_first": low_first, "low_edge": low_edge, "low_tail": low_tail,
