@@ -903,9 +903,9 @@ def load(path: str | os.PathLike[str]) -> PreparedGraph:
 
     Notes
     -----
-    Nothing in the file is run. A digest tells whether it is as it was written, and what it says of
-    the elimination is checked, in O(f) time (f being its edges), before anything is computed with
-    it. It takes no more memory than the file has bytes.
+    Nothing in the file is run. A digest tells whether it is as it was written, and its symbolic
+    factorization is computed again and compared, in O(f) time and memory (f being its edges in the
+    file), before anything else is computed with it.
 
     Examples
     --------

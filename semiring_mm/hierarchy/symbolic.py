@@ -1,4 +1,4 @@
-"""The structure of a sparse elimination: an order, the edges that it fills in, and a dense core."""
+"""Symbolic factorization: an ordering, the elimination tree, the fill, and a dense core."""
 
 from __future__ import annotations
 
