@@ -18,8 +18,8 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.graphs.dijkstra import search
-from semiring_mm.hierarchy import costs, structure
-from semiring_mm.hierarchy.sweeps import customize
+from semiring_mm.hierarchy import costs, symbolic
+from semiring_mm.hierarchy.metric import customize
 
 from .families import FAMILIES
 
@@ -50,14 +50,14 @@ def units(graph: Any) -> dict[str, float]:
     steps = graph.nnz + n * np.log2(n + 1)
     found = {"SEARCH": (many - one) / (_SEARCHES - 1) / steps}
 
-    listed, (first, near) = _least(lambda: structure._neighbours(n, row, col))
+    listed, (first, near) = _least(lambda: symbolic.neighbours(n, row, col))
     found["NEIGHBOUR"] = listed / (n + 2 * graph.nnz)
-    ordered, (order, degree) = _least(lambda: structure._minimum_degree(n, first, near, 1 << 40, n))
+    ordered, (order, degree) = _least(lambda: symbolic.minimum_degree(n, first, near, 1 << 40, n))
     d = degree.astype(float)
-    built, x = _least(lambda: structure._structure(n, first, near, order, len(degree)))
+    built, x = _least(lambda: symbolic.factorize(n, first, near, order, len(degree)))
     found["order, a node"] = ordered / n
     found["STRUCTURE"] = built / (n + len(x.head))
-    given, metric = _least(lambda: customize(x, problem, trees=False))
+    given, metric = _least(lambda: customize(x, problem))
     core = costs.PAIR * float(x.core) ** 2 * (x.core + costs.HALF)
     rest = given - core - costs.WEIGHT * graph.nnz - costs.ELIMINATION
     if rest > 0.2 * given:  # else it is the core that is measured

@@ -53,30 +53,30 @@ def assert_arcs(n: int, *lists: Arcs) -> None:
 class SymbolicFactor:
     """Vertices by position in an elimination order, and the edges that the elimination fills in.
 
-    The first `fringe` positions are eliminated one by one; they are a postorder of the elimination
-    tree, so that the descendants of a position come right before it. The others are the core,
-    between whose nodes all edges are taken to be. Arrays are NumPy's.
+    The first `eliminated` positions are eliminated one by one; they are a postorder of the
+    elimination tree, so that the descendants of a position come right before it. The others are
+    the core, a dense supernode at the root. Arrays are NumPy's.
 
     Attributes
     ----------
-    position, node
+    rank, order
         The position of each node, and the node at each position. A part of a factor, whose nodes
-        are positions of the whole, has more entries in `position`.
+        are positions of the whole, has more entries in `rank`.
     parent
-        The first higher neighbour: in the fringe the parent in the elimination tree, else in the
-        core; n where there is none.
-    level
-        Height in the elimination tree: all lower neighbours have lower levels.
+        The first higher neighbour: the parent in the elimination tree, or a node of the core; n
+        where there is none.
+    height
+        Height in the elimination tree: all lower neighbours have lower heights.
     first, head
-        The higher neighbours of each position of the fringe, ascending, from ``first`` on.
+        The higher neighbours of each eliminated position, ascending, from ``first`` on.
     """
 
-    fringe: int
-    position: whole(i32[max(n, len(position))])
-    node: whole(i32[n])
-    parent: whole(i32[fringe])
-    level: whole(i32[fringe])
-    first: whole(i64[fringe + 1])
+    eliminated: int
+    rank: whole(i32[max(n, len(rank))])
+    order: whole(i32[n])
+    parent: whole(i32[eliminated])
+    height: whole(i32[eliminated])
+    first: whole(i64[eliminated + 1])
     head: whole(i32[first[-1]])
 
     def __post_init__(self) -> None:
@@ -85,12 +85,12 @@ class SymbolicFactor:
     @property
     def n(self) -> int:
         """Number of nodes."""
-        return len(self.node)
+        return len(self.order)
 
     @property
     def core(self) -> int:
         """Number of nodes of the core."""
-        return self.n - self.fringe
+        return self.n - self.eliminated
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Factor:
         Upward and downward, in the type that the plan computes in; the same array where the graph
         is symmetric.
     core
-        Best paths within the core and through the fringe.
+        Best paths within the core and through the other nodes.
     """
 
     structure: SymbolicFactor

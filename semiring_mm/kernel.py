@@ -165,7 +165,7 @@ class Kernel:
     @functools.cached_property
     def digest(self) -> str:
         """Of what its compiled code depends on: the function, and what its names stand for."""
-        codes, found = [(self, self.function.__code__)], list[str]()
+        codes, found = [(self, self.function.__code__)], [self.name]  # which is a symbol's
         for one, code in codes:
             values = [one.function.__globals__.get(name) for name in code.co_names]
             inner = [(one, c) for c in code.co_consts if isinstance(c, types.CodeType)]

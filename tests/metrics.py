@@ -9,9 +9,9 @@ from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.gpu import engine as gpu
 from semiring_mm.graphs import methods
 from semiring_mm.graphs.contraction import rows_by_sweeps
-from semiring_mm.hierarchy import structure as elimination
+from semiring_mm.hierarchy import symbolic as elimination
 from semiring_mm.hierarchy.devices import weighed
-from semiring_mm.hierarchy.sweeps import customize
+from semiring_mm.hierarchy.metric import customize
 
 
 def only(monkeypatch, *names):
@@ -29,15 +29,15 @@ def solved(problem):
 
 def structure_of(n, row, col):
     """By minimum degree, but for a quarter of the nodes, which are a core."""
-    first, near = elimination._neighbours(n, row, col)
-    order = elimination.prepare_structure(n, row, col, "minimum_degree").node
-    return elimination._structure(n, first, near, order, n - n // 4)
+    first, near = elimination.neighbours(n, row, col)
+    order = elimination.analyze(n, row, col, "minimum_degree").order
+    return elimination.factorize(n, first, near, order, n - n // 4)
 
 
 def leave_core(monkeypatch):
     """Let graphs be prepared with a quarter of their nodes in a dense core."""
     monkeypatch.setattr(
-        "semiring_mm.graphs.prepared.prepare_structure",
+        "semiring_mm.graphs.prepared.analyze",
         lambda n, row, col, *_: structure_of(n, row, col),
     )
 
@@ -52,9 +52,7 @@ def metric_of(name, n, row, col, weight, *, directed=True, sources=None):
         else elimination.eliminate(n, *ends, sources=sources)
     )  # fmt: skip
     found = []
-    Problem.of(source, None, False).solve(
-        lambda given: found.append(customize(structure, given, trees=False))
-    )
+    Problem.of(source, None, False).solve(lambda given: found.append(customize(structure, given)))
     return found[-1]
 
 

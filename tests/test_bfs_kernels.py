@@ -19,7 +19,7 @@ from semiring_mm.gpu.bfs import HopSearches, Shape
 from semiring_mm.graphs import choice, dense, methods, statistics
 from semiring_mm.graphs.choice import Request
 from semiring_mm.graphs.hops import HopCollector, Hops
-from semiring_mm.hierarchy.statistics import Wanted
+from semiring_mm.hierarchy.collector import Wanted
 
 HOST = HostDevice()
 SMALL = Shape(each=1, threads=64, blocks=1, limit=20)

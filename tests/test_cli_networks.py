@@ -676,7 +676,7 @@ def test_refused(run, arguments, words):
 
 def test_a_large_core_is_told(run, monkeypatch):
     monkeypatch.setattr("semiring_mm.graphs.prepared._LONG", 1e6)
-    monkeypatch.setattr("semiring_mm.hierarchy.structure._CORE", 10)
+    monkeypatch.setattr("semiring_mm.hierarchy.symbolic._CORE", 10)
     rng = np.random.default_rng(4)
     lines = (f"{u},{v},1" for u, v in rng.integers(0, 300, (3000, 2)))
     Path("g.csv").write_text("\n".join(["from,to,weight", *lines]) + "\n")

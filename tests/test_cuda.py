@@ -40,9 +40,9 @@ from semiring_mm.gpu import (
 from semiring_mm.gpu.bfs import HopSearches, Shape
 from semiring_mm.gpu.facts import flags_of
 from semiring_mm.graphs.hops import Hops
-from semiring_mm.hierarchy.devices import DeviceCustomizer
-from semiring_mm.hierarchy.structure import eliminate
-from semiring_mm.hierarchy.sweeps import Arcs
+from semiring_mm.hierarchy.devices import device_customizer
+from semiring_mm.hierarchy.metric import Arcs
+from semiring_mm.hierarchy.symbolic import eliminate
 from semiring_mm.metrics import as_metric
 from semiring_mm.plan import Facts, make_plan
 
@@ -694,7 +694,7 @@ def customized(dtype):
     )  # fmt: skip
     structure = eliminate(n, row, col, sources=1)
     arcs = Arcs.of(structure, row, col, undirected=False)
-    DeviceCustomizer(engine, structure, arcs)(Problem.of(source))
+    device_customizer(engine, structure, arcs)(Problem.of(source))
 
 
 def sweeps(dtype, name="min_plus"):

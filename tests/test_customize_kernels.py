@@ -15,9 +15,9 @@ from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.gpu import device, engine
 from semiring_mm.graphs import prepared
-from semiring_mm.hierarchy.devices import DeviceCustomizer, host_metric
-from semiring_mm.hierarchy.structure import eliminate
-from semiring_mm.hierarchy.sweeps import Arcs, customize_arcs
+from semiring_mm.hierarchy.devices import device_customizer, host_metric
+from semiring_mm.hierarchy.metric import Arcs, customize
+from semiring_mm.hierarchy.symbolic import eliminate
 
 #: Levels in launches of their own; some of them together, by one block; all of them.
 FEW = {"apart": -1, "some": 6, "alone": 1 << 40}
@@ -48,8 +48,8 @@ def check(problem, *, few="some", sources=None):
         structure_of(n, row, col) if sources is None else eliminate(n, row, col, sources=sources)
     )
     arcs = arcs_of(structure, problem)
-    expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
-    customizer, runs = DeviceCustomizer(engine, structure, arcs, few=FEW[few]), list[Problem]()
+    expected = problem.solve(partial(customize, structure, arcs=arcs))
+    customizer, runs = device_customizer(engine, structure, arcs, few=FEW[few]), list[Problem]()
     found = problem.solve(lambda x: (runs.append(x), customizer(x))[1])
     assert (found.back is found.out) == (expected.back is expected.out)
     found = host_metric(engine, found)
@@ -74,7 +74,7 @@ def test_semirings(name, dtype):
     weight[rng.random(len(row)) < 0.1] = zero  # closed
     structure, _ = check(problem_of(name, n, row, col, weight))
     assert structure.core
-    assert structure.fringe > 20
+    assert structure.eliminated > 20
 
 
 @pytest.mark.parametrize("few", FEW)
@@ -128,8 +128,8 @@ def test_cycles_that_improve_are_named(dtype):
     structure = eliminate(n, *both, sources=1)
     arcs = arcs_of(structure, problem)
     messages = []
-    on_device = DeviceCustomizer(engine, structure, arcs)
-    for run in (partial(customize_arcs, structure, arcs=arcs), on_device):
+    on_device = device_customizer(engine, structure, arcs)
+    for run in (partial(customize, structure, arcs=arcs), on_device):
         with pytest.raises(sm.NegativeCycleError) as caught:
             problem.solve(run)
         messages.append(str(caught.value))
@@ -137,7 +137,7 @@ def test_cycles_that_improve_are_named(dtype):
     loops = problem_of("min_plus", 2, np.zeros(1, int), np.zeros(1, int), np.array([-1], dtype))
     structure = eliminate(2, np.zeros(1, int), np.zeros(1, int))
     with pytest.raises(sm.NegativeCycleError, match="0"):
-        loops.solve(DeviceCustomizer(engine, structure, arcs_of(structure, loops)))
+        loops.solve(device_customizer(engine, structure, arcs_of(structure, loops)))
 
 
 def test_rounding_begins_again_with_margins():

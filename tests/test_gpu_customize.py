@@ -11,9 +11,9 @@ from test_customize_kernels import WEIGHTS, arcs_of, problem_of
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.gpu import device, engine
-from semiring_mm.hierarchy.devices import DeviceCustomizer, host_metric
-from semiring_mm.hierarchy.structure import eliminate, prepare_structure
-from semiring_mm.hierarchy.sweeps import customize_arcs
+from semiring_mm.hierarchy.devices import device_customizer, host_metric
+from semiring_mm.hierarchy.metric import customize
+from semiring_mm.hierarchy.symbolic import analyze, eliminate
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,7 +28,7 @@ def test_semirings(name, dtype):
         pytest.skip("its weights are fractions")
     n, row, col = grid(150)
     rng = np.random.default_rng(1)
-    structures = [prepare_structure(n, row, col, "minimum_degree")]
+    structures = [analyze(n, row, col, "minimum_degree")]
     if dtype[0] == "i" or name != "min_plus":  # sums in a core have other brackets
         structures.append(eliminate(n, row, col, sources=300))
         assert structures[1].core > 100
@@ -40,8 +40,8 @@ def test_semirings(name, dtype):
                 weight = WEIGHTS[name](rng, len(ends[0])).astype(dtype)
                 problem = problem_of(name, n, *ends, weight, directed=directed)
                 arcs = arcs_of(structure, problem)
-                customizer = customizer or DeviceCustomizer(engine, structure, arcs)
-                expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
+                customizer = customizer or device_customizer(engine, structure, arcs)
+                expected = problem.solve(partial(customize, structure, arcs=arcs))
                 found = host_metric(engine, problem.solve(customizer))
                 assert_array_equal(found.out, expected.out)
                 assert_array_equal(found.back, expected.back)

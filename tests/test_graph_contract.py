@@ -178,7 +178,7 @@ def test_values_of_the_contract_lie_as_engines_read_them():
     factor = net.metric.factor
     x, n = factor.structure, factor.structure.n
     for wrong in (
-        {"position": x.position.astype("i8")}, {"node": x.node[::2]}, {"head": x.head[1:]},
+        {"rank": x.rank.astype("i8")}, {"order": x.order[::2]}, {"head": x.head[1:]},
         {"first": np.repeat(x.first, 2)[::2]},
     ):  # fmt: skip
         with pytest.raises(LayoutError, match=f"{next(iter(wrong))} is"):

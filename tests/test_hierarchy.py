@@ -8,7 +8,7 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.hierarchy.structure import eliminate
+from semiring_mm.hierarchy.symbolic import eliminate
 
 
 def random_edges(seed, largest=50):
@@ -21,24 +21,25 @@ def random_edges(seed, largest=50):
 def test_the_structure_is_that_of_the_elimination(seed):
     _, n, row, col = random_edges(seed)
     x = eliminate(n, row, col)
-    assert (np.sort(x.position) == np.arange(n)).all()
-    assert (x.position[x.node] == np.arange(n)).all()
+    assert (np.sort(x.rank) == np.arange(n)).all()
+    assert (x.rank[x.order] == np.arange(n)).all()
     near = np.zeros((n, n), bool)
-    near[x.position[row], x.position[col]] = near[x.position[col], x.position[row]] = True
+    near[x.rank[row], x.rank[col]] = near[x.rank[col], x.rank[row]] = True
     np.fill_diagonal(near, False)
-    for v in range(x.fringe):
+    for v in range(x.eliminated):
         above = np.flatnonzero(near[v, v + 1 :]) + v + 1
         assert (x.head[x.first[v] : x.first[v + 1]] == above).all()
         assert x.parent[v] == (above[0] if len(above) else n)
         near[np.ix_(above, above)] = True
         np.fill_diagonal(near, False)
+    first, *down = x.down
     for u in range(n):
-        tails, edges = (a[x.low_first[u] : x.low_first[u + 1]] for a in (x.low_tail, x.low_edge))
+        tails, edges = (a[first[u] : first[u + 1]] for a in down)
         assert (np.diff(tails) > 0).all()
         assert (x.head[edges] == u).all()
         assert ((x.first[tails] <= edges) & (edges < x.first[tails + 1])).all()
-        if u < x.fringe:
-            assert (x.level[tails] < x.level[u]).all()
+        if u < x.eliminated:
+            assert (x.height[tails] < x.height[u]).all()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -46,10 +47,10 @@ def test_every_arc_has_its_slot(seed):
     _, n, row, col = random_edges(seed)
     x = eliminate(n, row, col)
     row, col = row[row != col], col[row != col]
-    tail = np.repeat(np.arange(x.fringe), np.diff(x.first))
-    for slot, u, v in zip(x.slots(row, col), x.position[row], x.position[col], strict=True):
+    tail = np.repeat(np.arange(x.eliminated), np.diff(x.first))
+    for slot, u, v in zip(x.slots(row, col), x.rank[row], x.rank[col], strict=True):
         if slot < 0:
-            assert tuple(x.fringe + y for y in divmod(-1 - slot, x.core)) == (u, v)
+            assert tuple(x.eliminated + y for y in divmod(-1 - slot, x.core)) == (u, v)
         else:
             ends = tail[slot // 2], x.head[slot // 2]
             assert (ends if slot % 2 == 0 else ends[::-1]) == (u, v)

@@ -12,7 +12,7 @@ from semiring_mm.cpu import bfs
 from semiring_mm.cpu.kernels import bfs as kernels
 from semiring_mm.graphs import statistics as module
 from semiring_mm.graphs.hops import HopCollector, Hops
-from semiring_mm.hierarchy.statistics import Wanted
+from semiring_mm.hierarchy.collector import Wanted
 
 EVERYTHING = frozenset(["largest", "count", "sum", "inverse", "within", "bins"])
 

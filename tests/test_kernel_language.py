@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import pytest
 from plain_kernels import MIN_PLUS, both
@@ -11,6 +13,7 @@ from semiring_mm.cpu.codegen import compiled
 from semiring_mm.cpu.compiler import host_target
 from semiring_mm.kernel import (
     I,
+    Kernel,
     KernelError,
     S,
     T,
@@ -571,6 +574,14 @@ def test_stored_entries_are_converted():
     x, y = np.array([True, False]), np.array([False, False])
     compiled(closer, bytewise(plan))(n=2, x=x, y=y)
     assert y.tolist() == [True, False]
+
+
+def test_code_is_kept_by_the_name_of_its_kernel():
+    """Which is a symbol of the object file."""
+    other = Kernel(types.FunctionType(halves.function.__code__, globals(), "other_name"))
+    other.function.__annotations__ = halves.function.__annotations__
+    assert other.digest != halves.digest
+    assert Kernel(halves.function).digest == halves.digest
 
 
 @kernel

@@ -220,7 +220,7 @@ FIRST_CALLS = {
         "neighbours chains metrics"
     ),
     "sm.apsp(a, return_predecessors=True)": (
-        "gpu hierarchy.structure hierarchy.sweeps files plot cli tiled.solve tiled.stored "
+        "gpu hierarchy.symbolic hierarchy.metric files plot cli tiled.solve tiled.stored "
         "graphs.contraction graphs.out_of_core graphs.prepared cpu.chain cpu.screen neighbours"
     ),
     "sm.sequences.viterbi(a, a)": "gpu tiled hierarchy graphs files plot cli cpu.screen neighbours",

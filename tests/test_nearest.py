@@ -107,8 +107,8 @@ def test_the_kernel_in_python(core, monkeypatch):
     label, place = np.full((x.n, k), far), np.full((x.n, k), kernels.NOWHERE, "i4")
     label[::5, 0], place[::5, 0] = 0, np.arange(len(label[::5]))
     found = both(
-        kernels.k_nearest, None, "f8", fringe=x.fringe, core=x.core, k=k, far=far, first=x.first,
-        head=x.head, place=place, core_place=place[: x.core], label=label, matrix=metric.core,
-        core_label=label[: x.core], out=metric.out, back=metric.back,
+        kernels.k_nearest, None, "f8", eliminated=x.eliminated, core=x.core, k=k, far=far,
+        first=x.first, head=x.head, place=place, core_place=place[: x.core], label=label,
+        matrix=metric.core, core_label=label[: x.core], out=metric.out, back=metric.back,
     )  # fmt: skip
     assert (found["place"] != place).any()

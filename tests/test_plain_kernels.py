@@ -19,8 +19,9 @@ from semiring_mm.cpu import codegen, facts, rows, screen, select
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import spanning as cpu_spanning
 from semiring_mm.graphs.kernels import elimination, forest
-from semiring_mm.hierarchy import structure
-from semiring_mm.hierarchy.statistics import Collector, Wanted
+from semiring_mm.hierarchy import symbolic
+from semiring_mm.hierarchy.collector import Wanted
+from semiring_mm.hierarchy.statistics import SweepCollector
 from semiring_mm.kernel import Kernel, Operations
 from semiring_mm.plan import Facts, Plan, make_plan
 from semiring_mm.semirings import semirings
@@ -85,14 +86,16 @@ def edges():
 
 
 def test_eliminations(edges, called, monkeypatch):
-    monkeypatch.setattr(structure, "_GRANT", 1000)
+    monkeypatch.setattr(symbolic, "_GRANT", 1000)
     n, row, col = edges
-    x = structure.prepare_structure(n, row, col, "minimum_degree")
-    structure.Structure.checked(x.fringe, x.node, x.parent, x.level, x.first, x.head)
-    assert x.schedule[1][-1] == x.fringe
-    assert x.above(np.array([3, 9])).max() == n - 1
+    x = symbolic.analyze(n, row, col, "minimum_degree")
+    names = ("eliminated", "parent", "height", "first", "head")
+    symbolic.Structure.checked(row, col, x.order, **{name: getattr(x, name) for name in names})
+    assert len(x.down[1]) == len(x.head)
+    assert x.schedule[1][-1] == x.eliminated
+    assert x.ancestors(np.array([3, 9])).max() == n - 1
     assert (x.slots(row, col) >= 0).all()
-    assert structure.eliminate(n, row, col).core > 0
+    assert symbolic.eliminate(n, row, col).core > 0
     assert called.count("minimum_degree") > 4  # in parts, and the pool of lists becomes full
     assert set(called) == kernels(elimination)
 
@@ -114,14 +117,14 @@ def test_factors(edges, called, trees):
     graph = EdgeList(range(n), row, col, weight, True)
     problem = Problem.of(EdgeSource(semirings["min_plus"], graph, "f8"), predecessors=trees)
     problem.solve(solved)
-    assert set(called) >= {"customize", "join_core", "rise", "fall"}
+    assert set(called) >= {"customize", "customize_core", "forward_solve", "backward_solve"}
 
 
 def test_undirected_factors(edges, called):
     n, row, col = edges
     graph = EdgeList(range(n), row, col, np.ones(len(row)), False)
     sm.prepare(graph, order="minimum_degree").distances(np.arange(n))
-    assert set(called) >= {"place", "customize", "rise", "fall"}
+    assert set(called) >= {"add_arcs", "customize", "forward_solve", "backward_solve"}
 
 
 @pytest.mark.parametrize("weight", ["small integers", "large integers", "float32", "float64"])
@@ -140,10 +143,10 @@ def test_sums(called, weight, gap):
     measures = frozenset(("largest", "count", "sum", "inverse", "within", "bins"))
     for mass in (None, np.arange(n), np.arange(n) / 3):
         wanted = Wanted(measures, bins, np.array([0.0, step, 3.3 * step]), mass, every=True)
-        collector = Collector(graph.metric, wanted)
+        collector = SweepCollector(graph.metric, wanted)
         found = collector.empty(n)
-        collector.run(graph.metric.structure.node.astype("i8"), np.arange(n), found)
-    assert set(called) >= {"depths", "climb", "fall"}
+        collector.run(graph.metric.structure.order.astype("i8"), np.arange(n), found)
+    assert set(called) >= {"depths", "forward_solve", "collect"}
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.expressions import evaluate
 from semiring_mm.graphs.kernels import queries as kernels
-from semiring_mm.hierarchy import structure as elimination
-from semiring_mm.hierarchy.structure import prepare_structure
+from semiring_mm.hierarchy import symbolic as elimination
+from semiring_mm.hierarchy.symbolic import analyze
 
 
 def family(name, rng):
@@ -266,11 +266,11 @@ def test_the_bound_allows_for_roundings(monkeypatch):
     """Sums from one end of a path to the other have other brackets than those by its middle."""
 
     def by_the_middle(n, row, col, *_):
-        first, near = elimination._neighbours(n, row, col)
+        first, near = elimination.neighbours(n, row, col)
         order = np.array([*range(n // 2), *range(n - 1, n // 2 - 1, -1)], np.int32)
-        return elimination._structure(n, first, near, order, n)
+        return elimination.factorize(n, first, near, order, n)
 
-    monkeypatch.setattr("semiring_mm.graphs.prepared.prepare_structure", by_the_middle)
+    monkeypatch.setattr("semiring_mm.graphs.prepared.analyze", by_the_middle)
     for seed in range(40):
         i, rng = np.arange(4 + seed % 10), np.random.default_rng(seed)
         row, col = np.concatenate([[i, i + 1], [i + 1, i]], 1)
@@ -281,7 +281,7 @@ def test_graphs_without_small_separators(monkeypatch):
     """The order stops early, and what is left is a dense core, or an error says what to write."""
     rng, n = np.random.default_rng(5), 4000
     row, col = rng.integers(0, n, (2, 3 * n))
-    x = prepare_structure(n, row, col, "auto")
+    x = analyze(n, row, col, "auto")
     assert 1024 < x.core < n / 2
     assert np.diff(x.first).max() < x.core / 5  # before the rest is nearly a clique
     monkeypatch.setattr("semiring_mm.cpu.engine.free_memory", lambda: 8 * x.core**2)
@@ -323,13 +323,11 @@ def test_a_large_core_is_told_before_its_closure(monkeypatch):
 def test_an_order_in_pieces_is_the_same(monkeypatch):
     """So that Ctrl-C need not wait for the whole."""
     g = large()
-    whole = prepare_structure(g.n, g.row, g.col, "minimum_degree")
-    monkeypatch.setattr("semiring_mm.hierarchy.structure._GRANT", 1000)
+    whole = analyze(g.n, g.row, g.col, "minimum_degree")
+    monkeypatch.setattr("semiring_mm.hierarchy.symbolic._GRANT", 1000)
     seen = []
-    pieces = prepare_structure(
-        g.n, g.row, g.col, "minimum_degree", lambda done, total: seen.append(done)
-    )
-    np.testing.assert_array_equal(pieces.node, whole.node)
+    pieces = analyze(g.n, g.row, g.col, "minimum_degree", lambda done, total: seen.append(done))
+    np.testing.assert_array_equal(pieces.order, whole.order)
     np.testing.assert_array_equal(pieces.head, whole.head)
     assert len(set(seen)) > 100
 
@@ -350,9 +348,9 @@ def test_an_order_without_its_package(monkeypatch):
         sm.prepare(NAMED, order="nested_dissection")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     g = large()
-    x = prepare_structure(g.n, g.row, g.col, "auto")
-    other = prepare_structure(g.n, g.row, g.col, "minimum_degree")
-    np.testing.assert_array_equal(x.node, other.node)
+    x = analyze(g.n, g.row, g.col, "auto")
+    other = analyze(g.n, g.row, g.col, "minimum_degree")
+    np.testing.assert_array_equal(x.order, other.order)
 
 
 def test_nested_dissection_is_flat():
@@ -360,12 +358,12 @@ def test_nested_dissection_is_flat():
     i = np.arange(50 * 50).reshape(50, 50)
     row = np.concatenate([i[:, 1:].ravel(), i[1:].ravel()])
     col = np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()])
-    found = prepare_structure(i.size, row, col, "nested_dissection")
-    assert found.fringe == i.size
-    assert found.level.max() < 250
-    other = prepare_structure(i.size, row, col, "minimum_degree")
+    found = analyze(i.size, row, col, "nested_dissection")
+    assert found.eliminated == i.size
+    assert found.height.max() < 250
+    other = analyze(i.size, row, col, "minimum_degree")
     assert len(found.head) < 1.3 * len(other.head)
-    assert found.level.max() < other.level.max()
+    assert found.height.max() < other.height.max()
 
 
 def large(seed=0):
@@ -414,17 +412,17 @@ def test_integers_in_pieces(monkeypatch):
 
 def test_subtrees_for_threads_are_disjoint_and_whole():
     g = large()
-    x = prepare_structure(g.n, g.row, g.col, "minimum_degree")
+    x = analyze(g.n, g.row, g.col, "minimum_degree")
     nodes, cuts = x.schedule
-    assert (np.sort(nodes) == np.arange(x.fringe)).all()
-    assert (cuts[0], cuts[-1], (np.diff(cuts) >= 0).all()) == (0, x.fringe, True)
+    assert (np.sort(nodes) == np.arange(x.eliminated)).all()
+    assert (cuts[0], cuts[-1], (np.diff(cuts) >= 0).all()) == (0, x.eliminated, True)
     assert len(cuts) > 10
     part = np.empty(x.n + 1, int)
     for k, (begin, end) in enumerate(itertools.pairwise(cuts)):
         part[nodes[begin:end]] = k
         assert (np.diff(nodes[begin:end]) > 0).all()
     last = len(cuts) - 2
-    inner = np.flatnonzero(x.parent < x.fringe)
+    inner = np.flatnonzero(x.parent < x.eliminated)
     above = part[x.parent[inner]]
     assert ((above == part[inner]) | (above == last)).all()
     assert cuts[-1] - cuts[-2] < g.n / 4
@@ -750,19 +748,24 @@ def test_kernels_in_python(core, monkeypatch):
         edge["weight"] = 1 + k % 5
     net = sm.prepare(g)
     metric, n = net.metric, len(g)
-    matrix = metric.core
     fields = vars(metric.structure) | {"out": metric.out, "back": metric.back}
-    shared = {name: fields[name] for name in ("fringe", "first", "parent", "head", "out", "back")}
-    shared["n"] = n
+    shared = {name: fields[name] for name in ("first", "parent", "head", "out", "back")}
+    shared |= {
+        "n": n,
+        "eliminated": fields["eliminated"],
+        "core": metric.structure.core,
+        "matrix": metric.core,
+        "capacity": 40,
+    }
     shared |= {name: np.zeros(n) for name in ("up", "down", "value")}
-    lower = {name: fields[name] for name in ("low_first", "low_edge", "low_tail")}
+    lower = dict(zip(("low_first", "low_tail", "low_edge"), metric.structure.down, strict=True))
     lower |= {name: np.zeros(n, "i4") for name in ("up_tail", "down_tail", "walk")}
     lower |= {"count": np.zeros(1, "i8"), "stack": np.zeros((40, 2), "i8")}
     given = (MIN_PLUS, metric.plan)
     for i, j in itertools.permutations(range(0, n, 4), 2):
-        shared["ends"] = np.array([metric.structure.position[v] for v in (i, j)], "i8")
-        found = both(kernels.meet, *given, **shared, core=len(matrix), matrix=matrix)
+        shared["ends"] = np.array([metric.structure.rank[v] for v in (i, j)], "i8")
+        found = both(kernels.query, *given, **shared, **dict.fromkeys(lower), room=n)
         assert found["value"][0] == net.distance(i, j)
         if not core:
             for room in (n, 1):
-                both(kernels.route, *given, **shared, **lower, room=room, capacity=40)
+                both(kernels.query, *given, **shared, **lower, room=room)

@@ -6,7 +6,7 @@ from optional import csgraph, nx
 from test_sparse import GRAPHS, random_graph, undirected
 
 import semiring_mm as sm
-from semiring_mm.hierarchy import sweeps
+from semiring_mm.hierarchy import metric as module
 
 WIDE = undirected(nx.path_graph(1100))  # more columns than are turned at a time
 
@@ -19,7 +19,7 @@ def prepared(graph, dtype=np.float64):
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.int32])
 @pytest.mark.parametrize("name", [*GRAPHS, "wide"])
 def test_whole_numbers_in_32_bits(name, dtype, monkeypatch):
-    monkeypatch.setattr(sweeps, "_FEW", 1)
+    monkeypatch.setattr(module, "_FEW", 1)
     graph = {**GRAPHS, "wide": WIDE}[name]
     net, metric = prepared(graph, dtype)
     expected = csgraph.dijkstra(graph)
@@ -27,7 +27,7 @@ def test_whole_numbers_in_32_bits(name, dtype, monkeypatch):
         far = np.isinf(expected)
         expected = np.where(far, 0, expected).astype(dtype)
         expected[far] = np.iinfo(dtype).max
-    narrow = metric.whole(np.dtype(dtype), 99)
+    narrow = metric.narrowed(np.dtype(dtype), 99)
     assert metric.out.itemsize == 4 or narrow.out.dtype == np.int32
     np.testing.assert_array_equal(net.distances(), expected)
     sources, targets = np.arange(0, len(expected), 3), np.arange(1, len(expected), 7)
@@ -50,7 +50,7 @@ def test_only_where_all_distances_are_known_to_fit(change, fits):
     graph = GRAPHS["grid"].copy()
     graph.data = change(graph.data)
     net, metric = prepared(graph)
-    assert (metric.whole(np.dtype(float), 1000) is not None) == fits
+    assert (metric.narrowed(np.dtype(float), 1000) is not None) == fits
     np.testing.assert_array_equal(net.distances(), csgraph.dijkstra(graph))
 
 
@@ -60,12 +60,12 @@ def test_negative_weights_and_few_rows_stay_as_they_are():
     graph = GRAPHS["directed"].tocoo()
     graph.data = graph.data + h[graph.row] - h[graph.col]
     _, metric = prepared(graph)
-    assert metric.whole(np.dtype(float), 1000) is None
+    assert metric.narrowed(np.dtype(float), 1000) is None
     net, metric = prepared(GRAPHS["grid"])
-    assert metric.whole(np.dtype(float), 1) is None
+    assert metric.narrowed(np.dtype(float), 1) is None
     assert "bound" not in metric.__dict__  # a single row looks for nothing
     net.distances()
-    assert metric.whole(np.dtype(float), 1) is not None  # what is known is used
+    assert metric.narrowed(np.dtype(float), 1) is not None  # what is known is used
 
 
 @pytest.mark.parametrize("shift", [0, 1, 4, 8, 24])
@@ -79,7 +79,7 @@ def test_rows_may_begin_anywhere(shift, dtype):
     start = -memory.ctypes.data % 64 + shift
     d = memory[start : start + 70 * n * size].view(dtype).reshape(70, n)
     sources = np.arange(500, 570)
-    (metric.whole(d.dtype, 70) or metric).sweep(sources, d, None)
+    (metric.narrowed(d.dtype, 70) or metric).sweep(sources, d, None)
     np.testing.assert_array_equal(d, csgraph.dijkstra(graph)[sources])
     assert (memory[:start] == 7).all()
     assert (memory[start + d.nbytes :] == 7).all()
@@ -96,6 +96,6 @@ def test_tables_fall_over_the_ancestors_of_targets(name):
             net.distances(sources, targets), expected[np.ix_(sources, targets)]
         )
     x = metric.structure
-    ends = x.position[targets].astype(np.int64)
-    part = metric.above(x.position[np.arange(n)].astype(np.int64), ends)
-    assert len(part.falls) == len(x.above(ends)) - x.core
+    ends = x.rank[targets].astype(np.int64)
+    part = metric.restricted(x.rank[np.arange(n)].astype(np.int64), ends)
+    assert len(part.targets) == len(x.ancestors(ends)) - x.core

@@ -321,7 +321,8 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch, directed):
 
     monkeypatch.setattr(pool, "get_num_threads", lambda: 2)  # the more, the larger a batch
     monkeypatch.setattr(module, "_EVERY", 0.0)
-    monkeypatch.setattr(module.Collector, "batch", 40)
+    always = property(lambda self: 40, lambda self, batch: None)
+    monkeypatch.setattr(module.SweepCollector, "batch", always, raising=False)
     given, path = graph("sparse", directed=directed, whole=False), tmp_path / "state.npz"
     seen = []
 

@@ -12,7 +12,7 @@ from semiring_mm.gpu import device, engine, sweeps
 from semiring_mm.gpu.regions import Limits, regions
 from semiring_mm.gpu.sweeps import KINDS, Shape
 from semiring_mm.hierarchy.devices import weighed
-from semiring_mm.hierarchy.structure import eliminate
+from semiring_mm.hierarchy.symbolic import eliminate
 
 HOST = HostDevice()
 #: Small blocks and regions: several groups of sources, levels of regions, sizes of leaves.
@@ -49,7 +49,7 @@ def test_regions(seed, limits):
     leaf, upper = limits
     assert_array_equal(np.sort(f.place), np.arange(n))
     assert_array_equal(f.position[f.place], np.arange(n))
-    assert f.first[-1] == x.fringe
+    assert f.first[-1] == x.eliminated
     begin = 0
     for r in range(len(f.leaf)):
         nodes = f.position[f.first[r] : f.first[r + 1]]
@@ -57,7 +57,7 @@ def test_regions(seed, limits):
         assert (np.diff(nodes) < 0).all()
         inside = set(nodes.tolist())
         assert all(x.parent[v] in inside for v in nodes[1:])  # it is connected
-        above = x.parent[top] if x.parent[top] < x.fringe else -1
+        above = x.parent[top] if x.parent[top] < x.eliminated else -1
         assert f.parent[r] == (f.of_place[f.place[above]] if above >= 0 else -1)
         assert f.depth[r] == (f.depth[f.parent[r]] + 1 if above >= 0 else 0)
         heads = x.head[x.first[top] : x.first[top + 1]]
@@ -146,7 +146,7 @@ def test_sweeps_over_semirings(name, dtype, host):
     weight = WEIGHTS[name](rng, 2 * len(row)).astype(dtype)
     row, col = np.concatenate([row, col]), np.concatenate([col, row])
     metric = metric_of(name, n, row, col, weight)
-    assert metric.structure.fringe > 40
+    assert metric.structure.eliminated > 40
     there = on_device(metric, shape=SMALL)
     check(metric, there, rng.permutation(n)[:75], batch=64, thorough=dtype == "int32")
 

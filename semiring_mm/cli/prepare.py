@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     structure = net.metric.structure
     found: dict[str, Any] = {
         "nodes": structure.n, "edges": given.edges(), "fill_edges": len(structure.head),
-        "core": structure.core, "depth": int(structure.level.max(initial=-1)) + 1,
+        "core": structure.core, "depth": int(structure.height.max(initial=-1)) + 1,
     }  # fmt: skip
     if args.json:
         about = {"graph": args.graph, "semiring": args.semiring, "directed": given.graph.directed}

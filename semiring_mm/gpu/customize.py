@@ -16,6 +16,7 @@ from . import device
 from .launch import entry, struct_of
 from .memory import from_host, to_host
 from .source import algebra, compute_dtype
+from .trees import bits_of
 
 __all__ = ["Customizer", "customize_source"]
 
@@ -64,18 +65,18 @@ class Customizer:
     def _lay_out(self, few: int) -> None:
         """sr::Pairs of all edges with others behind them, by levels; launches of some levels."""
         x, xp = self.structure, self.here.xp
-        first, level = from_host(x.first.astype(np.int32)), from_host(x.level)
+        first, level = from_host(x.first.astype(np.int32)), from_host(x.height)
         edge, head = xp.arange(len(x.head), dtype=np.int32), self.head
         tail = xp.searchsorted(first[1:], edge, side="right")
-        inner = head < x.fringe
+        inner = head < x.eliminated
         at = xp.where(inner, head, 0)
-        row = xp.where(inner, first[at], x.fringe - 1 - head)
+        row = xp.where(inner, first[at], x.eliminated - 1 - head)
         pairs = xp.stack([edge, first[tail + 1], row, first[at + 1]], axis=1)
         kept = pairs[:, 0] + 1 < pairs[:, 1]
         pairs, level = pairs[kept], level[tail[kept]]
         order = xp.argsort(level, kind="stable")
         self.pairs = xp.ascontiguousarray(pairs[order], np.int32)
-        levels = int(x.level.max(initial=-1)) + 1
+        levels = int(x.height.max(initial=-1)) + 1
         cuts = xp.searchsorted(level[order], xp.arange(levels + 1))
         self.cuts = cuts.astype(np.int32)
         behind = (self.pairs[:, 1] - self.pairs[:, 0] - 1).astype(np.int64)
@@ -112,8 +113,8 @@ class Customizer:
         fields = {
             "out": out, "back": back, "matrix": matrix, "head": self.head, "pairs": self.pairs,
             "cuts": self.cuts, "slot": self.slot, "weight": weight, "improves": improves,
-            "zero": _bits(zero), "one": _bits(one), "fringe": x.fringe, "core": x.core,
-            "both": int(self.undirected),
+            "zero": bits_of(zero, compute), "one": bits_of(one, compute), "fringe": x.eliminated,
+            "core": x.core, "both": int(self.undirected),
         }  # fmt: skip
 
         def params(**more: Any) -> bytes:
@@ -142,8 +143,3 @@ def _identity(plan: Plan, value: Any, dtype: np.dtype[Any]) -> Any:
     if plan.codec == "mask":
         return dtype.type(-1 if value else 0)
     return dtype.type(computed(plan, value))
-
-
-def _bits(value: Any) -> int:
-    """A value as the low bytes of 64 bits."""
-    return int.from_bytes(value.tobytes().ljust(8, b"\0"), "little", signed=True)

@@ -62,7 +62,7 @@ def cut(x: SymbolicFactor, rows: int, most: int) -> Cut:
     degree = np.diff(x.first)
     deepest = degree.astype(np.int64)  # the largest degree in each subtree
     for nodes in _levels(x):
-        nodes = nodes[x.parent[nodes] < x.fringe]
+        nodes = nodes[x.parent[nodes] < x.eliminated]
         np.maximum.at(deepest, x.parent[nodes], deepest[nodes])
     order = np.argsort(-deepest, kind="stable")
     ends = np.flatnonzero(np.diff(deepest[order], append=-1)) + 1
@@ -73,31 +73,31 @@ def cut(x: SymbolicFactor, rows: int, most: int) -> Cut:
     costs = done[-1] - done[ends] + core**2 + core**3 / max(x.n, 1)
     gone = np.zeros(x.n, bool)
     gone[order[: ends[np.argmin(costs)]]] = True
-    gone[x.fringe :] = True
-    kept, fringe = np.flatnonzero(~gone), int(np.count_nonzero(~gone))
+    gone[x.eliminated :] = True
+    kept, eliminated = np.flatnonzero(~gone), int(np.count_nonzero(~gone))
     place = np.empty(x.n + 1, np.int32)
     place[np.concatenate([kept, np.flatnonzero(gone)])] = np.arange(x.n, dtype=np.int32)
     place[x.n] = x.n
-    tail = np.repeat(np.arange(x.fringe), degree)
+    tail = np.repeat(np.arange(x.eliminated), degree)
     inside = gone[tail]
     inner = np.flatnonzero(inside)
-    first = np.zeros(fringe + 1, np.int64)
+    first = np.zeros(eliminated + 1, np.int64)
     np.cumsum(degree[kept], out=first[1:])
     edges = np.flatnonzero(~inside)
-    node = np.empty_like(x.node)
-    node[place[:-1]] = x.node
+    node = np.empty_like(x.order)
+    node[place[:-1]] = x.order
     structure = SymbolicFactor(
-        fringe, place[x.position], node, place[x.parent[kept]], x.level[kept], first,
+        eliminated, place[x.rank], node, place[x.parent[kept]], x.height[kept], first,
         place[x.head[edges]],
     )  # fmt: skip
-    ends_of = place[tail[inner]] - fringe, place[x.head[inner]] - fringe
+    ends_of = place[tail[inner]] - eliminated, place[x.head[inner]] - eliminated
     return Cut(structure, edges, inner, *ends_of, x.core)
 
 
 def _levels(x: SymbolicFactor) -> Iterator[Index]:
-    """Positions of the fringe by levels of the elimination tree, the lowest ones first."""
-    order = np.argsort(x.level, kind="stable")
-    cuts = np.searchsorted(x.level[order], np.arange(x.level.max(initial=-1) + 2))
+    """Eliminated positions by levels of the elimination tree, the lowest ones first."""
+    order = np.argsort(x.height, kind="stable")
+    cuts = np.searchsorted(x.height[order], np.arange(x.height.max(initial=-1) + 2))
     for begin, end in itertools.pairwise(cuts.tolist()):
         yield order[begin:end]
 
@@ -149,7 +149,7 @@ class Regions:
     row : int32
         The head of each edge: its number among the nodes of the region and the heads above it;
         in a region that is not held, its place.
-    end : (fringe,) int32
+    end : (eliminated,) int32
         Where the edges of each place end, from the first edge of its region on; those of the next
         one begin at the next even number.
     """
@@ -170,18 +170,18 @@ class Regions:
 
     @property
     def of_place(self) -> Node:
-        """The region of each place of the fringe."""
+        """The region of each place outside of the core."""
         return np.repeat(np.arange(len(self.leaf), dtype=np.int32), np.diff(self.first))
 
 
 def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     """Whole subtrees as large as `leaf` allows, and pieces as `upper` allows of what is above."""
     degree = np.diff(x.first)
-    parent = np.where(x.parent < x.fringe, x.parent, -1).astype(np.int32)
+    parent = np.where(x.parent < x.eliminated, x.parent, -1).astype(np.int32)
     of, roots = _pieces(x, parent, degree, leaf, upper)
     count = len(roots)
-    order = np.lexsort((-np.arange(x.fringe), of))
-    position = np.concatenate([order, np.arange(x.fringe, x.n)]).astype(np.int32)
+    order = np.lexsort((-np.arange(x.eliminated), of))
+    position = np.concatenate([order, np.arange(x.eliminated, x.n)]).astype(np.int32)
     place = np.empty(x.n, np.int32)
     place[position] = np.arange(x.n, dtype=np.int32)
     first = offsets(np.bincount(of, minlength=count)).astype(np.int32)
@@ -204,17 +204,17 @@ def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
 
     sizes = degree[order]
     source = ranges(x.first[order], sizes)
-    tail = np.repeat(np.arange(x.fringe), sizes)  # places
+    tail = np.repeat(np.arange(x.eliminated), sizes)  # places
     head, piece = x.head[source], of[order][tail]
     row = place[head]
     inside = np.zeros(len(head), bool)
-    fringe = head < x.fringe
-    inside[fringe] = of[head[fringe]] == piece[fringe]
+    below = head < x.eliminated
+    inside[below] = of[head[below]] == piece[below]
     inside &= held[piece]
     row[inside] -= first[piece[inside]]
     staged = ~inside & held[piece]
-    found = np.searchsorted(key, roots[piece[staged]].astype(np.int64) * x.n + head[staged])
-    row[staged] = found - outer_first[piece[staged]] + nodes[piece[staged]]
+    outer_at = np.searchsorted(key, roots[piece[staged]].astype(np.int64) * x.n + head[staged])
+    row[staged] = outer_at - outer_first[piece[staged]] + nodes[piece[staged]]
 
     edge_first = np.zeros(count + 1, np.int64)
     np.cumsum(total, out=edge_first[1:])
@@ -233,7 +233,7 @@ def _pieces(
     x: SymbolicFactor, parent: Node, degree: Index, leaf: Limits, upper: Limits
 ) -> tuple[Node, Node]:
     """The region of each position, and the highest node of each region."""
-    n = x.fringe
+    n = x.eliminated
     size = np.ones(n, np.int64)
     for nodes in _levels(x):
         nodes = nodes[parent[nodes] >= 0]
@@ -267,5 +267,5 @@ def _pieces(
                 piece[v], nodes_in[root], edges_in[root] = root, taken, sums
                 continue
         piece[v], nodes_in[v], edges_in[v] = v, 1, edges
-    roots, found = np.unique(np.array(piece, np.int64), return_inverse=True)
-    return found.astype(np.int32), roots.astype(np.int32)
+    roots, piece_of = np.unique(np.array(piece, np.int64), return_inverse=True)
+    return piece_of.astype(np.int32), roots.astype(np.int32)

@@ -21,6 +21,7 @@ from .memory import free_memory, from_host, to_host
 from .product import product
 from .regions import Cut, Limits, Regions, cut, regions
 from .source import STORAGE, algebra, compute_dtype, word_size
+from .trees import bits_of
 from .views import address
 
 __all__ = ["KINDS", "FactorSweeps", "Shape", "sweep_source"]
@@ -109,7 +110,7 @@ class _View(NamedTuple):
 
     Parameters
     ----------
-    nodes : array of int32, (fringe, 4)
+    nodes : array of int32, (eliminated, 4)
         sr::SweepNode.
     outer : array of int32
         Slots of the heads above the regions.
@@ -173,22 +174,22 @@ class FactorSweeps:
             )
         limits, like = self.shape.limits(size, self.here.shared_limit), self._like
         if like is not None and like.size == size and like.limits == limits:
-            found, f = like.cut, like.pieces
+            larger, f = like.cut, like.pieces
         else:
             # half of them: a region with more stays alone, and so do its blocks
-            found = cut(factor.structure, limits[1].rows // 2, self.shape.core)
-            f = regions(found.structure, *limits)
-        self.cut, self.limits, self._like = found, limits, None
-        x = self.structure = found.structure
-        self._old, self._kept = found.old, xp.asarray(found.edges)
-        self._inner = tuple(map(xp.asarray, (found.inner, found.tail, found.head)))
+            larger = cut(factor.structure, limits[1].rows // 2, self.shape.core)
+            f = regions(larger.structure, *limits)
+        self.cut, self.limits, self._like = larger, limits, None
+        x = self.structure = larger.structure
+        self._old, self._kept = larger.old, xp.asarray(larger.edges)
+        self._inner = tuple(map(xp.asarray, (larger.inner, larger.tail, larger.head)))
         self.pieces = f
         words = [
             f.first[:-1], np.diff(f.first), f.outer_first[:-1], np.diff(f.outer_first),
             f.edge_first[:-1], np.where(f.held, np.diff(f.edge_first), 0), f.leaf, f.held,
         ]  # fmt: skip
         self.words = np.stack([x.astype(np.int32) for x in words], axis=1)
-        self.place = f.place[x.position]  # of each node
+        self.place = f.place[x.rank]  # of each node
         self._near_end = np.where(f.held[f.of_place], f.end, 0), f.end
         held = np.repeat(f.held, np.diff(f.edge_first))
         self._edges = xp.asarray(f.edge)
@@ -230,23 +231,23 @@ class FactorSweeps:
     def _computed(self, x: Any) -> Any:
         """What the CPU computes with in the type of the device; an array of either."""
         xp = np if isinstance(x, np.ndarray | np.generic | int | float) else self.here.xp
-        found = xp.asarray(x)
+        values = xp.asarray(x)
         if self.plan.codec == "mask":
-            return -(found != 0).astype(self.compute)  # true is -1
+            return -(values != 0).astype(self.compute)  # true is -1
         if self.plan.missing is not None:
-            far = found.dtype.type(self.plan.infinite)
+            far = values.dtype.type(self.plan.infinite)
             if self.plan.annihilate:
-                found = xp.where(found == self.factor.plan.infinite, far, found)
+                values = xp.where(values == self.factor.plan.infinite, far, values)
             else:  # nothing lies beyond it
-                found = (xp.minimum if far > 0 else xp.maximum)(found, far)
-        return found.astype(self.compute)
+                values = (xp.minimum if far > 0 else xp.maximum)(values, far)
+        return values.astype(self.compute)
 
     def _ends(self, radii: NDArray[Any]) -> NDArray[Any]:
         """Radii in the type computed in, with the same labels within them."""
         if self.compute.kind == "f":
             most = np.finfo(self.compute.name).max
-            found: NDArray[Any] = np.minimum(radii, most).astype(self.compute)
-            return found
+            values: NDArray[Any] = np.minimum(radii, most).astype(self.compute)
+            return values
         ends: Any = np.iinfo(self.compute.name)
         whole = [math.floor(min(max(x, int(ends.min)), int(ends.max))) for x in radii.tolist()]
         return np.array(whole, self.compute)
@@ -264,7 +265,7 @@ class FactorSweeps:
         return np.array([min(max(x, ends.min), ends.max) for x in whole], self.compute)
 
     def _scale(self, limits: NDArray[Any], bound: float) -> dict[str, int]:
-        """How the bin of a label is found where bins are as wide as each other."""
+        """Multiplier that gives the bin of a label, where bins are of equal width."""
         gaps = np.diff(limits.astype(np.float64))
         if self.size == 4 and self.compute.kind != "f":
             # Half-open bins are: no label is the last edge, which the last bin has, too. Granlund
@@ -285,20 +286,15 @@ class FactorSweeps:
             return 0
         return sum(-(-(bins + 1) * size // 16) * 16 for size in (self.size, 4))
 
-    def _bits(self, value: float) -> int:
-        """A value in the type computed in, as the low bytes of 64 bits."""
-        text = np.asarray(value, self.compute).tobytes()
-        return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
-
     def _records(self, weight: Array) -> Array:
         """sr::Sweep::Edge for each edge of the regions."""
         xp, words = self.here.xp, self.size // 4
         none = xp.full(1, self.zero, self.compute)
         weight = xp.concatenate([self._computed(weight[self._kept]), none])
-        found = xp.zeros((len(self._edges), 2 * words), np.int32)
-        found[:, :words] = weight[self._edges].view(np.int32).reshape(-1, words)
-        found[:, words] = self._rows
-        return found
+        records = xp.zeros((len(self._edges), 2 * words), np.int32)
+        records[:, :words] = weight[self._edges].view(np.int32).reshape(-1, words)
+        records[:, words] = self._rows
+        return records
 
     # --- what is stored -------------------------------------------------------------------------
 
@@ -308,11 +304,11 @@ class FactorSweeps:
         Only the regions that the targets need are swept, or all.
         """
         x, f = self.structure, self.pieces
-        names = x.node[f.position]
+        names = x.order[f.position]
         stored = ~f.leaf[f.of_place]
         needed = np.ones(len(f.leaf), bool)
         if targets is not None:
-            inside = targets[targets < x.fringe]
+            inside = targets[targets < x.eliminated]
             stored[inside] = True
             needed[:] = False
             at = np.unique(f.of_place[inside])
@@ -320,9 +316,9 @@ class FactorSweeps:
                 needed[at] = True
                 at = np.unique(f.parent[at])
                 at = at[at >= 0]
-        slot = np.full(x.fringe, -1, np.int32)
+        slot = np.full(x.eliminated, -1, np.int32)
         slot[stored] = x.core + np.arange(np.count_nonzero(stored))
-        nodes = np.stack([*self._near_end, slot, names[: x.fringe]], axis=1).astype(np.int32)
+        nodes = np.stack([*self._near_end, slot, names[: x.eliminated]], axis=1).astype(np.int32)
         slots = x.core + int(np.count_nonzero(stored))
         order = list[NDArray[Any]]()
 
@@ -340,7 +336,7 @@ class FactorSweeps:
         ]
         xp = self.here.xp
         outer = np.append(slot, np.arange(x.core))[f.outer]
-        of_slot = np.concatenate([names[x.fringe :], names[: x.fringe][stored]])
+        of_slot = np.concatenate([names[x.eliminated :], names[: x.eliminated][stored]])
         return _View(
             xp.asarray(nodes), xp.asarray(outer.astype(np.int32)), slots,
             xp.asarray(of_slot.astype(np.int32)),
@@ -360,18 +356,10 @@ class FactorSweeps:
         edges: tuple[Index, Index, NDArray[Any]] | None = None, parents: Array | None = None,
         batch: int | None = None,
     ) -> Array:  # fmt: skip
-        """Best paths from some nodes to all or some, on the device.
+        """Rows of distances: see :meth:`semiring_mm.graph_kernels.FactorSweeps.rows`.
 
         Parameters
         ----------
-        sources, targets : array of int64
-            Nodes.
-        out : device array, optional
-            Of the factor's dtype, or for whole numbers of float32 or float64; rows are contiguous.
-        edges : (row, col, weight), optional
-            Of the graph, with weights as the factor has them, for `parents`.
-        parents : device array of int32, optional
-            Of the shape of `out`; takes the node before each target, or -9999. Of all targets.
         batch : int, optional
             Sources at a time.
         """
@@ -426,25 +414,9 @@ class FactorSweeps:
         mass: NDArray[Any] | None = None, edges: NDArray[Any] | None = None,
         bound: float = math.inf, batch: int | None = None,
     ) -> dict[str, NDArray[Any]]:  # fmt: skip
-        """Statistics of the labels from each source to the nodes that it reaches, over min_plus.
+        """Statistics of distances: see :meth:`semiring_mm.graph_kernels.FactorSweeps.statistics`.
 
-        No label of a leaf region is stored, and no two floats are added in an order that changes.
-
-        Parameters
-        ----------
-        sources : array of int64
-        kinds : collection of str
-            ``"largest"``: the largest label, or 0; ``"count"``: how many nodes are reached;
-            ``"sum"``: of their labels, in int64 or float64; ``"inverse"``: the sum of 1 / label
-            where that is not 0; ``"within"``: for each of some `radii` how many have a label no
-            larger, or the sum of their `mass`; ``"bins"``: as ``numpy.histogram`` of all labels by
-            `edges`, for all sources together.
-        radii : (k,) array, optional
-        mass : (n,) array of int64 or float64, optional
-            Of each node.
-        edges : (bins + 1,) array, optional
-        bound : float
-            No label is larger.
+        No label of a leaf region is stored.
         """
         xp, kinds = self.here.xp, set(kinds)
         radii = np.empty(0) if radii is None or "within" not in kinds else radii
@@ -482,9 +454,9 @@ class FactorSweeps:
                 sources, mask, results, batch, radii=address(ends), mass=address(given),
                 **(histogram if begin == 0 else {}),
             )  # fmt: skip
-            found = to_host(results)[:, : len(sources)]
-            for one, values in zip(fields, found, strict=True):
-                one[order] = values.view(one.dtype)
+            values = to_host(results)[:, : len(sources)]
+            for one, line in zip(fields, values, strict=True):
+                one[order] = line.view(one.dtype)
             fields, flags = [], 0
         if "bins" in kinds:
             answer["bins"] = to_host(bins).astype(np.int64)
@@ -533,11 +505,11 @@ class FactorSweeps:
         groups = -(-len(sources) // width)
         columns = min(batch or self._columns(view, fields), groups * width) // width * width
         columns = max(columns, width)
-        padded = np.full(groups * width, -1, np.int32)
-        padded[: len(sources)] = place[order]
-        state = _State(self, view, sources[order], order, columns, fields, padded)
+        given = np.full((3, groups * width), -1, np.int32)
+        given[:, : len(sources)] = place[order], order, sources[order]
+        shared = _Shared(self, view, order, columns, fields, given)
         for begin in range(0, groups * width, columns):
-            yield _Batch(state, begin, min(columns, groups * width - begin))
+            yield _Batch(shared, begin, min(columns, groups * width - begin))
 
     def _columns(self, view: _View, fields: int) -> int:
         """How many sources there is memory for at a time."""
@@ -551,7 +523,7 @@ class FactorSweeps:
     def _visits(self, places: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The regions of each group's sources and those above them, ascending."""
         f, count = self.pieces, max(len(self.pieces.leaf), 1)
-        inside = (places >= 0) & (places < self.structure.fringe)
+        inside = (places >= 0) & (places < self.structure.eliminated)
         group, _ = np.nonzero(inside)
         seen = np.zeros(len(places) * count, bool)
         seen[group * count + f.of_place[places[inside]]] = True
@@ -567,55 +539,48 @@ class FactorSweeps:
         return first, at.astype(np.int32)
 
 
-class _State:
-    """What the batches of one call share."""
+class _Shared:
+    """Memory of all batches of one call, one of which is computed at a time."""
 
     def __init__(
-        self, sweeps: FactorSweeps, view: _View, nodes: Index, order: Index, columns: int,
-        fields: int, places: NDArray[np.int32],
+        self, sweeps: FactorSweeps, view: _View, order: Index, columns: int, fields: int,
+        given: NDArray[np.int32],
     ) -> None:  # fmt: skip
-        xp, x = sweeps.here.xp, sweeps.structure
-        self.sweeps, self.view, self.order, self.columns = sweeps, view, order, columns
-        lines, origin = np.full((2, len(places)), -1, np.int32)
-        lines[: len(order)], origin[: len(order)] = order, nodes
-        self.places = places
-        self.sources, self.lines, self.origin = map(from_host, (places, lines, origin))
+        xp, x, shape = sweeps.here.xp, sweeps.structure, sweeps.shape
+        self.sweeps, self.view, self.order, self.places = sweeps, view, order, given[0]
+        self.sources = dict(zip(("sources", "lines", "origin"), map(from_host, given), strict=True))
         self.labels = xp.empty((view.slots, columns), sweeps.compute)
-        marked = sweeps.shape.threads * sweeps.shape.narrow
+        marked = shape.threads * shape.narrow
         self.visited = xp.empty((len(sweeps.words), columns // marked), np.uint8)
-        blocks = _BLOCKS * sweeps.here.sms // (columns // sweeps.shape.width) + 2
+        blocks = _BLOCKS * sweeps.here.sms // (columns // shape.width) + 2
         self.parts = xp.empty(((1 + len(_CLASSES)) * blocks, fields, columns), np.int64)
-        chosen = sweeps.words[: max(1, len(sweeps.words))]
-        self.rise = sweeps._launch(0, np.arange(len(chosen))) if len(chosen) else _Launch(
-            0, 0, 1, 0, 0
-        )  # fmt: skip
-        zero, one = sweeps.zero, sweeps.one
+        self.rise = sweeps._launch(0, np.arange(len(sweeps.words)))
         self.fields: dict[str, int] = {
             "down": address(sweeps.down), "up": address(sweeps.up),
             "regions": address(sweeps._regions), "nodes": address(view.nodes),
             "outer": address(view.outer), "order": address(view.order),
-            "visited": address(self.visited),
-            "labels": address(self.labels), "names": address(view.names),
-            "parts": address(self.parts), "zero": sweeps._bits(zero),
-            "one": sweeps._bits(one), "fringe": x.fringe, "core": x.core, "marked": marked,
+            "visited": address(self.visited), "labels": address(self.labels),
+            "names": address(view.names), "parts": address(self.parts),
+            "zero": bits_of(sweeps.zero, sweeps.compute),
+            "one": bits_of(sweeps.one, sweeps.compute), "fringe": x.eliminated, "core": x.core,
+            "marked": marked,
         }  # fmt: skip
 
 
 class _Batch:
     """Some sources, from the first one on, in one matrix of labels."""
 
-    def __init__(self, state: _State, begin: int, columns: int) -> None:
-        self.state, self.sweeps, self.order = state, state.sweeps, state.order
+    def __init__(self, shared: _Shared, begin: int, columns: int) -> None:
+        self.shared, self.sweeps, self.order = shared, shared.sweeps, shared.order
         self.begin, self.columns = begin, columns
-        # Found while the device is at the batch before.
-        places = state.places[begin : begin + columns].reshape(-1, state.fields["marked"])
+        # computed while the device is at the batch before
+        places = shared.places[begin : begin + columns].reshape(-1, shared.fields["marked"])
         self.visits = tuple(map(from_host, self.sweeps._visits(places)))
-        self.fields = state.fields | {
-            "sources": address(state.sources) + 4 * begin, "columns": columns,
-            "lines": address(state.lines) + 4 * begin,
-            "origin": address(state.origin) + 4 * begin,
-            "visit_first": address(self.visits[0]), "visits": address(self.visits[1]),
+        self.fields = shared.fields | {
+            "columns": columns, "visit_first": address(self.visits[0]),
+            "visits": address(self.visits[1]),
         }  # fmt: skip
+        self.fields |= {name: address(x) + 4 * begin for name, x in shared.sources.items()}
 
     def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:
         """Run a struct of ``kernels/sweep.cuh``."""
@@ -630,12 +595,12 @@ class _Batch:
 
     def sweep(self, kinds: int, **fields: int) -> int:
         """Compute all labels, and statistics of leaf regions; the number of their parts."""
-        state, sweeps = self.state, self.sweeps
-        x, view = sweeps.structure, state.view
-        state.visited[...] = 0
-        self._regions("Rise", state.rise, sweeps.shape.narrow, 1)
+        shared, sweeps = self.shared, self.sweeps
+        x, view = sweeps.structure, shared.view
+        shared.visited[...] = 0
+        self._regions("Rise", shared.rise, sweeps.shape.narrow, 1)
         if x.core:
-            self._close(state.labels.reshape(-1)[: view.slots * self.columns])
+            self._close(shared.labels.reshape(-1)[: view.slots * self.columns])
         for launch in view.upper:
             self._regions("Fall", launch, sweeps.shape.narrow, kinds=", 0")
         part = 0
@@ -700,10 +665,10 @@ def _plan(xp: Any, factor: Factor, bound: float | None) -> Plan:
             continue
         if sign * finite.min() < 0 or sign * finite.max() < 0:
             return plan  # infinity plus a weight may lie on either side of infinity
-        edges = 1 if weight is factor.core else int(x.level.max(initial=0)) + 1
+        edges = 1 if weight is factor.core else int(x.height.max(initial=0)) + 1
         largest += edges * max(abs(int(finite.min())), abs(int(finite.max())))
-    # Infinity plus any weight is no smaller, and no way is as long: no test for it is needed. What
-    # is longer than the longest of the best ways may be taken for infinite.
+    # Infinity plus any weight is no smaller, and no path is as long: no test for it is needed. What
+    # is longer than the longest of the best paths may be taken for infinite.
     largest = largest if bound is None else math.ceil(bound)
     for bits in (32, 64):
         far = (1 << (bits - 2)) - 1
@@ -718,9 +683,9 @@ def _stored(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
     """Values of the type computed in as they are stored."""
     if plan.codec == "mask":
         return x != 0
-    found = x.astype(dtype)
-    return found if plan.missing is None else xp.where(
-        x == plan.infinite, dtype.type(plan.missing), found
+    values = x.astype(dtype)
+    return values if plan.missing is None else xp.where(
+        x == plan.infinite, dtype.type(plan.missing), values
     )  # fmt: skip
 
 
@@ -728,7 +693,7 @@ def _computed(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
     """The reverse of :func:`_stored`."""
     if plan.codec == "mask":
         return -(x.astype(dtype))
-    found = x.astype(dtype)
-    return found if plan.missing is None else xp.where(
-        x == plan.missing, dtype.type(plan.infinite), found
+    values = x.astype(dtype)
+    return values if plan.missing is None else xp.where(
+        x == plan.missing, dtype.type(plan.infinite), values
     )  # fmt: skip

@@ -27,7 +27,7 @@ from ..warn import warn
 from .inputs import adjacency, edges_hint
 
 if TYPE_CHECKING:
-    from ..hierarchy.structure import Structure
+    from ..hierarchy.symbolic import Structure
     from .hops import Hops
 
 __all__ = [

@@ -26,8 +26,8 @@ from ..closures.sources import weights_of
 from ..closures.trees import repair_trees
 from ..hierarchy import costs
 from ..hierarchy.devices import fetch, place
-from ..hierarchy.structure import Structure, eliminate
-from ..hierarchy.sweeps import Metric, customize
+from ..hierarchy.metric import Metric, customize
+from ..hierarchy.symbolic import Structure, eliminate
 from ..progress import reporter
 from .choice import Request, TooExpensive, hop_device, sweep_device
 from .dijkstra import search, search_shifted
@@ -68,7 +68,9 @@ def elimination_cost(r: Request, limit: float) -> float:
         raise TooExpensive(f"a device closes more than {_CORE} nodes of a core as a whole")
     r.structure = structure
     degree = np.diff(structure.first)
-    return float(costs.fringes(n, len(row), degree, r.count, itemsize=size, threads=r.threads)[-1])
+    return float(
+        costs.eliminations(n, len(row), degree, r.count, itemsize=size, threads=r.threads)[-1]
+    )
 
 
 def by_elimination(r: Request) -> Solved:
@@ -106,7 +108,7 @@ def rows_by_sweeps(
     total = float(len(chosen)) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
     if index is None:
-        (metric.whole(d.dtype, len(chosen)) or metric).sweep(chosen, d, p, tick)
+        (metric.narrowed(d.dtype, len(chosen)) or metric).sweep(chosen, d, p, tick)
     else:
         _fetched(metric, problem, chosen, d, p, index)
     if p is not None and has_ties(problem):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +14,7 @@ from .. import engine as engines
 from .. import pool
 from ..closures.edges import both_ways
 from ..graph_kernels import HopSearches, offsets
-
-if TYPE_CHECKING:
-    from ..hierarchy.statistics import Wanted
+from ..hierarchy.collector import Collector, Extent, Wanted
 
 __all__ = ["HopCollector", "Hops", "lists_of_rows"]
 
@@ -182,8 +179,8 @@ def lists_of_rows(xp: Any, there: Array) -> tuple[Array, Array]:
     return xp.cumsum(first), xp.concatenate(near)
 
 
-class HopCollector:
-    """Passes over sources, as :class:`..hierarchy.statistics.Collector`.
+class HopCollector(Collector):
+    """Passes over sources by breadth-first searches.
 
     Parameters
     ----------
@@ -193,80 +190,45 @@ class HopCollector:
         CUDA devices that share the sources, -1 for the current one; None: the CPU.
     """
 
-    whole, negative, tight = True, False, False
-
     def __init__(self, graph: Hops, wanted: Wanted, devices: Sequence[int] | None = None) -> None:
-        self.graph, self.bound = graph, max(graph.n - 1, 0)
-        self.devices = [*devices] if devices else [None]
-        self.there: list[HopSearches] = []
-        for device in self.devices:
+        super().__init__(Extent(max(graph.n - 1, 0), False, False, np.dtype(np.int64)), wanted)
+        self.graph = graph
+        self.places = [*devices] if devices else [None]
+        self.devices = len(self.places)
+        self.searches: list[HopSearches] = []
+        for device in self.places:
             with _place(device) as name:
-                self.there.append(graph.on(name))
-        self.want(wanted)
-
-    def want(self, wanted: Wanted) -> None:
-        """Collect something else from now on."""
-        self.wanted = wanted
-
-    @property
-    def batch(self) -> int:
-        """Sources of a call of :meth:`run` that keep all threads at work."""
-        if self.devices[0] is not None:
-            return _DEVICE_BATCH * len(self.there)
-        return self.there[0].LANES * pool.get_num_threads()
+                self.searches.append(graph.on(name))
+        self.batch = _DEVICE_BATCH * self.devices
+        if self.places[0] is None:
+            self.batch = self.searches[0].LANES * pool.get_num_threads()
 
     def bytes(self) -> int:
         """Memory of the searches of all threads."""
-        if self.devices[0] is not None:
+        if self.places[0] is not None:
             return 0  # of the host
-        return self.there[0].bytes(self.graph.n, self.graph.arcs, self.batch, labels=False)
+        return self.searches[0].bytes(self.graph.n, self.graph.arcs, self.batch, labels=False)
 
-    def empty(self, count: int) -> dict[str, Array]:
-        """Arrays of results for some sources."""
-        number = np.dtype(np.int64)
-        return self.wanted.empty(count, number, number)
-
-    def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
-        """Fill entries `at` of results, and join to the histogram, from some sources."""
-        kinds, wanted = self.wanted.kinds, self.wanted
-        radii = _NONE
+    def collect(self, device: int, sources: Index) -> dict[str, Array]:
+        wanted, radii = self.wanted, _NONE
         if wanted.radii is not None:
             clipped = np.clip(wanted.radii.astype(np.float64), -1, self.graph.n)
             radii = np.floor(clipped).astype(np.int64)
-        tables: list[Array] = []
-
-        def share(device: int | None, there: HopSearches, part: slice) -> None:
-            with _place(device):
-                mine = there.statistics(sources[part], radii)
-            here = at[part]
-            for name, own in (("largest", "far"), ("sum", "total"), ("inverse", "inverse")):
-                if name in kinds:
-                    found[name][here] = mine[own]
-            if "count" in kinds:
-                found["count"][here] = mine["reached"] + 1
-            if "within" in kinds:
-                found["within"][here] = mine["within"].T + (radii >= 0)
-            mine["table"][0] = len(here)
-            tables.append(mine["table"])
-
-        cuts = np.linspace(0, len(sources), len(self.there) + 1).astype(int).tolist()
-        parts = [slice(*x) for x in itertools.pairwise(cuts)]
-        if len(parts) == 1:
-            share(self.devices[0], self.there[0], parts[0])
-        else:
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(len(parts)) as workers:
-                list(workers.map(share, self.devices, self.there, parts))
-        if "bins" in kinds:
-            for table in tables:
-                distances = np.flatnonzero(table)
-                found["bins"] += _binned(distances, table[distances], wanted.edges)
+        with _place(self.places[device]):
+            given = self.searches[device].statistics(sources, radii)
+        given["table"][0] = len(sources)
+        distances = np.flatnonzero(given["table"])
+        results = {
+            "largest": given["far"], "sum": given["total"], "inverse": given["inverse"],
+            "count": given["reached"] + 1, "within": given["within"].T + (radii >= 0),
+        }  # fmt: skip
+        if wanted.edges is not None:
+            results["bins"] = _binned(distances, given["table"][distances], wanted.edges)
+        return {name: values for name, values in results.items() if name in wanted.kinds}
 
 
-def _binned(distances: Index, counts: Index, edges: Array | None) -> Index:
+def _binned(distances: Index, counts: Index, edges: Array) -> Index:
     """Exact sums of counts in the bins of NumPy's histogram."""
-    assert edges is not None
     bins = len(edges) - 1
     place = np.searchsorted(edges, distances, side="right") - 1
     place[distances == edges[-1]] = bins - 1

@@ -14,8 +14,7 @@ from ..arrays import check_memory
 from ..closures.labelled import Labels, pandas
 from ..closures.solve import Problem
 from ..display import cell, chosen, html_table
-from ..hierarchy.statistics import reversed_metric
-from ..hierarchy.sweeps import Metric
+from ..hierarchy.metric import Metric
 from ..progress import Progress, Tick, reporter
 from .dijkstra import search
 from .inputs import positions
@@ -157,7 +156,7 @@ def nearest(
     tick = reporter(progress, float(len(places)), "the nearest facilities", "facilities")
     way = finder(request_of(edges, len(places), metric=True)) if metric is None else Sweeps(metric)
     if isinstance(way, Sweeps):
-        d, who = _by_lists(way.metric if outward else reversed_metric(way.metric), places, kept)
+        d, who = _by_lists(way.metric if outward else way.metric.reversed, places, kept)
     else:
         assert isinstance(way, Searches)
         problem = way.problem if outward else reversed_problem(way.problem)
@@ -177,16 +176,16 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     x, far = metric.structure, metric.identities[0]
     label = np.full((x.n, k), far, metric.out.dtype)
     who = np.full((x.n, k), kernels.NOWHERE, np.int32)
-    at = x.position[places]
+    at = x.rank[places]
     label[at, 0], who[at, 0] = 0, np.arange(len(places))
     core = metric.core.astype(metric.out.dtype, order="C")
     core[metric.core == metric.steps.identities[0]] = far
     engines.compiled(kernels.k_nearest, label.dtype.str[1:])(
-        fringe=x.fringe, core=x.core, k=k, far=far, first=x.first, head=x.head, place=who,
+        eliminated=x.eliminated, core=x.core, k=k, far=far, first=x.first, head=x.head, place=who,
         core_place=np.empty((x.core, k), np.int32), label=label, matrix=core, out=metric.out,
         core_label=np.empty((x.core, k), label.dtype), back=metric.back,
     )  # fmt: skip
-    who, label = who[x.position], label[x.position]
+    who, label = who[x.rank], label[x.rank]
     none = who == kernels.NOWHERE
     d = label.astype(label.dtype if label.dtype.kind == "f" else np.float64)
     d[none] = np.inf

@@ -1,4 +1,4 @@
-"""Prepared graphs: a structure found once, weights that may change, and questions answered fast."""
+"""Prepared graphs: an elimination computed once, for many weights and many queries."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ..closures.sources import EdgeSource
 from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
-from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
-from ..hierarchy.structure import Structure, prepare_structure
-from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
+from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
+from ..hierarchy.metric import Arcs, Metric, customize
+from ..hierarchy.symbolic import Structure, analyze
 from ..progress import Progress, Tick, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
@@ -56,7 +56,9 @@ _ABOUT = {
     "version": int, "directed": bool, "dtype": str, "fringe": int, "columns": list, "semiring": list
 }  # fmt: skip
 #: Arrays of the structure in a file; types of all arrays but the weights and labels.
-_STRUCTURE = ("node", "parent", "level", "first", "head")
+_STRUCTURE = {
+    "node": "order", "parent": "parent", "level": "height", "first": "first", "head": "head",
+}  # fmt: skip
 _OPTIONAL = {"labels", "table_rows"}
 _TYPES = {
     **dict.fromkeys(("node", "parent", "level", "head"), np.dtype(np.int32)),
@@ -123,7 +125,7 @@ class PreparedGraph:
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._table: Any = None  # what it was prepared from, if that has columns of weights
-        self._customizers: dict[int, DeviceCustomizer] = {}  # of CUDA devices
+        self._customizers: dict[int, Callable[[Problem], Metric]] = {}  # of CUDA devices
         self._state = self._customized(edges, None, progress=progress)
 
     @property
@@ -150,9 +152,9 @@ class PreparedGraph:
     def fill(self) -> int:
         """Edges of the elimination that the graph has not."""
         x, edges = self._structure, self._state.edges
-        u, v = x.position[edges.row], x.position[edges.col]
+        u, v = x.rank[edges.row], x.rank[edges.col]
         low, high = np.minimum(u, v).astype(np.int64), np.maximum(u, v)
-        own = (low < x.fringe) & (low != high)  # between nodes of the core nothing is filled in
+        own = (low < x.eliminated) & (low != high)  # between nodes of the core nothing is filled in
         return len(x.head) - len(np.unique(low[own] * x.n + high[own]))
 
     @property
@@ -351,7 +353,7 @@ class PreparedGraph:
                 raise
             raise MemoryError(f"{_dense(x)}: {error}; {_UNPREPARED}") from None
         if index is None:
-            metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs, progress))
+            metric = problem.solve(lambda y: customize(x, y, self._arcs, progress=progress))
         else:
             with engines.named("cuda").on(index):
                 metric = problem.solve(self._customizer())
@@ -362,7 +364,7 @@ class PreparedGraph:
         engine = engines.named("cuda")
         here = engine.current()
         if here not in self._customizers:
-            self._customizers[here] = DeviceCustomizer(engine, self._structure, self._arcs)
+            self._customizers[here] = device_customizer(engine, self._structure, self._arcs)
         return self._customizers[here]
 
     def distances(
@@ -434,16 +436,16 @@ class PreparedGraph:
             tick = reporter(progress, float(count), "sweeps", "sources")
             host = call.engine.FactorSweeps is None
             if host:
-                found = self._on_cpu(state, start, columns, tick)
+                d = self._on_cpu(state, start, columns, tick)
             else:
-                found = self._on_device(call, state, start, columns)
+                d = self._on_device(call, state, start, columns)
             if tick is not None:
                 tick(float(count))
             if not (host or call.moved):
-                return call.give(found)
+                return call.give(d)
         if self._labels is None:
-            return found
-        return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
+            return d
+        return labelled(d, None, self.semiring, self.nodes, rows, columns)[0]
 
     @property
     def placed(self) -> Callable[[Sequence[int]], Placed]:
@@ -456,9 +458,9 @@ class PreparedGraph:
         shape = len(start), len(self.nodes) if end is None else len(end)
         restore = None if self.dtype.kind == "f" else state.problem.restore
         if call.moved:
-            found = np.empty(shape, self.dtype)
-            fetch(placed, start, found, targets=end, restore=restore)
-            return found
+            d = np.empty(shape, self.dtype)
+            fetch(placed, start, d, targets=end, restore=restore)
+            return d
         sweeps = placed.sweeps[0][1]
         kind = self.dtype if restore is None else sweeps.factor.dtype
         d = sweeps.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
@@ -467,20 +469,20 @@ class PreparedGraph:
     def _on_cpu(self, state: _State, start: Index, end: Index | None, tick: Tick | None) -> Array:
         count, width = len(start), len(self.nodes) if end is None else len(end)
         steps = state.metric.steps
-        metric, found = state.metric, np.empty((count, width), self.dtype)
+        metric, result = state.metric, np.empty((count, width), self.dtype)
         structure, work = metric.structure, float(count)  # in rows of all nodes
-        if end is not None and found.size:
-            start, end = (structure.position[x].astype(np.int64) for x in (start, end))
-            work *= len(structure.above(end)) / structure.n
-        whole = metric.whole(self.dtype, work) if found.size else None
+        if end is not None and result.size:
+            start, end = (structure.rank[x].astype(np.int64) for x in (start, end))
+            work *= len(structure.ancestors(end)) / structure.n
+        whole = metric.narrowed(self.dtype, work) if result.size else None
         metric = whole or metric
-        if end is not None and found.size:
-            metric = metric.above(start, end)
-        if found.size and (whole is not None or steps.dtype == self.dtype):
+        if end is not None and result.size:
+            metric = metric.restricted(start, end)
+        if result.size and (whole is not None or steps.dtype == self.dtype):
             n = metric.structure.n
             told = None if tick is None else (lambda entries: tick(entries / n))
-            metric.sweep(start, found, None, told, targets=end)
-        elif found.size:  # computed in a wider type, some rows at a time
+            metric.sweep(start, result, None, told, targets=end)
+        elif result.size:  # computed in a wider type, some rows at a time
             wide = np.empty((min(count, max(_ROWS, _PIECE // width)), width), steps.dtype)
             for begin in range(0, count, len(wide)):
                 d = wide[: count - begin]
@@ -488,12 +490,12 @@ class PreparedGraph:
 
                 def narrow(lines: slice, d: Array = d, begin: int = begin) -> None:
                     rows = slice(begin + lines.start, begin + lines.start + len(d[lines]))
-                    found[rows] = state.problem.restore(d[lines])
+                    result[rows] = state.problem.restore(d[lines])
 
                 lines = max(1, _LINE // width)
                 parts = (slice(i, i + lines) for i in range(0, len(d), lines))
                 pool.run([functools.partial(narrow, part) for part in parts])
-        return found
+        return result
 
     def distance(self, source: Any, target: Any) -> Any:
         """The weight of a best path between two nodes.
@@ -519,7 +521,7 @@ class PreparedGraph:
         (4.0, inf)
         """
         i, j = self._place(source), self._place(target)
-        return self._state.meet(i, j)
+        return self._state.distance(i, j)
 
     def path(self, source: Any, target: Any) -> list[Any]:
         """The nodes on a best path, along edges of the graph.
@@ -544,19 +546,19 @@ class PreparedGraph:
         >>> sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}}).path("a", "c")
         ['a', 'b', 'c']
         """
-        found = self._state.route(self._place(source), self._place(target))
-        if found is None:
+        nodes = self._state.path(self._place(source), self._place(target))
+        if nodes is None:
             raise ValueError(f"there is no path from {source!r} to {target!r}")
-        return found if self._labels is None else [self.nodes[v] for v in found]
+        return nodes if self._labels is None else [self.nodes[v] for v in nodes]
 
     def _place(self, node: Any) -> int:
         if self._labels is not None:
             return self._labels.place(node)
         if type(node) is int and 0 <= node < len(self.nodes):
             return node
-        found = positions([node], len(self.nodes), None, "nodes")
-        assert found is not None
-        return int(found[0])
+        place = positions([node], len(self.nodes), None, "nodes")
+        assert place is not None
+        return int(place[0])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the prepared graph to a file, for :func:`load`.
@@ -586,10 +588,10 @@ class PreparedGraph:
         s, x, edges = self.semiring, self._structure, self._state.edges
         about = {
             "version": _VERSION, "directed": self.directed, "dtype": self.dtype.name,
-            "fringe": x.fringe, "columns": list(self._columns),
+            "fringe": x.eliminated, "columns": list(self._columns),
             "semiring": [s.name, s.add, s.mul, repr(s.zero), repr(s.one), s.domain, s.use],
         }  # fmt: skip
-        arrays = {word: getattr(x, word) for word in _STRUCTURE}
+        arrays = {word: getattr(x, name) for word, name in _STRUCTURE.items()}
         arrays |= {"row": edges.row.astype(np.int32), "col": edges.col.astype(np.int32)}
         arrays["weights"] = edges.weight
         if edges.table_rows is not None:
@@ -609,20 +611,20 @@ class _State:
     ----------
     edges : EdgeList
     problem : Problem
-    found : Metric
+    customized : Metric
         Its arrays are on the host, or on a CUDA device.
     """
 
     def __init__(
         self, edges: EdgeList, problem: Problem, metric: Metric, before: _State | None
     ) -> None:
-        self.edges, self.problem, self.found = edges, problem, metric
+        self.edges, self.problem, self.customized = edges, problem, metric
         self._placed: dict[tuple[int, ...], Placed] = {}
         self._before: dict[tuple[int, ...], Placed] = {}
         if before is not None:
             self._before = before._before | before._placed
         x = metric.structure
-        self._position = x.position
+        self._position = x.rank
         self._zero, self._one = (y.item() for y in self._identities())
         info = np.iinfo(problem.dtype) if problem.dtype.kind in "iu" else None
         self._reach = (info.min, info.max) if info and metric.plan.missing is not None else None
@@ -632,15 +634,15 @@ class _State:
     @functools.cached_property
     def metric(self) -> Metric:
         """The metric on the host."""
-        if isinstance(self.found.out, np.ndarray):
-            return self.found
+        if isinstance(self.customized.out, np.ndarray):
+            return self.customized
         engine = engines.named("cuda")
-        index = where(self.found.out, "weights")
+        index = where(self.customized.out, "weights")
         with engine.on(-1 if index is None else index):
-            return host_metric(engine, self.found)
+            return host_metric(engine, self.customized)
 
     def _identities(self) -> list[Any]:
-        steps = self.found.steps
+        steps = self.customized.steps
         stored = np.array(steps.identities, steps.dtype)
         return list(self.problem.restore(stored))
 
@@ -648,26 +650,26 @@ class _State:
         """The metric on CUDA devices, in the layout of the one before."""
         engine = engines.named("cuda")
         devices = tuple(engine.current() if i < 0 else i for i in indices)
-        found = self._placed.get(devices)
-        if found is None:
+        placed = self._placed.get(devices)
+        if placed is None:
             # On the device where it was computed the metric stays, but that whole numbers have
             # other types there.
-            out, weight = self.found.out, self.edges.weight
+            out, weight = self.customized.out, self.edges.weight
             stays = not isinstance(out, np.ndarray) and devices == (where(out, "weights"),)
             if stays and not (weight.dtype.kind == "f" and (weight == np.trunc(weight)).all()):
-                metric = self.found
+                metric = self.customized
             else:
                 metric = self.metric
-            found = place(metric, devices, self._before.pop(devices, None))
-            self._placed[devices] = found
-        return found
+            placed = place(metric, devices, self._before.pop(devices, None))
+            self._placed[devices] = placed
+        return placed
 
-    def meet(self, i: int, j: int) -> Any:
+    def distance(self, i: int, j: int) -> Any:
         """The weight between two nodes."""
         if i == j:
             return self._one
         query = self._query()
-        value = query.meet(self._position[i], self._position[j])
+        value = query.distance(self._position[i], self._position[j])
         self._free.append(query)
         if value == self.metric.identities[0]:
             return self._zero
@@ -680,19 +682,19 @@ class _State:
     def _query(self) -> PathQuery:
         return self._free.pop() if self._free else PathQuery(self.metric)
 
-    def route(self, i: int, j: int) -> list[int] | None:
+    def path(self, i: int, j: int) -> list[int] | None:
         """The nodes on a best path, or None."""
         if i == j:
             return [i]
         if not self.metric.structure.core:
             query = self._query()
-            value, found = query.route(self._position[i], self._position[j])
+            value, positions_after = query.path(self._position[i], self._position[j])
             self._free.append(query)
             if value == self.metric.identities[0]:
                 return None
-            if found is not None:
-                return _simple([i, *self.metric.structure.node[found].tolist()])
-        elif self.meet(i, j) == self._zero:
+            if positions_after is not None:
+                return _simple([i, *self.metric.structure.order[positions_after].tolist()])
+        elif self.distance(i, j) == self._zero:
             return None
         return self._walk(i, j)
 
@@ -789,7 +791,7 @@ def prepare(
     _check_chooses(s, wanted)
     edges = _typed(s, edges, wanted)
     reporter(progress, 1.0)  # the argument's own errors come first
-    structure = prepare_structure(edges.n, edges.row, edges.col, order, progress)
+    structure = analyze(edges.n, edges.row, edges.col, order, progress)
     _warn_of_core(structure, wanted.itemsize, undirected=s.commutes and not edges.directed)
     net = PreparedGraph(s, edges, structure, (weight, source, target), progress)
     if is_table(graph) or isinstance(graph, (str, os.PathLike)) or are_paths(graph):
@@ -935,9 +937,9 @@ def load(path: str | os.PathLike[str]) -> PreparedGraph:
 
     Notes
     -----
-    Nothing in the file is run. A digest tells whether it is as it was written, and what it says of
-    the elimination is checked, in O(f) time (f being its edges), before anything is computed with
-    it. It takes no more memory than the file has bytes.
+    Nothing in the file is run. A digest tells whether it is as it was written, and its symbolic
+    factorization is computed again and compared, in O(f) time and memory (f being its edges in the
+    file), before anything else is computed with it.
 
     Examples
     --------
@@ -994,12 +996,12 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
     s = Semiring(title, add, mul, float(zero), float(one), domain, use)
     if title in list(semirings) and semirings[title] == s:
         s = semirings[title]
-    structure = Structure.checked(about["fringe"], **{word: arrays[word] for word in _STRUCTURE})
-    nodes: Sequence[Any] = range(structure.n)
+    n = len(arrays["node"])
+    nodes: Sequence[Any] = range(n)
     if "labels" in arrays:
         nodes = _decoded(json.loads(bytes(arrays["labels"])))
-    if len(nodes) != structure.n:
-        raise ValueError(f"{len(nodes)} labels of {structure.n} nodes")
+    if len(nodes) != n:
+        raise ValueError(f"{len(nodes)} labels of {n} nodes")
     row, col, weight = (arrays[word] for word in ("row", "col", "weights"))
     if weight.dtype.kind == "b" and (weight.view(np.uint8) != 1).any():
         raise ValueError("an edge without a weight")
@@ -1010,6 +1012,8 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
         edges = replace(edges, table_rows=rows.astype(np.int64))
     edges = edges_of_graph(s, edges, "weight", None)
     _check_chooses(s, weight.dtype)
+    given = {name: arrays[word] for word, name in _STRUCTURE.items()}
+    structure = Structure.checked(edges.row, edges.col, eliminated=about["fringe"], **given)
     weight_column, source, target = about["columns"]
     return PreparedGraph(s, edges, structure, (weight_column, source, target))
 

@@ -48,14 +48,14 @@ def _rounds(problem: Problem, rows: Index, limit: int) -> Array:
     tick = reporter(problem.progress, total, "rounds over the edges", "entries")
     for begin in range(0, len(rows) if len(tail) else 0, lines):
         x = d[begin : begin + lines]
-        own = np.arange(len(x)), rows[begin : begin + lines]
+        at_source = np.arange(len(x)), rows[begin : begin + lines]
         for _ in range(limit):
             before = x[:, heads]
             best = np.minimum.reduceat(x[:, tail] + weight, first, axis=1)
             if not (best < before).any():
                 break
             x[:, heads] = np.minimum(before, best)
-            problem.steps.check(x[own], own[1])
+            problem.steps.check(x[at_source], at_source[1])
         if tick is not None:
             tick(float(min(begin + lines, len(rows))) * n)
     return d

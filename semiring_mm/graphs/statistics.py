@@ -22,16 +22,10 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..deprecated import apart
 from ..display import cell, chosen, html_table
+from ..hierarchy.collector import Collector, Wanted, zero_bin
 from ..hierarchy.devices import DeviceCollector, Placed, place
-from ..hierarchy.statistics import (
-    Collector,
-    Extent,
-    Wanted,
-    is_symmetric,
-    reversed_metric,
-    zero_bin,
-)
-from ..hierarchy.sweeps import Metric, customize
+from ..hierarchy.metric import Metric, customize
+from ..hierarchy.statistics import SweepCollector
 from ..naming import named
 from ..progress import Progress, reporter
 from ..semirings import semirings
@@ -371,32 +365,30 @@ class Sweeps:
     along = False  # whether weights are added up from the source on, which rounding depends on
 
     def __init__(self, metric: Metric) -> None:
-        self.metric, self.symmetric = metric, is_symmetric(metric)
+        self.metric, self.symmetric = metric, metric.symmetric
         self.dtype = metric.out.dtype
 
     def order(self, rows: Index) -> Index:
         """An order in which sources are near each other."""
-        return np.argsort(self.metric.structure.position[rows], kind="stable")
+        return np.argsort(self.metric.structure.rank[rows], kind="stable")
 
-    def collector(
-        self, wanted: Wanted, *, backward: bool = False
-    ) -> Collector | DeviceCollector:  # fmt: skip
-        return Collector(reversed_metric(self.metric) if backward else self.metric, wanted)
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
+        return SweepCollector(self.metric.reversed if backward else self.metric, wanted)
 
     def between(self, columns: Index, wanted: Wanted, *, backward: bool = False) -> RowCollector:
         """A collector of the distances to some nodes."""
-        metric = reversed_metric(self.metric) if backward else self.metric
-        end = metric.structure.position[columns].astype(np.int64)
+        metric = self.metric.reversed if backward else self.metric
+        end = metric.structure.rank[columns].astype(np.int64)
 
         def rows(sources: Index) -> Array:
-            start = metric.structure.position[sources].astype(np.int64)
+            start = metric.structure.rank[sources].astype(np.int64)
             d = np.empty((len(start), len(end)), metric.steps.dtype)
             if d.size:
-                metric.above(start, end).sweep(start, d, None, targets=end)
+                metric.restricted(start, end).sweep(start, d, None, targets=end)
             return d
 
         return RowCollector(
-            rows, len(end), metric.steps.identities[0], wanted, negative=Extent.of(metric).negative
+            rows, len(end), metric.steps.identities[0], wanted, negative=metric.extent.negative
         )
 
     def row(self, source: int) -> Array:
@@ -434,8 +426,8 @@ class _DeviceSweeps(Sweeps):
         super().__init__(metric)
         self.indices, self.placed = indices, placed
 
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> DeviceCollector:
-        metric = reversed_metric(self.metric) if backward else self.metric
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
+        metric = self.metric.reversed if backward else self.metric
         if backward or self.placed is None:
             return DeviceCollector(place(metric, self.indices), metric, wanted)
         return DeviceCollector(self.placed(self.indices), metric, wanted)
@@ -666,18 +658,15 @@ class _Work:
             )  # fmt: skip
         return self._result(way, found, limits)
 
-    def _collector(
-        self, way: _Way, wanted: Wanted, *, backward: bool = False
-    ) -> Collector | DeviceCollector | HopCollector | RowCollector:
+    def _collector(self, way: _Way, wanted: Wanted, *, backward: bool = False) -> Collector:
         if self.columns is None:
             return way.collector(wanted, backward=backward)
         assert not isinstance(way, _Hops)
         return way.between(self.columns, wanted, backward=backward)
 
     def _pass(
-        self, collector: Collector | DeviceCollector | HopCollector | RowCollector,
-        order: Index, name: str,
-        state: _State | None, tick: Callable[[int], None] | None,
+        self, collector: Collector, order: Index, name: str, state: _State | None,
+        tick: Callable[[int], None] | None,
     ) -> dict[str, Array]:  # fmt: skip
         done, found = 0, collector.empty(len(order))
         if state is not None:

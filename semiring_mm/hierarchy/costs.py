@@ -1,4 +1,4 @@
-"""What the ways to find paths take, in nanoseconds: pure functions of sizes and of constants.
+"""Costs of the methods for paths, in nanoseconds: pure functions of sizes and of constants.
 
 The constants are nanoseconds of one thread in float64, rounded from what ``python -m
 bench.calibrate`` prints. Only their ratios decide, and these are much the same on other machines.
@@ -16,8 +16,8 @@ __all__ = [
     "ORDER",
     "brief",
     "closure",
+    "eliminations",
     "forest",
-    "fringes",
     "launch",
     "least",
     "neighbours",
@@ -50,7 +50,7 @@ NEIGHBOUR, ORDER, STRUCTURE = 20.0, 4.5, 50.0
 #: An arc that gets its weight; a triangle; an edge and a node in a sweep; what elimination needs
 #: at any rate.
 WEIGHT, TRIANGLE, SWEEP, LABEL, ELIMINATION = 100.0, 3.0, 0.5, 2.5, 4e6
-#: Part of the time of another way that is risked for an order that may turn out to be too bad.
+#: Part of the time of another method that is risked for an order that may prove to be too bad.
 ATTEMPT = 0.2
 
 
@@ -120,7 +120,7 @@ def least(n: int, arcs: int, count: int, *, threads: int = 1) -> float:
     return neighbours(n, arcs) + fixed + shared
 
 
-def fringes(
+def eliminations(
     n: int, arcs: int, degree: NDArray[np.int32], count: int, *, itemsize: int = 8, threads: int = 1
 ) -> NDArray[np.float64]:
     """An elimination of 0, 1, 2, … nodes in an order at hand, and of the others as a dense core.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from ..closures.steps import Steps, path_plan
 from ..engine import Engine
 from ..graph_kernels import FactorSweeps, Index
 from ..plan import Facts, computed, stored
-from .statistics import Extent, Wanted
-from .structure import Structure
-from .sweeps import Arcs, Metric, check_edges
+from .collector import Collector, Extent, Wanted
+from .metric import Arcs, Metric, check_edges
+from .symbolic import Structure
 
 __all__ = [
-    "DeviceCollector", "DeviceCustomizer", "Placed", "fetch", "host_metric", "place", "weighed",
+    "DeviceCollector", "Placed", "device_customizer", "fetch", "host_metric", "place", "weighed",
     "whole_metric",
 ]  # fmt: skip
 
@@ -32,47 +32,30 @@ _SHARE = 0.3  # of free memory, for rows
 _SHORT = 1 << 28  # distances that products in int32 hold
 
 
-class DeviceCustomizer:
-    """A structure on an engine's current device, for the weights of one list of arcs after another.
+def device_customizer(
+    engine: Engine, structure: Structure, arcs: Arcs, **options: Any
+) -> Callable[[Problem], Metric]:
+    """:func:`.metric.customize` on an engine's current device, where the arrays stay.
 
-    Parameters
-    ----------
-    engine : module
-    structure : Structure
-    arcs : Arcs
-    options
-        Of the engine's customizer.
+    `options` are those of the engine's customizer.
     """
+    assert engine.Customizer is not None
+    customizer = engine.Customizer(structure, arcs.slot, undirected=arcs.undirected, **options)
 
-    def __init__(self, engine: Engine, structure: Structure, arcs: Arcs, **options: Any) -> None:
-        assert engine.Customizer is not None
-        self.engine, self.structure, self.arcs = engine, structure, arcs
-        self._kernel = engine.Customizer(
-            structure, arcs.slot, undirected=arcs.undirected, **options
-        )
-
-    def __call__(self, problem: Problem) -> Metric:
-        """As :func:`.sweeps.customize_arcs`; the arrays are on the device.
-
-        Raises
-        ------
-        Improves
-            If a cycle improves itself.
-        """
-        steps, engine = problem.steps, self.engine
-        plan = path_plan(steps, self.structure.n)
-        weight = engine.from_host(np.ascontiguousarray(self.arcs.weights(problem)))
-        out, back, core, improves = self._kernel(
-            steps.s, steps.dtype, plan, weight, look=steps.look
-        )
-        metric = Metric(self.structure, steps, plan, out, back, core)
+    def run(problem: Problem) -> Metric:
+        steps, plan = problem.steps, path_plan(problem.steps, structure.n)
+        weight = engine.from_host(np.ascontiguousarray(arcs.weights(problem)))
+        out, back, core, improves = customizer(steps.s, steps.dtype, plan, weight, look=steps.look)
+        metric = Metric(structure, steps, plan, out, back, core)
         if improves:
             check_edges(host_metric(engine, metric))  # raises
-        if self.structure.core:
-            diagonal = engine.xp.arange(self.structure.core)
+        if structure.core:
+            diagonal = engine.xp.arange(structure.core)
             core[diagonal, diagonal] = steps.identities[1]
             steps.close(engine, core, None, 0)
         return metric
+
+    return run
 
 
 def host_metric(engine: Engine, metric: Metric) -> Metric:
@@ -95,6 +78,7 @@ def weighed(
     return sweeps
 
 
+@dataclass(frozen=True)
 class Placed:
     """A metric on some devices.
 
@@ -107,10 +91,9 @@ class Placed:
         The number of each device, -1 for the current one.
     """
 
-    def __init__(
-        self, extent: Extent | None, engine: Engine, sweeps: list[tuple[int, FactorSweeps]]
-    ) -> None:
-        self.extent, self.engine, self.sweeps = extent, engine, sweeps
+    extent: Extent | None
+    engine: Engine
+    sweeps: list[tuple[int, FactorSweeps]]
 
 
 def place(metric: Metric, indices: Sequence[int], before: Placed | None = None) -> Placed:
@@ -127,8 +110,8 @@ def place(metric: Metric, indices: Sequence[int], before: Placed | None = None) 
     extent, bound, engine = None, None, engines.named("cuda")
     assert engine.FactorSweeps is not None
     if metric.steps.s.name == "min_plus" and isinstance(metric.out, np.ndarray):
-        extent = Extent.of(metric)
-        metric = whole_metric(metric, extent)
+        extent = metric.extent
+        metric = whole_metric(metric)
         bound = None if extent.negative else extent.bound
     placed: list[tuple[int, FactorSweeps]] = []
     for i, index in enumerate(indices):
@@ -179,35 +162,28 @@ def fetch(
                 p[part] = engine.to_host(parents)
 
 
-def whole_metric(metric: Metric, extent: Extent) -> Metric:
+def whole_metric(metric: Metric) -> Metric:
     """The metric in integers, as narrow as they may be, where all its distances are such."""
+    extent = metric.extent
     if not extent.whole or extent.negative:
         return metric
     kind = np.dtype(np.int32 if extent.bound < _SHORT else np.int64)
     if metric.steps.dtype == kind:
         return metric
-    reach = Facts(0, int(extent.bound), True)
+    limit = int(extent.bound)
+    reach = Facts(0, limit, True)
     steps = Steps(
         metric.steps.s, kind, (reach, reach, reach), look=False, symmetric=metric.steps.symmetric
     )
     plan = path_plan(steps, metric.structure.n)
-    far, none = metric.identities[0], computed(plan, steps.identities[0])
-    limit = int(extent.bound)
-
-    def converted(x: Array) -> Array:
-        beyond = (x == far) | (x > limit)  # no best path has such an edge
-        found = np.where(beyond, 0, x).astype(plan.computed_in)
-        found[beyond] = none
-        return found
-
-    out = converted(metric.out)
-    back = out if metric.back is metric.out else converted(metric.back)
-    core = stored(plan, converted(computed(metric.plan, metric.core)), kind)
-    return replace(metric, steps=steps, plan=plan, out=out, back=back, core=core)
+    zero = computed(plan, steps.identities[0])
+    core = metric.converted(computed(metric.plan, metric.core), plan, zero, limit)
+    narrow = metric.in_type(plan, zero, limit)  # no best path has a longer edge
+    return replace(narrow, steps=steps, core=stored(plan, core, kind))
 
 
-class DeviceCollector:
-    """Passes over sources, as :class:`.statistics.Collector`.
+class DeviceCollector(Collector):
+    """Passes over sources by sweeps on devices.
 
     Parameters
     ----------
@@ -219,54 +195,19 @@ class DeviceCollector:
     """
 
     def __init__(self, placed: Placed, metric: Metric, wanted: Wanted) -> None:
-        self.placed, self.n = placed, metric.structure.n
-        extent = Extent.of(metric) if placed.extent is None else placed.extent
-        extent.check_sums(self.n)
-        self.bound, self.tight = extent.bound, extent.tight
-        self.negative, self.whole, self.dtype = extent.negative, extent.whole, extent.dtype
-        self.want(wanted)
-
-    def want(self, wanted: Wanted) -> None:
-        """Collect something else from now on."""
-        self.wanted = wanted
-
-    @property
-    def batch(self) -> int:
-        """Sources of a call of :meth:`run` that keep all devices at work."""
-        return _BATCH * len(self.placed.sweeps)
+        extent = placed.extent or metric.extent
+        extent.check_sums(metric.structure.n)
+        self.placed, self.devices = placed, len(placed.sweeps)
+        self.batch = _BATCH * self.devices
+        super().__init__(extent, wanted)
 
     def bytes(self) -> int:
-        """Memory of the host."""
         return 64 * self.batch
 
-    def empty(self, count: int) -> dict[str, Array]:
-        """Arrays of results for some sources."""
-        number = np.dtype(np.int64 if self.whole else np.float64)
-        return self.wanted.empty(count, number if self.whole else self.dtype, number)
-
-    def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
-        """Fill entries `at` of results, and join to the histogram, from some sources."""
-        wanted, devices = self.wanted, self.placed.sweeps
-
-        def share(i: int, some: Index) -> dict[str, Array]:
-            index, sweeps = devices[i]
-            with self.placed.engine.on(index):
-                return sweeps.statistics(
-                    sources[some], wanted.kinds, radii=wanted.radii, mass=wanted.mass,
-                    edges=wanted.edges, bound=self.bound,
-                )  # fmt: skip
-
-        shares = np.array_split(np.arange(len(sources)), len(devices))
-        if len(devices) == 1:
-            results = [share(0, shares[0])]
-        else:
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(len(devices)) as pool:
-                results = list(pool.map(share, range(len(devices)), shares))
-        for some, result in zip(shares, results, strict=True):
-            for name, values in result.items():
-                if name == "bins":
-                    found[name] += values
-                else:
-                    found[name][at[some]] = values
+    def collect(self, device: int, sources: Index) -> dict[str, Array]:
+        wanted, (index, sweeps) = self.wanted, self.placed.sweeps[device]
+        with self.placed.engine.on(index):
+            return sweeps.statistics(
+                sources, wanted.kinds, radii=wanted.radii, mass=wanted.mass, edges=wanted.edges,
+                bound=self.bound,
+            )  # fmt: skip

@@ -24,8 +24,8 @@ from ..graphs.contraction import has_ties
 from ..graphs.dijkstra import search
 from ..graphs.methods import plan
 from ..graphs.spanning import forest_of
-from ..hierarchy.structure import Structure
-from ..hierarchy.sweeps import Metric, customize
+from ..hierarchy.metric import Metric, customize
+from ..hierarchy.symbolic import Structure
 from ..memory import free_memory
 from ..progress import reporter
 from ..semirings import Semiring, semirings
@@ -269,7 +269,7 @@ class _Sweeps(_Solver):
 
     def __init__(self, problem: Problem, metric: Metric, rows: int) -> None:
         super().__init__(problem)
-        whole = None if problem.truth else metric.whole(problem.dtype, rows)
+        whole = None if problem.truth else metric.narrowed(problem.dtype, rows)
         self.plain = self.plain or whole is not None
         metric = whole or metric
         self.metric, self.width = metric, metric.width

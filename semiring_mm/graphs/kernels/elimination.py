@@ -202,7 +202,7 @@ def elimination_tree(
 
 @kernel
 def postorder(
-    n: i64, size: i64[n], parent: i32[n], position: i32[n], below: i32[n], level: i32[n]
+    n: i64, size: i64[n], parent: i32[n], position: i32[n], below: i32[n], height: i32[n]
 ):  # fmt: skip
     """Postorder of a forest, sizes of subtrees, and heights.
 
@@ -213,7 +213,7 @@ def postorder(
         up = parent[v]
         if up < n:
             size[up] += size[v]
-            level[up] = max(level[up], level[v] + 1)
+            height[up] = max(height[up], height[v] + 1)
     end = n - 1
     for v in range(n - 1, -1, -1):
         up = parent[v]
@@ -228,14 +228,13 @@ def postorder(
 
 
 @kernel
-def add_to_struct(v, u, end, lowest, mark, head):
-    """Add a position to struct(v), unless it is v, lower, or in it: the end and the parent."""
+def add_to_struct(v, u, end, mark, head):
+    """Add a position to struct(v), unless it is v, lower, or in it; return its end."""
     if (u > v) & (mark[u] != v):
         mark[u] = v
         head[end] = u
         end += 1
-        lowest = min(lowest, u)
-    return end, lowest
+    return end
 
 
 @kernel
@@ -246,11 +245,11 @@ def symbolic(
 ):  # fmt: skip
     r"""Symbolic factorization: struct(v) = adj⁺(v) ∪ struct(children) \ {v}.
 
-    The parent in the elimination tree is the lowest member of struct(v).
+    It stops where ``capacity`` is too little.
     """
     v = state[0]
     while v < stop:
-        node, end = order[v], first[v]
+        node, end, up = order[v], first[v], parent[v]
         needed = near_first[node + 1] - near_first[node]
         c = child[v]
         while c >= 0:
@@ -259,16 +258,14 @@ def symbolic(
         if end + needed > capacity:
             state[1] = 1
             break
-        up = n
         for e in range(near_first[node], near_first[node + 1]):
-            end, up = add_to_struct(v, rank[near[e]], end, up, mark, head)
+            end = add_to_struct(v, rank[near[e]], end, mark, head)
         c = child[v]
         while c >= 0:
             for e in range(first[c], first[c + 1]):
-                end, up = add_to_struct(v, head[e], end, up, mark, head)
+                end = add_to_struct(v, head[e], end, mark, head)
             c = sibling[c]
         first[v + 1] = end
-        parent[v] = up
         if up < n:
             sibling[v] = child[up]
             child[up] = v
@@ -308,7 +305,7 @@ def locate(
 
 
 @kernel
-def totals(n: i64, work: i64[n], size: i64[n], parent: i32[n]):
+def subtree_sums(n: i64, work: i64[n], size: i64[n], parent: i32[n]):
     """Sums over the descendants of each position."""
     for v in range(n):
         up = parent[v]
@@ -318,10 +315,13 @@ def totals(n: i64, work: i64[n], size: i64[n], parent: i32[n]):
 
 
 @kernel
-def climb(m: i64, fringe: i64, start: i64[m] < mark.size, parent: i32[fringe], mark: i8[fringe]):
+def mark_ancestors(
+    m: i64, eliminated: i64, start: i64[m] < mark.size, parent: i32[eliminated],
+    mark: i8[eliminated],
+):  # fmt: skip
     """Mark positions and their ancestors in the elimination tree."""
     for i in range(m):
         v = start[i]
-        while v < fringe and mark[v] == 0:
+        while v < eliminated and mark[v] == 0:
             mark[v] = 1
             v = parent[v]

@@ -1,7 +1,7 @@
 """Customization of a sparse factor, and sweeps over it, which are triangular solves.
 
 Vertices are named by their positions in the elimination order; every edge leads up, from a lower to
-a higher one, and has a weight for each direction, ``out`` and ``back``. The first ``fringe``
+a higher one, and has a weight for each direction, ``out`` and ``back``. The first ``eliminated``
 positions are eliminated one by one, the others are a dense core. Labels settle in a pass up, a
 closure of the core, and a pass down (PHAST: Delling, Goldberg, Nowatzyk and Werneck, 2013). The
 lanes are ``width`` sources: a row of labels is that of a vertex.
@@ -31,21 +31,21 @@ VECTORS = 2  # of a row of labels: they hide the latency of ⊕, but more labels
 
 
 @kernel
-def place(m: i64, slot: i64[m], out: T[:], back: T[out.size], weight: S[m]):
+def add_arcs(m: i64, slot: i64[m], out: T[:], back: T[out.size], weight: S[m]):
     """Weights of arcs join those of edges: slot 2 e is upward along edge e, 2 e + 1 downward."""
     for i in range(m):
         arc = slot[i] >> 1
-        way = back if slot[i] & 1 else out
-        way[arc] = add(way[arc], decode(weight[i]))
+        edges = back if slot[i] & 1 else out
+        edges[arc] = add(edges[arc], decode(weight[i]))
 
 
 @kernel
-def relax(way, e, through, preds, pred):
+def relax(edges, e, through, preds, pred):
     """The weight of an edge ⊕= another, with its predecessor if there are any."""
     if preds is None:
-        way[e] = add(way[e], through)
-    elif better(through, way[e]):
-        way[e] = through
+        edges[e] = add(edges[e], through)
+    elif better(through, edges[e]):
+        edges[e] = through
         preds[e] = pred
 
 
@@ -78,18 +78,18 @@ def customize(
 
 
 @kernel
-def join_core(
-    begin: i64, end: i64, fringe: i64, first: i64[:], head: i32[first[-1]], low_first: i64[:],
+def customize_core(
+    begin: i64, end: i64, eliminated: i64, first: i64[:], head: i32[first[-1]], low_first: i64[:],
     low_edge: i64[:], low_tail: i32[low_edge.size], out: T[head.size], back: T[head.size],
     out_pred: i32[head.size], matrix: S[end, end], core_pred: i32[end, end],
 ):  # fmt: skip
     """The same between nodes of the core, in rows `begin` to `end` of its matrix."""
     for i in range(begin, end):
-        v = i + fringe
+        v = i + eliminated
         for k in range(low_first[v], low_first[v + 1]):
             from_v, u = back[low_edge[k]], low_tail[k]
             for g in range(first[u], first[u + 1]):
-                b = head[g] - fringe
+                b = head[g] - eliminated
                 if (b >= 0) & (b != i):
                     through = mul(from_v, out[g])
                     if better(through, decode(matrix[i, b])):
@@ -99,45 +99,43 @@ def join_core(
 
 
 @kernel
-def begin_at_sources(source, label, pred, width):
-    """The label of each lane's source is one."""
-    for i in range(width):
-        label[source[i], i] = one
-        if pred is not None:
-            pred[source[i], i] = NO_PREDECESSOR
-
-
-@kernel
-def rise(
-    fringe: i64, width: static, source: i64[width + 1], visits: i64[1], visited: i32[:],
-    parent: i32[fringe], first: i64[fringe + 1], head: i32[first[fringe]], out: T[head.size],
-    out_pred: i32[head.size], label: T[fringe, width], pred: i32[fringe, width],
+def forward_solve(
+    eliminated: i64, width: static, source: i64[width + 1], visits: i64[2], visited: i32[:],
+    place: i32[:], parent: i32[eliminated], first: i64[eliminated + 1], head: i32[first[-1]],
+    out: T[head.size], out_pred: i32[head.size], label: T[:, width], pred: i32[:, width],
+    vectors: static,
 ):  # fmt: skip
     """Forward solve: labels from the sources to their ancestors in the elimination tree.
 
     Labels of the core are zero beforehand. ``source`` ascends and ends with a number that is no
-    vertex. ``visited`` receives the ancestors, ascending, and ``visits[0]`` their number.
+    vertex. ``visited`` receives the ancestors, ascending, and ``visits[0]`` their number. A vertex
+    has the row of its number or, where there is a ``place``, that one: behind the ``visits[1]``
+    rows of the core, whose places are given, those of the ancestors.
     """
-    count, lane, v = 0, 0, source[0]
-    while v < fringe:
-        for j in lanes(width, VECTORS, whole=True):
-            label[v, j] = zero
+    core, count, lane, v = visits[1], 0, 0, source[0]
+    while v < eliminated:
+        row = v if place is None else core + count
+        for j in lanes(width, vectors, whole=True):
+            label[row, j] = zero
             if pred is not None:
-                pred[v, j] = NO_PREDECESSOR
+                pred[row, j] = NO_PREDECESSOR
         visited[count] = v
+        if place is not None:
+            place[v] = row
         count += 1
-        while source[lane] <= v:
+        while source[lane] == v:
+            label[row, lane] = one
             lane += 1
         # Subtrees are ranges: a parent beyond the next source is an ancestor of that one, too.
         v = min(parent[v], source[lane])
     visits[0] = count
-    begin_at_sources(source, label, pred, width)
     for i in range(count):
         v = visited[i]
-        for j in lanes(width, VECTORS, whole=True):
-            here = label[v, j]
+        row = v if place is None else core + i
+        for j in lanes(width, vectors, whole=True):
+            here = label[row, j]
             for e in range(first[v], first[v + 1]):
-                u = head[e]
+                u = head[e] if place is None else place[head[e]]
                 through, old = mul(here, out[e]), label[u, j]
                 if pred is None:
                     label[u, j] = add(old, through)
@@ -148,24 +146,24 @@ def rise(
 
 
 @kernel
-def fall(
-    falls: i64, width: static, order: i32[falls], source: i64[width + 1], visits: i64[1],
+def backward_solve(
+    count: i64, width: static, order: i32[count], source: i64[width + 1], visits: i64[2],
     visited: i32[:], first: i64[:], head: i32[first[-1]], back: T[head.size],
-    back_pred: i32[head.size], label: T[:, width], pred: i32[:, width],
+    back_pred: i32[head.size], label: T[:, width], pred: i32[:, width], vectors: static,
 ):  # fmt: skip
     """Backward solve: labels from the core and the ``visited`` to ``order``, downward.
 
     These are descending positions with all of their ancestors.
     """
     left = visits[0]
-    for i in range(falls):
+    for i in range(count):
         v = order[i]
         while left > 0 and visited[left - 1] > v:  # an ancestor of none of them
             left -= 1
         met = left > 0 and visited[left - 1] == v
         if met:
             left -= 1
-        for j in lanes(width, VECTORS, whole=True):
+        for j in lanes(width, vectors, whole=True):
             best = label[v, j] if met else zero
             if pred is not None:
                 before = i32(pred[v, j]) if met else i32(NO_PREDECESSOR)
@@ -181,4 +179,7 @@ def fall(
             label[v, j] = best
             if pred is not None:
                 pred[v, j] = before
-    begin_at_sources(source, label, pred, width)  # rounding in a cycle of weight 0 must not show
+    for i in range(width):  # rounding in a cycle of weight 0 must not show
+        label[source[i], i] = one
+        if pred is not None:
+            pred[source[i], i] = NO_PREDECESSOR

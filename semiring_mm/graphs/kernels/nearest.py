@@ -39,30 +39,30 @@ def merge(k, label, place, more, places, w):
 
 @kernel
 def k_nearest(
-    fringe: i64, core: i64, k: i64, far: T, first: i64[fringe + 1], head: i32[first[fringe]],
-    place: i32[fringe + core, k], core_place: i32[core, k], label: T[fringe + core, k],
-    core_label: T[core, k], matrix: T[core, core], out: T[first[fringe]], back: T[first[fringe]],
+    eliminated: i64, core: i64, k: i64, far: T, first: i64[eliminated + 1], head: i32[first[-1]],
+    place: i32[eliminated + core, k], core_place: i32[core, k], label: T[eliminated + core, k],
+    core_label: T[core, k], matrix: T[core, core], out: T[first[-1]], back: T[first[-1]],
 ):  # fmt: skip
     """Complete the lists of all vertices, which hold the places themselves at distance 0.
 
     ``label`` and ``place`` have k entries for each vertex, `far` and NOWHERE where there is none;
     ``core_label`` and ``core_place`` are scratch, for the lists of the core.
     """
-    for v in range(fringe):
+    for v in range(eliminated):
         own, own_place = label[v], place[v]
         for e in range(first[v], first[v + 1]):
             if out[e] != far:
                 merge(k, label[head[e]], place[head[e]], own, own_place, out[e])
     for i in range(core):  # before the core's paths
         for r in range(k):
-            core_label[i, r] = label[fringe + i, r]
-            core_place[i, r] = place[fringe + i, r]
+            core_label[i, r] = label[eliminated + i, r]
+            core_place[i, r] = place[eliminated + i, r]
     for i in range(core):
         own, own_place, row = core_label[i], core_place[i], matrix[i]
         for j in range(core):
             if (i != j) & (row[j] != far):
-                merge(k, label[fringe + j], place[fringe + j], own, own_place, row[j])
-    for v in range(fringe - 1, -1, -1):
+                merge(k, label[eliminated + j], place[eliminated + j], own, own_place, row[j])
+    for v in range(eliminated - 1, -1, -1):
         own, own_place = label[v], place[v]
         for e in range(first[v], first[v + 1]):
             if back[e] != far:

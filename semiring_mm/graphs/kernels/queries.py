@@ -2,8 +2,8 @@
 
 A best path first goes up to an ancestor of both ends in the elimination tree, or into the core, and
 then down (the elimination-tree query of Dibbelt, Strasser and Wagner, 2016). Positions below
-``fringe`` are in the tree; edge e leads from a position up to ``head[e]`` at weight ``out[e]``, and
-down from there at ``back[e]``.
+``eliminated`` are in the tree; edge e leads from a position up to ``head[e]`` at weight ``out[e]``,
+and down from there at ``back[e]``.
 """
 
 from __future__ import annotations
@@ -12,20 +12,11 @@ from ...kernel import S, T, add, better, decode, i32, i64, kernel, mul, one, zer
 
 
 @kernel
-def clear(start, fringe, parent, up, down):
-    """Labels of a position and its ancestors: there is no path."""
-    v = start
-    while v < fringe:
-        up[v] = zero
-        down[v] = zero
-        v = parent[v]
-
-
-@kernel
-def climb(start, fringe, parent, first, head, weight, label, tail, downward):
+def relax_ancestors(start, eliminated, parent, first, head, weight, label, tail, downward):
     """Labels of the ancestors of a position, and where their last edges begin."""
+    label[start] = one
     v = start
-    while v < fringe:
+    while v < eliminated:
         here = label[v]
         if here != zero:  # which may not annihilate; and what has no path has no tail to return to
             for e in range(first[v], first[v + 1]):
@@ -37,53 +28,6 @@ def climb(start, fringe, parent, first, head, weight, label, tail, downward):
                     label[u] = through
                     tail[u] = v
         v = parent[v]
-
-
-@kernel
-def climb_both(
-    fringe, core, source, target, parent, first, head, out, back, up, down, up_tail, down_tail
-):  # fmt: skip
-    """The best label of a path through the tree only, and its highest position."""
-    clear(source, fringe, parent, up, down)
-    clear(target, fringe, parent, up, down)
-    for v in range(fringe, fringe + core):
-        up[v] = zero
-        down[v] = zero
-    up[source] = one
-    down[target] = one
-    climb(source, fringe, parent, first, head, out, up, up_tail, False)
-    climb(target, fringe, parent, first, head, back, down, down_tail, True)
-    best, top = zero, -1
-    v = source
-    while v < fringe:
-        there, onward = up[v], down[v]
-        whole = mul(there, onward)
-        found = better(whole, best) & (there != zero) & (onward != zero)
-        best, top = (whole if found else best), (v if found else top)
-        v = parent[v]
-    return best, top
-
-
-@kernel
-def meet(
-    n: i64, fringe: i64, core: i64, ends: i64[2], first: i64[fringe + 1], parent: i32[fringe],
-    head: i32[first[fringe]], out: T[first[fringe]], back: T[first[fringe]],
-    matrix: S[core, core], up: T[n], down: T[n], value: T[1],
-):  # fmt: skip
-    """The weight of a best path between two positions.
-
-    ``up`` and ``down`` are scratch.
-    """
-    best, _ = climb_both(
-        fringe, core, ends[0], ends[1], parent, first, head, out, back, up, down, None, None
-    )
-    for i in range(core):
-        there = up[fringe + i]
-        if there != zero:
-            for j in range(core):
-                inner = mul(there, decode(matrix[i, j]))
-                best = add(best, mul(inner, down[fringe + j]))
-    value[0] = best
 
 
 @kernel
@@ -105,28 +49,14 @@ def push(stack, at, e, tail, downward):
 
 
 @kernel
-def route(
-    n: i64, fringe: i64, ends: i64[2], capacity: i64, room: i64, first: i64[fringe + 1],
-    low_first: i64[n + 1], low_edge: i64[low_first[n]], stack: i64[capacity, 2], count: i64[1],
-    parent: i32[fringe], head: i32[first[fringe]], low_tail: i32[low_first[n]], up_tail: i32[n],
-    down_tail: i32[n], walk: i32[room], out: T[first[fringe]], back: T[first[fringe]], up: T[n],
-    down: T[n], value: T[1],
+def unpack(
+    source, target, top, capacity, room, first, head, low_first, low_edge, low_tail, stack,
+    up_tail, down_tail, walk, out, back,
 ):  # fmt: skip
-    """The same where there is no core, and the positions after the source on a best path.
+    """The positions after the source on a path over `top`; their number, or -1 for no room.
 
-    ``walk`` has these, of edges of the graph, and ``count[0]`` their number, or -1 if `room` is too
-    little. ``stack`` is scratch of `capacity` rows (three for each level of the tree are enough),
-    as are ``up_tail`` and ``down_tail``. A shortcut is unpacked by the lower triangle whose sides
-    give its weight.
+    A shortcut is unpacked by the lower triangle whose sides give its weight.
     """
-    source, target = ends[0], ends[1]
-    best, top = climb_both(
-        fringe, 0, source, target, parent, first, head, out, back, up, down, up_tail, down_tail
-    )
-    value[0] = best
-    count[0] = 0
-    if top < 0:
-        return
     # the stack has the first edge of the walk on top
     size, u = 0, top
     while u != target:
@@ -167,4 +97,56 @@ def route(
             push(stack, size, to_a if downward else to_b, middle, 0)
             push(stack, size + 1, to_b if downward else to_a, middle, 1)
             size += 2
-    count[0] = steps if steps <= room else -1
+    return steps if steps <= room else -1
+
+
+@kernel
+def query(
+    n: i64, eliminated: i64, core: i64, ends: i64[2], capacity: i64, room: i64,
+    first: i64[eliminated + 1], low_first: i64[n + 1], low_edge: i64[low_first[n]],
+    stack: i64[capacity, 2], count: i64[1],
+    parent: i32[eliminated], head: i32[first[-1]], low_tail: i32[low_first[n]], up_tail: i32[n],
+    down_tail: i32[n], walk: i32[room], out: T[first[-1]], back: T[first[-1]],
+    matrix: S[core, core], up: T[n], down: T[n], value: T[1],
+):  # fmt: skip
+    """Elimination tree query: the weight of a best path between two positions, and the path.
+
+    ``walk`` has the positions after the source, along edges of the graph, and ``count[0]`` their
+    number, or -1 if `room` is too little; with None only the weight is computed. There is no walk
+    through a core. ``up``, ``down``, ``stack`` of `capacity` rows (three for each level of the tree
+    are enough), ``up_tail`` and ``down_tail`` are scratch.
+    """
+    source, target = ends[0], ends[1]
+    for i in range(2):
+        v = ends[i]
+        while v < eliminated:
+            up[v] = zero
+            down[v] = zero
+            v = parent[v]
+    for v in range(eliminated, eliminated + core):
+        up[v] = zero
+        down[v] = zero
+    relax_ancestors(source, eliminated, parent, first, head, out, up, up_tail, False)
+    relax_ancestors(target, eliminated, parent, first, head, back, down, down_tail, True)
+    best, top = zero, -1
+    v = source
+    while v < eliminated:
+        there, onward = up[v], down[v]
+        whole = mul(there, onward)
+        wins = better(whole, best) & (there != zero) & (onward != zero)
+        best, top = (whole if wins else best), (v if wins else top)
+        v = parent[v]
+    for i in range(core):
+        there = up[eliminated + i]
+        if there != zero:
+            for j in range(core):
+                inner = mul(there, decode(matrix[i, j]))
+                best = add(best, mul(inner, down[eliminated + j]))
+    value[0] = best
+    if walk is not None:
+        count[0] = 0
+        if top >= 0:
+            count[0] = unpack(
+                source, target, top, capacity, room, first, head, low_first, low_edge, low_tail,
+                stack, up_tail, down_tail, walk, out, back,
+            )  # fmt: skip

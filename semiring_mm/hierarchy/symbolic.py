@@ -1,4 +1,4 @@
-"""The structure of a sparse elimination: an order, the edges that it fills in, and a dense core."""
+"""Symbolic factorization: an ordering, the elimination tree, the fill, and a dense core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from ..naming import install
 from ..progress import Progress, reporter
 from . import costs
 
-__all__ = ["Structure", "eliminate", "prepare_structure"]
+__all__ = [
+    "Structure",
+    "analyze",
+    "eliminate",
+    "factorize",
+    "minimum_degree",
+    "neighbours",
+]  # fmt: skip
 
 #: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
 _WORK = 5000
@@ -38,84 +45,46 @@ _PARTS = 64
 
 @dataclass(frozen=True)
 class Structure(SymbolicFactor):
-    """A symbolic factor with the lower neighbours of its positions.
-
-    Attributes
-    ----------
-    low_first : (n + 1,) int64
-    low_tail : (edges,) int32
-    low_edge : (edges,) int64
-        The lower neighbours of each position, ascending, and the edges to them.
-    """
-
-    low_first: Index
-    low_tail: Node
-    low_edge: Index
+    """Symbolic factorization of a graph: a customizable contraction hierarchy without weights."""
 
     @classmethod
-    def restored(
-        cls, fringe: int, node: Node, parent: Node, level: Node, first: Index, head: Node
-    ) -> Structure:
-        """The structure with what follows from some of its arrays."""
-        n = len(node)
-        position = np.empty(n, np.int32)
-        position[node] = np.arange(n, dtype=np.int32)
-        low = _transposed(n, fringe, first, head)
-        return cls(fringe, position, node, parent, level, first, head, *low)
+    def checked(cls, row: Index, col: Index, order: Node, **given: Any) -> Structure:
+        """Symbolic factorization of edges in an order, compared with arrays of unknown origin.
 
-    @classmethod
-    def checked(
-        cls, fringe: int, node: Node, parent: Node, level: Node, first: Index, head: Node
-    ) -> Structure:
-        """As :meth:`restored`, of arrays that may be anything.
+        Parameters
+        ----------
+        row, col : (m,) int64
+            Edges between nodes that `order` has.
+        order : (n,) int32
+        given
+            The other fields of the factor but `rank`.
 
         Raises
         ------
         ValueError
-            If they are not those of an elimination. O(n + edges) time, and nothing compiled sees
-            indices that may be out of range.
+            If they are not those of the elimination. O(n + edges) time and memory.
         """
-        n = len(node)
+        n, eliminated = len(order), given["eliminated"]
+        if not 0 <= eliminated <= n:
+            raise ValueError(f"{eliminated} of {n} nodes are eliminated")
+        if n and not 0 <= order.min() <= order.max() < n:
+            raise ValueError(f"order: {order[(order < 0) | (order >= n)][0]} is out of range")
+        if n and np.bincount(order).max() > 1:
+            raise ValueError("order: a node has two positions")
+        most = len(given["head"])
+        computed = factorize(n, *neighbours(n, row, col), order, eliminated, most=most)
+        for name, x in (given | {"order": order}).items():
+            if not np.array_equal(getattr(computed, name), x):
+                raise ValueError(f"{name}: not that of an elimination in this order")
+        return computed
 
-        def check(right: bool | np.bool_, what: str) -> None:
-            if not right:
-                raise ValueError(what)
+    @functools.cached_property
+    def down(self) -> tuple[Index, Node, Index]:
+        """Lower neighbours of each position, ascending: where they begin, they, and their edges.
 
-        check(0 <= fringe <= n, f"{fringe} of {n} nodes are eliminated")
-        _check_range("node", node, n)
-        check(n == 0 or np.bincount(node).max() == 1, "node: a node has two positions")
-        check(
-            len(parent) == len(level) == len(first) - 1 == fringe,
-            f"parent, level and first are of {len(parent)}, {len(level)} and {len(first) - 1} "
-            f"eliminated nodes, not {fringe}",
-        )
-        ends = first[0] == 0 and first[-1] == len(head)
-        check(ends and (first[1:] >= first[:-1]).all(), "first: not the ranges of head")
-        _check_range("head", head, n)
-        degree = np.diff(first)
-        tail = np.repeat(np.arange(fringe, dtype=np.int32), degree)
-        lower = np.concatenate([tail[:1], head[:-1]])  # than each head: the one before it
-        begin = first[:-1][degree > 0]
-        lower[begin] = tail[begin]
-        check((head > lower).all(), "head: not ascending positions above the tail")
-        lowest = np.full(fringe, n, np.int32)
-        lowest[degree > 0] = head[begin]
-        check((parent == lowest).all(), "parent: not the lowest of the higher neighbours")
-        inner = np.flatnonzero(parent < fringe)
-        up = parent[inner]
-        height = np.zeros(fringe, np.int32)
-        np.maximum.at(height, up, level[inner] + np.int32(1))
-        check((level == height).all(), "level: not the heights of the elimination tree")
-        size = np.ones(fringe, np.int64)
-        compiled(kernels.totals)(n=fringe, work=size.copy(), size=size, parent=parent)
-        low = np.arange(fringe) - size + 1
-        check((low[up] <= low[inner]).all(), "parent: not in postorder")
-        # the other higher neighbours of a node are those of its parent, too
-        rest = np.ones(len(head), bool)
-        rest[begin] = False
-        rest &= parent[tail] < fringe
-        _slots(first, head, parent[tail[rest]], head[rest])
-        return cls.restored(fringe, node, parent, level, first, head)
+        RoutingKit's ``down_first_out``, ``down_head`` and ``down_to_up``.
+        """
+        return _transpose(self.n, self.eliminated, self.first, self.head)
 
     @functools.cached_property
     def pairs(self) -> float:
@@ -124,8 +93,8 @@ class Structure(SymbolicFactor):
 
     @functools.cached_property
     def depth(self) -> int:
-        """Nodes on the longest way up the elimination tree, without the core."""
-        return int(self.level.max(initial=-1)) + 1
+        """Nodes on the longest path up the elimination tree, without the core."""
+        return int(self.height.max(initial=-1)) + 1
 
     @property
     def summary(self) -> str:
@@ -145,17 +114,17 @@ class Structure(SymbolicFactor):
 
     @functools.cached_property
     def schedule(self) -> tuple[Node, Index]:
-        """The fringe in an order for threads, and where its parts begin and end.
+        """The eliminated positions in an order for threads, and where its parts begin and end.
 
         The parts are disjoint subtrees, in any order, but for the last, which comes after them.
         """
         degree = np.diff(self.first)
-        work, size = degree * degree + 8, np.ones(self.fringe, np.int64)
-        compiled(kernels.totals)(n=self.fringe, work=work, size=size, parent=self.parent)
-        most = work[self.parent >= self.fringe].sum() // _PARTS
-        above = np.append(work, most + 1)[np.minimum(self.parent, self.fringe)]
+        work, size = degree * degree + 8, np.ones(self.eliminated, np.int64)
+        compiled(kernels.subtree_sums)(n=self.eliminated, work=work, size=size, parent=self.parent)
+        most = work[self.parent >= self.eliminated].sum() // _PARTS
+        above = np.append(work, most + 1)[np.minimum(self.parent, self.eliminated)]
         roots = np.flatnonzero((work <= most) & (above > most))
-        mark = np.zeros(self.fringe + 1, np.int8)  # +1 where a subtree begins, -1 behind it
+        mark = np.zeros(self.eliminated + 1, np.int8)  # +1 where a subtree begins, -1 behind it
         np.add.at(mark, roots + 1 - size[roots], 1)
         np.add.at(mark, roots + 1, -1)
         below = np.cumsum(mark[:-1], dtype=np.int8) > 0
@@ -165,33 +134,33 @@ class Structure(SymbolicFactor):
         parts = np.searchsorted(done, np.arange(1, _PARTS) * (done[-1:].sum() / _PARTS))
         inner = ends[np.minimum(parts, max(0, len(ends) - 1))] if len(ends) else ends
         cuts = np.unique(np.concatenate([[0], inner, ends[-1:]]))
-        return nodes.astype(np.int32), np.append(cuts, self.fringe).astype(np.int64)
+        return nodes.astype(np.int32), np.append(cuts, self.eliminated).astype(np.int64)
 
-    def above(self, positions: Index) -> Index:
+    def ancestors(self, positions: Index) -> Index:
         """These positions and all their ancestors, and the core; ascending."""
         mark = np.zeros(self.n, np.int8)
-        mark[self.fringe :] = 1
-        compiled(kernels.climb)(
-            m=len(positions), fringe=self.fringe, start=positions, parent=self.parent, mark=mark,
+        mark[self.eliminated :] = 1
+        compiled(kernels.mark_ancestors)(
+            m=len(positions), eliminated=self.eliminated, start=positions, parent=self.parent,
+            mark=mark,
         )  # fmt: skip
         return np.flatnonzero(mark.view(bool))  # a lot faster than of bytes
 
-    def part(self, kept: Index) -> tuple[Structure, Index]:
-        """The structure of positions that are :meth:`above` some, and its edges among all.
+    def restricted(self, kept: Index) -> tuple[Structure, Index]:
+        """The structure of positions that are :meth:`ancestors` some, and its edges among all.
 
-        What are positions here are its nodes. It has no lower neighbours.
+        What are positions here are its nodes.
         """
         n, inner = len(kept), kept[: len(kept) - self.core]
         place = np.empty(self.n + 1, np.int32)  # others are not looked up
         place[kept], place[self.n] = np.arange(n, dtype=np.int32), n
         counts = self.first[inner + 1] - self.first[inner]
         first, edges = offsets(counts), ranges(self.first[inner], counts)
-        none = np.empty(0, np.int32)
-        found = Structure(
+        part = Structure(
             len(inner), place, kept.astype(np.int32), place[self.parent[inner]],
-            self.level[inner], first, place[self.head[edges]], first, none, none.astype(np.int64),
+            self.height[inner], first, place[self.head[edges]],
         )  # fmt: skip
-        return found, edges
+        return part, edges
 
     def slots(self, row: Index, col: Index) -> Index:
         """Where arcs between different nodes go.
@@ -199,42 +168,21 @@ class Structure(SymbolicFactor):
         2 e upward along edge e and 2 e + 1 downward; -1 - (i c + j) from the i-th to the j-th node
         of a core of c.
         """
-        u, v = self.position[row], self.position[col]
+        u, v = self.rank[row], self.rank[col]
         slot = np.empty(len(u), np.int64)
-        inside = (u >= self.fringe) & (v >= self.fringe)
-        i, j = (x[inside].astype(np.int64) - self.fringe for x in (u, v))
+        inside = (u >= self.eliminated) & (v >= self.eliminated)
+        i, j = (x[inside].astype(np.int64) - self.eliminated for x in (u, v))
         slot[inside] = -1 - (i * self.core + j)
         outside = ~inside
-        slot[outside] = _slots(self.first, self.head, u[outside], v[outside])
+        rest, u, v = slot[outside], u[outside], v[outside]
+        compiled(kernels.locate)(
+            m=len(rest), first=self.first, slot=rest, row=u, col=v, head=self.head
+        )
+        slot[outside] = rest
         return slot
 
 
-def _check_range(name: str, x: Node, end: int) -> None:
-    if len(x) and not 0 <= x.min() <= x.max() < end:
-        raise ValueError(f"{name}: {x[(x < 0) | (x >= end)][0]} is out of range")
-
-
-def _slots(first: Index, head: Node, row: Node, col: Node) -> Index:
-    """2 e upward along edge e and 2 e + 1 downward, between positions.
-
-    Raises
-    ------
-    ValueError
-        If there is no such edge.
-    """
-    slot = np.empty(len(row), np.int64)
-    compiled(kernels.locate)(m=len(row), first=first, slot=slot, row=row, col=col, head=head)
-    if len(row):
-        low = np.minimum(row, col)
-        there = first[low] < first[low + 1]
-        if not (there.all() and (head[slot >> 1] == np.maximum(row, col)).all()):
-            raise ValueError("head: lacks an edge of the graph, or one that elimination fills in")
-    return slot
-
-
-def prepare_structure(
-    n: int, row: Index, col: Index, order: str, progress: Progress = None
-) -> Structure:
+def analyze(n: int, row: Index, col: Index, order: str, progress: Progress = None) -> Structure:
     """The structure for any use, by minimum degree or, on top of it, nested dissection.
 
     All nodes are eliminated one by one, unless the order by minimum degree stops at a large core;
@@ -249,21 +197,21 @@ def prepare_structure(
     order : {"auto", "minimum_degree", "nested_dissection"}
         "auto" is nested dissection where METIS is installed and the graph is not small.
     """
-    first, near = _neighbours(n, row, col)
+    first, near = neighbours(n, row, col)
     tick = reporter(progress, float(n), "order", "nodes")
-    ranked, degree = _minimum_degree(n, first, near, _WORK * (n + len(near)), n, _CORE, tick)
+    ranked, degree = minimum_degree(n, first, near, _WORK * (n + len(near)), n, _CORE, tick)
     if tick is not None:
         tick(float(n))
     core = n - len(degree)
     if core > _CORE and core**2 > 2 * degree.sum(dtype=np.int64):
-        return _structure(n, first, near, ranked, len(degree))
+        return factorize(n, first, near, ranked, len(degree))
     if order == "auto":
         there = n > _SMALL and importlib.util.find_spec("pymetis") is not None
         order = "nested_dissection" if there else "minimum_degree"
     if order == "nested_dissection":
         larger = np.flatnonzero(degree > _LOW)
         ranked = _dissected(first, near, ranked, int(larger[0]) if larger.size else len(degree))
-    return _structure(n, first, near, ranked, n)
+    return factorize(n, first, near, ranked, n)
 
 
 def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
@@ -276,13 +224,13 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
         import pymetis
     except ImportError:
         raise ImportError(
-            f"order='nested_dissection' is found by METIS: {install('metis')}"
+            f"order='nested_dissection' is computed by METIS: {install('metis')}"
         ) from None
     n = len(order)
-    x = _structure(n, first, near, order, kept)
+    x = factorize(n, first, near, order, kept)
     # Left are edges between nodes that are, and cliques of the last neighbours of others.
     tail = np.repeat(np.arange(n), np.diff(first))
-    ends = [x.position[tail] - kept, x.position[near] - kept]
+    ends = [x.rank[tail] - kept, x.rank[near] - kept]
     inside = (ends[0] >= 0) & (ends[1] > ends[0])
     row, col = ([y[inside]] for y in ends)
     last = np.flatnonzero((x.parent >= kept) & (x.parent < n))
@@ -293,11 +241,11 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
         row.append(around[:, i].ravel())
         col.append(around[:, j].ravel())
     rest = n - kept
-    begin, beside = _neighbours(rest, np.concatenate(row), np.concatenate(col))
-    found = np.arange(rest)
+    begin, beside = neighbours(rest, np.concatenate(row), np.concatenate(col))
+    order_of_rest = np.arange(rest)
     if len(beside):
-        found = np.array(pymetis.nested_dissection(pymetis.CSRAdjacency(begin, beside))[0])
-    return np.concatenate([x.node[:kept], x.node[kept:][found]])
+        order_of_rest = np.array(pymetis.nested_dissection(pymetis.CSRAdjacency(begin, beside))[0])
+    return np.concatenate([x.order[:kept], x.order[kept:][order_of_rest]])
 
 
 def eliminate(
@@ -329,15 +277,15 @@ def eliminate(
     spare = costs.ATTEMPT * limit - costs.neighbours(n, len(row))
     if spare < 0 or costs.least(n, len(row), count, threads=working) > limit:
         return None
-    first, near = _neighbours(n, row, col)
+    first, near = neighbours(n, row, col)
     work = min(_WORK * (n + len(near)), spare / costs.ORDER)
-    order, degree = _minimum_degree(n, first, near, int(work), count)
-    expected = costs.fringes(n, len(row), degree, count, itemsize=itemsize, threads=working)
-    fringe = int(np.argmin(expected))
-    return _structure(n, first, near, order, fringe) if expected[fringe] <= limit else None
+    order, degree = minimum_degree(n, first, near, int(work), count)
+    expected = costs.eliminations(n, len(row), degree, count, itemsize=itemsize, threads=working)
+    eliminated = int(np.argmin(expected))
+    return factorize(n, first, near, order, eliminated) if expected[eliminated] <= limit else None
 
 
-def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
+def neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     """The distinct neighbours of each node."""
     apart = row != col
     u, v = (np.ascontiguousarray(x[apart], np.int32) for x in (row, col))
@@ -350,7 +298,7 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     return first, near[: first[-1]].copy()
 
 
-def _minimum_degree(
+def minimum_degree(
     n: int, first: Index, near: Node, work: int, sources: int, least: int = 0,
     tick: Callable[[float], None] | None = None,
 ) -> tuple[Node, Node]:  # fmt: skip
@@ -407,51 +355,72 @@ def _repacked(lists: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]
     return larger, places, room
 
 
-def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> Structure:
-    """The structure of an elimination order."""
-    rank = np.empty(n, np.int32)
-    rank[order] = np.arange(n, dtype=np.int32)
+def factorize(
+    n: int, first: Index, near: Node, order: Node, eliminated: int, most: int | None = None
+) -> Structure:
+    """Symbolic factorization in an order: elimination tree, postorder, and struct of each position.
+
+    Parameters
+    ----------
+    n : int
+    first, near
+        Neighbours of each node.
+    order : (n,) int32
+    eliminated : int
+        Of so many nodes of the order; the others are the core.
+    most : int, optional
+        Edges of the factor above which there is an error.
+
+    Raises
+    ------
+    ValueError
+        If there are more than `most` edges.
+    """
+    rank = _inverse(order)
     graph: dict[str, Any] = {"n": n, "near": near}
     parent, ancestor = np.full((2, n), n, np.int32)
     compiled(kernels.elimination_tree)(
         **graph, first=first, order=order, rank=rank, parent=parent, ancestor=ancestor,
     )  # fmt: skip
-    position = np.arange(n, dtype=np.int32)
-    level = np.zeros(fringe, np.int32)
+    position = np.arange(n + 1, dtype=np.int32)
+    height = np.zeros(eliminated, np.int32)
     compiled(kernels.postorder)(
-        n=fringe, size=np.zeros(fringe, np.int64), parent=parent, position=position,
-        below=np.empty(fringe, np.int32), level=level,
+        n=eliminated, size=np.zeros(eliminated, np.int64), parent=parent, position=position,
+        below=np.empty(eliminated, np.int32), height=height,
     )  # fmt: skip
-    by_position = np.empty(fringe, np.int32)
-    by_position[position[:fringe]] = level
-    node = np.empty(n, np.int32)
-    node[position] = order
-    position = np.empty(n, np.int32)
-    position[node] = np.arange(n, dtype=np.int32)
+    before = _inverse(position[:n])  # in the order that was given
+    order, parent = order[before], position[parent[before[:eliminated]]]
+    rank, height = _inverse(order), height[before[:eliminated]]
 
-    row_first = np.zeros(fringe + 1, np.int64)
-    head = np.empty(2 * len(near) + n, np.int32)
-    state = np.array([0, 1], np.int64)
-    child, sibling, mark = np.full((3, n), -1, np.int32)
-    parent = np.full(fringe, n, np.int32)
+    struct_first, head = np.zeros(eliminated + 1, np.int64), np.empty(2 * len(near) + n, np.int32)
+    state, mark = np.array([0, 1], np.int64), np.full(n, -1, np.int32)
+    child, sibling = np.full((2, n), -1, np.int32)
     while state[1]:
         state[1] = 0
         compiled(kernels.symbolic)(
-            **graph, stop=fringe, capacity=len(head), state=state, first=row_first,
-            near_first=first, order=node, rank=position, child=child, sibling=sibling, mark=mark,
+            **graph, stop=eliminated, capacity=len(head), state=state, first=struct_first,
+            near_first=first, order=order, rank=rank, child=child, sibling=sibling, mark=mark,
             head=head, parent=parent,
         )  # fmt: skip
+        if most is not None and struct_first[state[0]] > most:
+            raise ValueError(f"head: an elimination in this order has more than {most} edges")
         if state[1]:
             head = np.concatenate([head, np.empty(len(head), np.int32)])
-    head = head[: row_first[-1]]
     # By ascending tails: first the lower neighbours of each position, then the higher ones.
-    low_first, low_tail, _ = _transposed(n, fringe, row_first, head)
-    _, head, _ = _transposed(fringe, n, low_first, low_tail)
-    return Structure.restored(fringe, node, parent, by_position, row_first, head)
+    down_first, down_head, _ = _transpose(n, eliminated, struct_first, head[: struct_first[-1]])
+    _, head, _ = _transpose(eliminated, n, down_first, down_head)
+    return Structure(eliminated, rank, order, parent, height, struct_first, head)
 
 
-def _transposed(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
-    """Of the edges of some rows: by head where they begin, their tails, and the place of each."""
+def _inverse(order: Node) -> Node:
+    """Inverse of a permutation."""
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order), dtype=order.dtype)
+    return rank
+
+
+def _transpose(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
+    """Transpose of a pattern: for each head where its edges begin, their tails, and the edges."""
     begin = offsets(np.bincount(head, minlength=n))
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
     compiled(kernels.transpose)(

@@ -4,7 +4,7 @@ The pass down over an elimination takes vertices in a depth-first order, and a l
 descendants of its vertex only. So labels lie on a stack, a row for each depth of the elimination
 tree; what is wanted of them is taken up at once, and they are overwritten (as GPHAST does per
 block: Delling, Goldberg, Nowatzyk and Werneck, 2013). The lanes are ``width`` sources, in some
-``vectors``: each weight that is loaded serves all of them, in registers. ``far`` is no path.
+``vectors``: each weight that is loaded serves all of them, in registers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from ...kernel import (
     T,
     across,
+    add,
     each,
     f32,
     f64,
@@ -20,7 +21,10 @@ from ...kernel import (
     i64,
     kernel,
     lanes,
+    mul,
+    one,
     static,
+    zero,
 )
 
 SEGMENT = 64  # distances that are added up before they join a sum with compensation
@@ -31,50 +35,6 @@ def depths(n: i64, parent: i32[n], depth: i32[n]):
     """Depth of each position in a forest whose parents have higher numbers; of roots it is 0."""
     for v in range(n - 1, -1, -1):
         depth[v] = depth[parent[v]] + 1 if parent[v] < n else 0
-
-
-@kernel
-def relax(tail, w, old, far, negative):
-    """min(old, tail + w). Without negative weights a sum with no path is not better than none."""
-    through = tail + w
-    if negative:
-        through = far if (tail == far) | (w == far) else through
-    return through if through < old else old
-
-
-@kernel
-def climb(
-    fringe: i64, width: static, vectors: static, negative: static, far: T, source: i64[width + 1],
-    visits: i64[2], visited: i32[:], place: i32[:], parent: i32[fringe], first: i64[fringe + 1],
-    head: i32[first[fringe]], out: T[head.size], risen: T[:, width],
-):  # fmt: skip
-    """Forward solve: labels from the source of each lane, in ``risen``.
-
-    First come the ``visits[1]`` rows of the core, which hold no path beforehand and whose ``place``
-    is given, then one for each ancestor, whose position goes to ``visited``. ``source`` ascends and
-    ends with a number that is no vertex.
-    """
-    core, count, lane, v = visits[1], 0, 0, source[0]
-    while v < fringe:
-        row = core + count
-        for j in lanes(width, vectors, whole=True):
-            risen[row, j] = far
-        visited[count] = v
-        place[v] = row
-        count += 1
-        while source[lane] == v:
-            risen[row, lane] = 0
-            lane += 1
-        # Subtrees are ranges: a parent beyond the next source is an ancestor of that one, too.
-        v = min(parent[v], source[lane])
-    visits[0] = count
-    for i in range(count):
-        v = visited[i]
-        for j in lanes(width, vectors, whole=True):
-            tail = risen[core + i, j]
-            for e in range(first[v], first[v + 1]):
-                u = place[head[e]]
-                risen[u, j] = relax(tail, out[e], risen[u, j], far, negative)
 
 
 @kernel
@@ -130,18 +90,19 @@ def add_exactly(part, total, rest, width):
 
 
 @kernel
-def fall(
-    fringe: i64, core: i64, segment: i64, width: static, vectors: static, negative: static,
-    whole: static, narrow: static, far: T, source: i64[width + 1], visits: i64[2], visited: i32[:],
-    first: i64[fringe + 1], slot: i32[first[fringe]], own: i32[fringe], back: T[slot.size],
-    label: T[:, width], risen: T[:, width], largest: T[width], counts: i32[width], part: T[width],
-    total: i64[width], real_part: f64[width], real_total: f64[width], rest: f64[width],
-    inverse_part: f64[width], inverse_total: f64[width], inverse_rest: f64[width], radii: i64,
-    radius: T[radii], within: i64[radii, width], mass: i64[fringe + core],
-    real_within: f64[radii, width], real_mass: f64[fringe + core], bins: i64, exact: static,
+def collect(
+    eliminated: i64, core: i64, segment: i64, width: static, vectors: static, whole: static,
+    narrow: static, source: i64[width + 1], visits: i64[2], visited: i32[:],
+    first: i64[eliminated + 1], slot: i32[first[-1]], depth_row: i32[eliminated],
+    back: T[slot.size], label: T[:, width], up_label: T[:, width], largest: T[width],
+    counts: i32[width], part: T[width], total: i64[width], real_part: f64[width],
+    real_total: f64[width], rest: f64[width], inverse_part: f64[width], inverse_total: f64[width],
+    inverse_rest: f64[width], radii: i64, radius: T[radii], within: i64[radii, width],
+    mass: i64[eliminated + core], real_within: f64[radii, width],
+    real_mass: f64[eliminated + core], bins: i64, exact: static,
     half: static, edges: T[:], scale: f64[3], table: i32[:, :],
 ):  # fmt: skip
-    """Backward solve: labels to all vertices, from rows of the core in ``label`` and the ancestors.
+    """Backward solve: labels of all vertices from those of the core, in ``label``, and ancestors.
 
     What is wanted of them is added up for each lane, arrays that are None are not: the largest,
     their number, their sum (in ``part``, which joins the total after a segment; with ``rest`` of
@@ -149,26 +110,26 @@ def fall(
     ``table`` counts labels by bins in row i + 1, i being the bin; row 0 is for those outside. With
     ``half`` each source counts only what has a lower position.
     """
-    left, since, end = visits[0], 0, core + fringe
+    left, since, end = visits[0], 0, core + eliminated
     for i in range(end):
-        row, v = i, fringe + i
+        row, v = i, eliminated + i
         if i >= core:  # below the core, whose labels are there
             v = end - 1 - i
-            row = own[v]
+            row = depth_row[v]
             met = left > 0 and visited[left - 1] == v
             for j in lanes(width, vectors, whole=True):
-                best = risen[core + left - 1, j] if met else far
+                best = up_label[core + left - 1, j] if met else zero
                 for e in range(first[v], first[v + 1]):
-                    best = relax(label[slot[e], j], back[e], best, far, negative)
+                    best = add(best, mul(label[slot[e], j], back[e]))
                 label[row, j] = best
             if met:
                 left -= 1
                 for lane in range(width):  # rounding in a cycle of weight 0 must not show
                     if source[lane] == v:
-                        label[row, lane] = 0
+                        label[row, lane] = one
         for j in lanes(width, times=vectors, whole=True):
             x = label[row, j]
-            there = x != far
+            there = x != zero
             finite = x if there else 0
             if largest is not None:
                 largest[j] = max(largest[j], finite)

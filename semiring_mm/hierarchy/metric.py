@@ -1,0 +1,585 @@
+"""Weights of a sparse elimination, their customization, and triangular solves from many sources."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import engine as engines
+from .. import pool
+from ..closures.edges import join_edges
+from ..closures.paths import NO_PREDECESSOR
+from ..closures.solve import Problem
+from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
+from ..closures.steps import Improves, Steps, path_plan
+from ..engine import JOIN
+from ..expressions import evaluate
+from ..graph_kernels import Factor, Index
+from ..graphs.kernels import factor as kernels
+from ..kernel import Kernel
+from ..memory import scratch
+from ..plan import Plan, computed, stored
+from ..progress import Progress, Tick, reporter
+from .collector import NO_PATH, Extent
+from .symbolic import Structure
+
+__all__ = ["Arcs", "Block", "Metric", "check_edges", "customize", "solve"]
+
+Array = Any  # NumPy's; of a metric that was computed on a device, the device's
+
+_BATCH = 1024  # sources whose labels of the core are computed at once
+_ROOTS = 8  # components whose diameters are bounded by a sweep
+_FEW = 64  # rows for which the bound of distances is not computed
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Weights of a structure: those of its edges after the elimination, and the core's closure.
+
+    They are on the host, or (:mod:`.devices`) on a device, and cannot be swept here.
+
+    Attributes
+    ----------
+    structure : Structure
+    steps : Steps
+        The semiring's operations on blocks.
+    plan : Plan
+        Its operations on entries.
+    out, back : (edges,) arrays of the type computed in
+        Upward and downward.
+    core : (core, core) array
+        Best paths within the core and through the other positions.
+    out_pred, back_pred, core_pred : arrays of int32, optional
+        The node before the last of each.
+    targets : (k,) int32, optional
+        Eliminated positions, descending, of which labels are wanted: these and their ancestors.
+        None: all.
+    written : Plan, optional
+        How labels are stored in rows, if not as `plan` says.
+    """
+
+    structure: Structure
+    steps: Steps
+    plan: Plan
+    out: Array
+    back: Array
+    core: Array
+    out_pred: NDArray[np.int32] | None = None
+    back_pred: NDArray[np.int32] | None = None
+    core_pred: NDArray[np.int32] | None = None
+    targets: NDArray[np.int32] | None = None
+    written: Plan | None = None
+
+    @property
+    def trees(self) -> bool:
+        """Whether there are predecessors."""
+        return self.core_pred is not None
+
+    @functools.cached_property
+    def identities(self) -> tuple[Any, Any]:
+        """zero and one in the type computed in."""
+        zero, one = self.steps.identities
+        return computed(self.plan, zero), computed(self.plan, one)
+
+    @property
+    def factor(self) -> Factor:
+        """What an engine sweeps: all but the predecessors."""
+        steps = self.steps
+        return Factor(
+            self.structure, steps.s, steps.dtype, steps.known, self.plan, self.out, self.back,
+            self.core,
+        )  # fmt: skip
+
+    def compiled(self, kernel: Kernel) -> Any:
+        """A kernel for the type computed in."""
+        return engines.compiled(kernel, self.plan, *self.identities)
+
+    @functools.cached_property
+    def largest(self) -> Any:
+        """The largest absolute value of a weight."""
+        return max((abs(w).max().item() for w in self.finite() if w.size), default=0)
+
+    def finite(self) -> list[Array]:
+        """The weights that are edges, and those of the core."""
+        zero, core = self.identities[0], self.core
+        arrays = [self.out] if self.back is self.out else [self.out, self.back]
+        return [*(w[w != zero] for w in arrays), core[core != self.steps.identities[0]]]
+
+    @functools.cached_property
+    def symmetric(self) -> bool:
+        """Whether distances are the same both ways."""
+        same = self.back is self.out or np.array_equal(self.out, self.back)
+        return same and np.array_equal(self.core, self.core.T)
+
+    @property
+    def reversed(self) -> Metric:
+        """The metric of the graph whose edges lead the other way."""
+        return replace(
+            self, out=self.back, back=self.out, core=np.ascontiguousarray(self.core.T),
+            out_pred=None, back_pred=None, core_pred=None,
+        )  # fmt: skip
+
+    def restricted(self, sources: Index, targets: Index) -> Metric:
+        """What solves between these positions need, which become its nodes."""
+        x = self.structure
+        kept = x.ancestors(np.concatenate([sources, targets]))
+        structure, edges = x.restricted(kept)
+        out = self.out[edges]
+        back = out if self.back is self.out else self.back[edges]
+        ends = x.ancestors(targets)
+        wanted = np.searchsorted(kept, ends[: len(ends) - x.core])[::-1].astype(np.int32)
+        return replace(self, structure=structure, out=out, back=back, targets=wanted)
+
+    # --- types of labels ------------------------------------------------------------------------
+
+    @functools.cached_property
+    def bound(self) -> tuple[float, bool]:
+        """A number that no distance over min_plus exceeds, and whether it is near the largest one.
+
+        That is at most twice the largest distance from any one node.
+        """
+        largest, x, zero = self.largest, self.structure, self.steps.identities[0]
+        plain = largest * max(x.n - 1, 0)
+        if x.n < 2:
+            return plain, True
+        row = np.empty((1, x.n), self.steps.dtype)
+        left, bound, back = np.ones(x.n, bool), 0.0, None if self.symmetric else self.reversed
+        for _ in range(_ROOTS):
+            rest = np.flatnonzero(left[x.order])
+            if len(rest) == 0 or largest * (len(rest) - 1) <= bound:
+                break
+            root = x.order[rest[-1:]].astype(np.int64)
+            self.sweep(root, row, None)
+            there = row[0] != zero
+            diameter = row[0][there].max().item()
+            if back is None:
+                diameter *= 2
+            else:
+                back.sweep(root, row, None)
+                if not (there.all() and (row[0] != zero).all()):
+                    return plain, False
+                diameter += row[0].max().item()
+            bound = max(bound, diameter)
+            left &= ~there
+        else:
+            return max(bound, largest * int(left.sum())), False
+        if self.out.dtype.kind == "f":
+            bound *= 1 + 1e-6  # roundings
+        return bound, True
+
+    @functools.cached_property
+    def extent(self) -> Extent:
+        """How large distances over min_plus are."""
+        return Extent.of(self)
+
+    def converted(self, x: Array, plan: Plan, zero: Any, most: float | None = None) -> Array:
+        """Weights in the type that another plan computes in.
+
+        No edge, and weights above `most`, become `zero`.
+        """
+        missing = x == self.identities[0]
+        if most is not None:
+            missing |= x > most
+        values = np.where(missing, 0, x).astype(plan.computed_in)
+        values[missing] = zero
+        return values
+
+    def in_type(self, plan: Plan, zero: Any, most: float | None = None) -> Metric:
+        """The same with all weights but those of the core :meth:`converted`."""
+        out = self.converted(self.out, plan, zero, most)
+        back = out if self.back is self.out else self.converted(self.back, plan, zero, most)
+        return replace(self, plan=plan, out=out, back=back)
+
+    def in_integers(self, dtype: np.dtype[Any], *, negative: bool = False) -> Metric:
+        """The same over min_plus with labels that are whole numbers of a type."""
+        far, zero = NO_PATH[dtype.str[1:]], np.array(self.steps.identities[0], self.steps.dtype)
+        plan = replace(
+            self.plan, storage=zero.dtype.name, compute=f"i{8 * dtype.itemsize}", codec="sentinel",
+            start=far, missing=zero.item(), infinite=far, keep_nan=False, annihilate=negative,
+            check=False, fma=False,
+        )  # fmt: skip
+        return self.in_type(plan, far)
+
+    def narrowed(self, dtype: np.dtype[Any], rows: float) -> Metric | None:
+        """The same with labels in 32-bit integers, which are written to rows of a type.
+
+        None: distances are not whole, or not known to be below 2²⁹; or it does not pay to look
+        for so few `rows`.
+        """
+        kinds = self.steps.s.add_kind, self.steps.s.mul_kind
+        if self.out.dtype.itemsize <= 4 or kinds != ("min", "+") or self.trees:
+            return None
+        if ("_narrow" not in self.__dict__ and rows < _FEW) or self._narrow is None:
+            return None
+        plan, missing = self._narrow.plan, np.array(self.steps.s.identities(dtype)[0], dtype).item()
+        return replace(self._narrow, written=replace(plan, storage=dtype.name, missing=missing))
+
+    @functools.cached_property
+    def _narrow(self) -> Metric | None:
+        """The same in 32-bit integers, if these hold all distances."""
+        if self.largest >= 1 << 29 or any(
+            bool(((w < 0) | (w != np.trunc(w))).any()) for w in self.finite()
+        ):
+            return None
+        if self.bound[0] >= 1 << 29:
+            return None
+        return self.in_integers(np.dtype(np.int32))
+
+    # --- rows of distances ----------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """Sources of a block."""
+        return kernels.VECTORS * engines.host_rows().lanes(self.out.dtype.itemsize)
+
+    def sweep(
+        self, sources: Index, d: Array, p: NDArray[np.int32] | None,
+        tick: Callable[[float], None] | None = None, *, targets: Index | None = None,
+    ) -> None:  # fmt: skip
+        """Fill a row of `d` (and of `p`, with trees), contiguous, for each source.
+
+        Columns are all nodes, or the `targets`.
+        """
+        x, width = self.structure, self.width
+        columns = (x.rank if targets is None else x.rank[targets]).astype(np.int64)
+        order = np.argsort(x.rank[sources], kind="stable")
+        batch = max(_BATCH, 4 * width * pool.get_num_threads())
+        for begin in range(0, len(order), batch):
+            lines = order[begin : begin + batch]
+            block = functools.partial(_RowBlock, self, columns, lines, d, p)
+            solve(self, x.rank[sources[lines]].astype(np.int64), width, block)
+            if tick is not None:
+                tick(float(min(begin + batch, len(order))) * x.n)
+
+
+# --- triangular solves --------------------------------------------------------------------------
+
+
+def solve(metric: Metric, position: Index, width: int, block: Callable[..., Block]) -> None:
+    """Triangular solves from many sources: up the elimination tree, over the core, and down.
+
+    Parameters
+    ----------
+    metric : Metric
+    position : (k,) int64
+        Of the sources, ascending.
+    width : int
+        Sources of a block.
+    block : callable
+        Makes the labels of a block from a slice of the sources, and their positions.
+    """
+    x, steps = metric.structure, metric.steps
+    below = int(np.searchsorted(position, x.eliminated))
+    core = np.full((len(position), x.core), steps.identities[0], steps.dtype)
+    pred = np.full(core.shape, NO_PREDECESSOR, np.int32) if metric.trees else None
+
+    def task(begin: int, down: bool) -> None:
+        some = slice(begin, begin + width)
+        labels, preds = block(some, position[some]), None if pred is None else pred[some]
+        labels.up()
+        if down:
+            labels.load_core(core[some], preds)
+            labels.down()
+        else:
+            labels.store_core(core[some], preds)
+
+    def run(count: int, *, down: bool) -> None:
+        pool.run([functools.partial(task, i, down) for i in range(0, count, width)])
+
+    if x.core:
+        run(below, down=False)
+        before, inside = core[np.newaxis, :below].copy(), position[below:] - x.eliminated
+        engines.named("cpu").product(
+            steps.s, before, metric.core[np.newaxis], core[np.newaxis, :below], JOIN,
+            known=steps.known, arg=None if pred is None else pred[np.newaxis, :below],
+            gather=metric.core_pred,
+        )  # fmt: skip
+        core[below:] = metric.core[inside]
+        if pred is not None and metric.core_pred is not None:
+            pred[below:] = metric.core_pred[inside]
+    run(len(position), down=True)
+
+
+class Block:
+    """Labels of the sources of one block, in this thread's memory.
+
+    Parameters
+    ----------
+    metric : Metric
+    position : (count,) int64
+        Of the sources, ascending.
+    up_label, label : (rows, width) array
+        Labels on the way up, and down; they may be the same.
+    core : slice
+        The rows of the core in both.
+    pred : (rows, width) int32, optional
+    others : int
+        The position in lanes without a source; n: none.
+    fields
+        Other arguments of the kernels of both ways.
+    """
+
+    def __init__(
+        self, metric: Metric, position: Index, up_label: Array, label: Array, core: slice, *,
+        others: int, pred: NDArray[np.int32] | None = None, **fields: Any,
+    ) -> None:  # fmt: skip
+        x, (_, width) = metric.structure, label.shape
+        self.metric, self.count, self.core = metric, len(position), core
+        self.up_label, self.label, self.pred, self.others = up_label, label, pred, others
+        up_label[core] = metric.identities[0]
+        if pred is not None:
+            pred[core] = NO_PREDECESSOR
+        source = np.concatenate([position, np.full(width - len(position), others), [x.n]])
+        self.fields = fields | {
+            "width": width, "source": source, "visits": np.array([0, x.core], np.int64),
+            "first": x.first,
+        }  # fmt: skip
+
+    def up(self, place: NDArray[np.int32] | None = None) -> None:
+        """Forward solve: labels of the ancestors of the sources, and of the core."""
+        x, metric = self.metric.structure, self.metric
+        metric.compiled(kernels.forward_solve)(
+            eliminated=x.eliminated, parent=x.parent, head=x.head, out=metric.out, place=place,
+            out_pred=metric.out_pred, label=self.up_label, pred=self.pred, **self.fields,
+        )  # fmt: skip
+
+    def store_core(self, core: Array, pred: NDArray[np.int32] | None) -> None:
+        """Copy labels of the core to a row for each source."""
+        core[...] = stored(self.metric.plan, self.up_label[self.core, : self.count].T, core.dtype)
+        if pred is not None and self.pred is not None:
+            pred[...] = self.pred[self.core, : self.count].T
+
+    def load_core(self, core: Array, pred: NDArray[np.int32] | None) -> None:
+        """Copy labels of the core from a row for each source, for the way down."""
+        label = self.label[self.core]
+        lanes = np.minimum(np.arange(label.shape[1]), self.count - 1)
+        label[...] = computed(self.metric.plan, core)[lanes].T
+        if self.others == self.metric.structure.n:
+            label[:, self.count :] = self.metric.identities[0]
+        if pred is not None and self.pred is not None:
+            self.pred[self.core] = pred[lanes].T
+
+    def down(self) -> None:
+        """Backward solve, and what is done with the labels."""
+        raise NotImplementedError
+
+
+class _RowBlock(Block):
+    """Labels of all positions, which are written to rows; lanes may repeat the last source."""
+
+    def __init__(
+        self, metric: Metric, columns: Index, lines: Index, d: Array, p: Array | None, some: slice,
+        position: Index,
+    ) -> None:  # fmt: skip
+        x, width, dtype = metric.structure, metric.width, metric.out.dtype
+        entries, mine = x.n * width, lines[some]
+        turned = engines.host_rows().turned_bytes(width, dtype.itemsize)
+        sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.eliminated, turned)
+        label, pred, visited, self.turned = scratch(*sizes)
+        label = label.view(dtype).reshape(x.n, width)
+        super().__init__(
+            metric, position, label, label, slice(x.eliminated, None), others=position[-1],
+            pred=pred.view(np.int32).reshape(-1, width) if metric.trees else None,
+            visited=visited.view(np.int32), vectors=kernels.VECTORS,
+        )  # fmt: skip
+        lines = np.concatenate([mine, np.repeat(mine[-1:], width - len(mine))])
+        self.columns, self.lines, self.d, self.p = columns, lines, d, p
+
+    def down(self) -> None:
+        x, metric, order = self.metric.structure, self.metric, self.metric.targets
+        if order is None:
+            order = np.arange(x.eliminated - 1, -1, -1, dtype=np.int32)
+        metric.compiled(kernels.backward_solve)(
+            count=len(order), order=order, head=x.head, back=metric.back,
+            back_pred=metric.back_pred, label=self.label, pred=self.pred, **self.fields,
+        )  # fmt: skip
+        plan, write = metric.written or metric.plan, engines.host_rows().write
+        write(plan, self.label, self.columns, self.lines, self.d, self.turned)
+        if self.p is not None:
+            write(None, self.pred, self.columns, self.lines, self.p, self.turned)
+
+
+# --- customization ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Where the edges of a list go in a structure, computed once for all weights.
+
+    Attributes
+    ----------
+    row, col : (m,) int64
+    undirected : bool
+        Whether each stands for both directions.
+    apart : (a,) int64 or slice
+        The edges that are no loops.
+    slot : (a,) int64
+        As :meth:`Structure.slots`.
+    """
+
+    row: Index
+    col: Index
+    undirected: bool
+    apart: Index | slice
+    slot: Index
+
+    @classmethod
+    def of(cls, structure: Structure, row: Index, col: Index, *, undirected: bool) -> Arcs:
+        loops = row == col
+        apart = np.flatnonzero(~loops) if loops.any() else slice(None)
+        return cls(row, col, undirected, apart, structure.slots(row[apart], col[apart]))
+
+    def weights(self, problem: Problem) -> Array:
+        """The weights without those of loops, in the type that labels are stored in.
+
+        Raises
+        ------
+        Improves
+            If a loop improves itself.
+        """
+        source = problem.source
+        assert isinstance(source, EdgeSource | WorsenedEdges)
+        weight = problem.weights.widen(weights_of(source, source.given))
+        if isinstance(self.apart, slice):
+            return weight
+        loop = np.ones(len(weight), bool)
+        loop[self.apart] = False
+        _check_loops(problem.steps, self.row[loop], weight[loop])
+        return weight[self.apart]
+
+
+def customize(
+    structure: Structure, problem: Problem, arcs: Arcs | None = None, *, trees: bool = False,
+    progress: Progress = None,
+) -> Metric:  # fmt: skip
+    """Numeric factorization: weights of the edges of a structure, from those of a graph.
+
+    Of an undirected graph whose ⊗ commutes ``back`` is ``out``, unless there are `trees`.
+
+    Parameters
+    ----------
+    structure : Structure
+    problem : Problem
+        Of an :class:`EdgeSource`, or of one with worsened weights.
+    arcs : Arcs, optional
+        Of the problem's edges, if they are at hand.
+    trees : bool
+        Whether predecessors are wanted.
+    progress : bool or callable, optional
+
+    Raises
+    ------
+    Improves
+        If a cycle improves itself.
+    """
+    source, steps = problem.source, problem.steps
+    assert isinstance(source, EdgeSource | WorsenedEdges)
+    if arcs is None:
+        row, col, _ = source.given.arrays
+        arcs = Arcs.of(structure, row, col, undirected=not source.given.directed)
+    weight, slot = arcs.weights(problem), arcs.slot
+    plan, size, core = path_plan(steps, structure.n), len(structure.head), structure.core
+    out = np.full(size, computed(plan, steps.identities[0]), plan.computed_in)
+    symmetric = arcs.undirected and source.s.commutes and not trees
+    back = out if symmetric else out.copy()
+    matrix = np.full((core, core), steps.identities[0], steps.dtype)
+    preds: list[Any] = [None] * 3
+    if trees:
+        preds = [np.full(x.shape, NO_PREDECESSOR, np.int32) for x in (out, back, matrix)]
+    metric = Metric(structure, steps, plan, out, back, matrix, *preds)
+    inside = slice(0, 0) if not core else slot < 0
+    outside = slice(None) if not core else slot >= 0
+    ends, edge = np.divmod(-1 - slot[inside], max(core, 1)), slot[outside]
+    given = np.ascontiguousarray(weight[outside])
+    for turned in range(1 + arcs.undirected):
+        i, j = ends[::-1] if turned else ends
+        join_edges(source.s, matrix, i, j, weight[inside])
+        if not (turned and symmetric):
+            metric.compiled(kernels.add_arcs)(
+                m=len(edge), slot=edge, weight=given, out=(out, back)[turned],
+                back=(back, out)[turned],
+            )  # fmt: skip
+        if trees:
+            tail = (arcs.row, arcs.col)[turned][arcs.apart]
+            preds[2][i, j] = tail[inside]
+            for pred, odd in zip(preds, (turned, 1 - turned), strict=False):
+                here = edge % 2 == odd
+                pred[edge[here] // 2] = tail[outside][here]
+    closing = float(core) ** 3 / (2 if steps.symmetric else 1)
+    _factorize(metric, reporter(progress, structure.pairs + closing, "weights"))
+    return metric
+
+
+def _factorize(metric: Metric, tick: Tick | None = None) -> None:
+    """Join paths through lower neighbours to all edges, subtrees first; close the core."""
+    x, steps = metric.structure, metric.steps
+
+    def told(done: float, parts: Mapping[str, float] | None = None) -> None:
+        if tick is not None:
+            tick(float(done), parts)
+
+    nodes, cuts = x.schedule
+    low_first, low_tail, low_edge = x.down
+    fields = {
+        "first": x.first, "head": x.head, "low_first": low_first, "low_tail": low_tail,
+        "low_edge": low_edge, "out": metric.out, "out_pred": metric.out_pred,
+    }  # fmt: skip
+
+    def some(begin: int, end: int) -> None:
+        metric.compiled(kernels.customize)(
+            begin=begin, end=end, nodes=nodes, place=scratch(8 * x.n)[0].view(np.int64),
+            back=None if metric.back is metric.out else metric.back, back_pred=metric.back_pred,
+            **fields,
+        )  # fmt: skip
+
+    def some_of_core(begin: int, end: int) -> None:
+        metric.compiled(kernels.customize_core)(
+            begin=begin, end=end, eliminated=x.eliminated, back=metric.back, matrix=metric.core,
+            core_pred=metric.core_pred, **fields,
+        )  # fmt: skip
+
+    *parts, last = itertools.pairwise(cuts.tolist())
+    each = x.pairs / (len(parts) + 1)
+    pool.run([functools.partial(some, *part) for part in parts], lambda done: told(done * each))
+    some(*last)
+    told(x.pairs)
+    if steps.look:
+        check_edges(metric)
+    if x.core:
+        count = max(1, min(4 * pool.get_num_threads(), x.core // 64))
+        rows = itertools.pairwise(np.linspace(0, x.core, count + 1).astype(int).tolist())
+        pool.run([functools.partial(some_of_core, *part) for part in rows])
+        diagonal = np.arange(x.core)
+        metric.core[diagonal, diagonal] = steps.identities[1]
+        if metric.core_pred is not None:
+            metric.core_pred[diagonal, diagonal] = NO_PREDECESSOR
+        steps.close(
+            engines.named("cpu"), metric.core, metric.core_pred, 0,
+            lambda done, parts=None: told(x.pairs + done, parts),
+        )  # fmt: skip
+
+
+def _check_loops(steps: Steps, nodes: Index, weight: Array) -> None:
+    one = steps.identities[1]
+    better = evaluate(steps.s.add_expr, weight, weight.dtype.type(one)) != one
+    if steps.look and better.any():
+        raise Improves(int(nodes[better][0]), weight[better][0])
+
+
+def check_edges(metric: Metric) -> None:
+    """Raise Improves if the path up an edge and back is better than none."""
+    x, s, (zero, one) = metric.structure, metric.steps.s, metric.identities
+    there = (metric.out != zero) & (metric.back != zero)
+    around = np.empty_like(metric.out[there])
+    around[...] = evaluate(s.mul_expr, metric.out[there], metric.back[there])  # or a constant
+    better = np.flatnonzero(evaluate(s.add_expr, around, around.dtype.type(one)) != one)
+    if better.size:
+        edge = int(np.flatnonzero(there)[better[0]])
+        tail = int(np.searchsorted(x.first, edge, side="right")) - 1
+        raise Improves(int(x.order[tail]), around[better[0]])
