@@ -7,48 +7,20 @@ operators with these same derivatives: so they are differentiated as often as wa
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 from .expressions import Expr
 from .gradients import factors, sum_to, value_of, way
-from .semirings import Semiring
+from .semirings import Semiring, row_of
+from .verb import Library
 
-__all__ = ["Library", "Scans", "along_chain", "ends", "indicators", "of_posterior"]
+__all__ = ["along_chain", "ends", "indicators", "of_posterior"]
 
 Array = Any  # of any array library
 
 
-class Scans(Protocol):
-    """Functions that the formulas need and that array libraries name differently."""
-
-    @property
-    def xp(self) -> Any:
-        """The namespace of exp, where, flip, broadcast_to, ..."""
-
-    def count(self, n: int, like: Array) -> Array:
-        """0, 1, ..., n - 1, where an array lives."""
-
-    def scan(self, a: Array, x: Array, reverse: bool) -> Array:
-        """All products of a vector and the prefixes of matrices (suffixes) over plus_times."""
-
-    def prefixes(
-        self, s: Semiring, a: Array, e: Array | None, x: Array | None, lengths: Array | None,
-        reverse: bool,
-    ) -> Array:  # fmt: skip
-        """The operator that :func:`along_chain` has the derivative of."""
-
-
-class Library(Scans, Protocol):
-    """Also the posterior probabilities of sequences."""
-
-    def posterior(
-        self, e: Array, a: Array, start: Array, end: Array, lengths: Array | None
-    ) -> tuple[Array, Array, Array]:
-        """The operator that :func:`of_posterior` has the derivative of, with all its results."""
-
-
 def along_chain(
-    library: Scans, s: Semiring, g: Array, a: Array, e: Array | None, x: Array | None,
+    library: Library, s: Semiring, g: Array, a: Array, e: Array | None, x: Array | None,
     lengths: Array | None, y: Array | None, *, reverse: bool,
 ) -> tuple[Array, Array | None, Array | None]:  # fmt: skip
     """The gradients of all prefixes of a chain, or of the last one.
@@ -59,7 +31,7 @@ def along_chain(
 
     Parameters
     ----------
-    library : Scans
+    library : Library
     s : Semiring
     g : array (..., T, S) with `x`, else (..., T, S, S); without the axis T of the last one only
         What came.
@@ -79,10 +51,15 @@ def along_chain(
     -----
     O(T R S²) memory for R carried rows: 1 with `x`, else S.
     """
-    xp, kind, n, batch = library.xp, way(s), a.shape[-1], tuple(a.shape[:-3])
+    xp, kind, n = library.xp, way(s), a.shape[-1]
     last = y is None
+    batch = tuple(g.shape[: len(g.shape) - (2 if x is None else 1) - (not last)])
+    a = xp.broadcast_to(a, (*batch, *a.shape[-3:]))
+    e = None if e is None else xp.broadcast_to(e, (*batch, *e.shape[-2:]))
+    x = None if x is None else xp.broadcast_to(x, (*batch, n))
+    lengths = None if lengths is None else xp.broadcast_to(lengths, batch)
     if y is None:
-        y = library.prefixes(s, a, e, x, lengths, reverse)
+        (y,) = library.run("chain", a, e, x, lengths, row_of(s), reverse, True)
     steps = y.shape[-3 if x is None else -2]
     shapes = [tuple(v.shape) for v in (a, e) if v is not None]
     t, state = library.count(steps, g), library.count(n, g)
@@ -156,7 +133,7 @@ def along_chain(
 
 
 def indicators(
-    library: Scans, g: Array, path: Array, a: Array, lengths: Array | None
+    library: Library, g: Array, path: Array, a: Array, lengths: Array | None
 ) -> tuple[Array, Array, Array, Array]:
     """The gradients of a path's score with respect to emissions, transitions, start and end.
 
@@ -168,7 +145,7 @@ def indicators(
     on = (path[..., None] == library.count(a.shape[-1], g)) & _wide(inside, 1)
     scaled = xp.where(on, g[..., None, None], 0)
     if steps < 2:
-        moves = xp.zeros_like(a)
+        moves = xp.broadcast_to(_wide(xp.zeros_like(g), 3), (*g.shape, *a.shape[-3:]))
     elif a.shape[-3] == 1:
         ones = xp.where(on, xp.ones_like(scaled), 0)
         moves = (ones[..., :-1, :].mT @ ones[..., 1:, :])[..., None, :, :] * _wide(g, 3)
@@ -178,9 +155,9 @@ def indicators(
 
 
 def of_posterior(
-    library: Library, came: tuple[Array | None, ...], operands: tuple[Array, ...],
-    lengths: Array | None, results: tuple[Array | None, ...] | None,
-) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+    library: Library, came: tuple[Array | None, ...], operands: tuple[Any, ...],
+    lengths: Array | None, results: tuple[Any, ...] | None,
+) -> tuple[Array | None, ...]:  # fmt: skip
     """The gradients of log-partitions and posterior probabilities.
 
     Those of a log-partition are the probabilities. Those of a probability are its covariances with
@@ -202,55 +179,65 @@ def of_posterior(
 
     Returns
     -------
-    four arrays
-        Of the operands' shapes.
+    four arrays or None
+        Before what was broadcast is summed; None of transitions whose probabilities are not known.
 
     Notes
     -----
     Of a probability O(T S²) memory.
     """
-    xp = library.xp
     e, a, start, end = operands
     by_total, by_states, by_pairs = came
-    steps, n = e.shape[-2:]
+    xp, (steps, n) = library.xp, e.shape[-2:]
     if steps == 0:
-        return tuple(xp.zeros_like(x) for x in operands)
-    ge = ga = None
+        return tuple(None if x is None else xp.zeros_like(x) for x in operands)
+    found = None
     if by_total is not None:
-        total, states, pairs = results or library.posterior(e, a, start, end, lengths)
-        possible = total != -math.inf
-        ge = xp.where(_wide(possible, 2), _wide(by_total, 2) * states, 0)
-        if pairs is not None:
-            ga = xp.where(_wide(possible, 3), _wide(by_total, 3) * pairs, 0)
-    ge = xp.zeros_like(e) if ge is None else ge
-    ga = xp.zeros_like(a) if ga is None else ga
-    if by_states is not None or by_pairs is not None:
-        each = xp.broadcast_to(a, (*a.shape[:-3], steps - 1, n, n))
-        total, states, pairs = library.posterior(e, each, start, end, lengths)
-        possible = total != -math.inf
-        states = xp.where(_wide(possible, 2), states, 0)
-        pairs = xp.where(_wide(possible, 3), pairs, 0)
-        v = xp.zeros_like(e) if by_states is None else by_states
-        u = xp.zeros_like(each) if by_pairs is None else xp.broadcast_to(by_pairs, each.shape)
-        # behind an end the probabilities are 0, and so are these
-        backward = _ratio(xp, pairs, states[..., 1:, None, :])  # of the state before, given one
-        forward = _ratio(xp, pairs, states[..., :-1, :, None])  # of the next state, given one
-        ahead = (forward * (u + v[..., 1:, None, :])).sum(-1)
-        behind = v[..., 1:, :] + (backward * u).sum(-2)
-        begun = xp.concatenate([v[..., :1, :], behind], -2)  # with what the state itself has
-        flipped = xp.flip(backward.mT, (-3,)), xp.flip(begun, (-2,))
-        begun = xp.flip(_sums(library, *flipped), (-2,))
-        rest = xp.concatenate([ahead, xp.zeros_like(v[..., :1, :])], -2)
-        rest = _sums(library, forward, rest)
-        mean = (states * v).sum((-1, -2)) + (pairs * u).sum((-1, -2, -3))
-        ge = ge + states * (begun + rest - _wide(mean, 2))
-        through = begun[..., :-1, :, None] + u + (v + rest)[..., 1:, None, :]
-        moves = pairs * (through - _wide(mean, 3))
-        ga = ga + sum_to(moves, tuple(a.shape))
-    return ge, ga, *ends(library, ge, lengths)
+        known = results or library.run("posterior", e, a, start, end, lengths, 2, "marginals")
+        found = library.fused(_of_total)(library, by_total, *known, lengths)
+    if by_states is None and by_pairs is None:
+        return found or (None,) * 4
+    each = xp.broadcast_to(a, (*a.shape[:-3], steps - 1, n, n))
+    total, states, pairs = library.run("posterior", e, each, start, end, lengths, 2, "marginals")
+    possible = total != -math.inf
+    states = xp.where(_wide(possible, 2), states, 0)
+    pairs = xp.where(_wide(possible, 3), pairs, 0)
+    v = xp.zeros_like(states) if by_states is None else by_states
+    u = xp.zeros_like(pairs) if by_pairs is None else xp.broadcast_to(by_pairs, pairs.shape)
+    # behind an end the probabilities are 0, and so are these
+    backward = _ratio(xp, pairs, states[..., 1:, None, :])  # of the state before, given one
+    forward = _ratio(xp, pairs, states[..., :-1, :, None])  # of the next state, given one
+    ahead = (forward * (u + v[..., 1:, None, :])).sum(-1)
+    behind = v[..., 1:, :] + (backward * u).sum(-2)
+    begun = xp.concatenate([v[..., :1, :], behind], -2)  # with what the state itself has
+    flipped = xp.flip(backward.mT, (-3,)), xp.flip(begun, (-2,))
+    begun = xp.flip(_sums(library, *flipped), (-2,))
+    rest = xp.concatenate([ahead, xp.zeros_like(v[..., :1, :])], -2)
+    rest = _sums(library, forward, rest)
+    mean = (states * v).sum((-1, -2)) + (pairs * u).sum((-1, -2, -3))
+    by_e = states * (begun + rest - _wide(mean, 2))
+    through = begun[..., :-1, :, None] + u + (v + rest)[..., 1:, None, :]
+    by_a = pairs * (through - _wide(mean, 3))
+    if a.shape[-3] == 1:
+        by_a = by_a.sum(-3, keepdims=True)
+    own = (by_e, by_a, *ends(library, by_e, lengths))
+    if found is None:
+        return own
+    return tuple(y if x is None else x + y for x, y in zip(found, own, strict=True))
 
 
-def ends(library: Scans, x: Array, lengths: Array | None) -> tuple[Array, Array]:
+def _of_total(
+    library: Library, g: Array, total: Array, states: Array, pairs: Array | None,
+    lengths: Array | None,
+) -> tuple[Array | None, ...]:  # fmt: skip
+    """The gradients of log-partitions, of what is known."""
+    xp, possible = library.xp, total != -math.inf
+    by_e = xp.where(_wide(possible, 2), _wide(g, 2) * states, 0)
+    by_a = None if pairs is None else xp.where(_wide(possible, 3), _wide(g, 3) * pairs, 0)
+    return by_e, by_a, *ends(library, by_e, lengths)
+
+
+def ends(library: Library, x: Array, lengths: Array | None) -> tuple[Array, Array]:
     """The rows of the first and the last step of each sequence; 0 if it is empty."""
     steps = x.shape[-2]
     if lengths is None and steps:
@@ -260,15 +247,15 @@ def ends(library: Scans, x: Array, lengths: Array | None) -> tuple[Array, Array]
     return x[..., :1, :].sum(-2), library.xp.where(_wide(last, 1), x, 0).sum(-2)
 
 
-def _sums(library: Scans, j: Array, c: Array) -> Array:
+def _sums(library: Library, j: Array, c: Array) -> Array:
     """r with r_T = c_T and r_t = c_t + j_t r_t+1, for j (..., T - 1, S, S) and c (..., T, S)."""
     xp, n = library.xp, c.shape[-1]
     none = xp.zeros_like(c[..., -1:, :, None] * c[..., -1:, None, :])
     wide = xp.concatenate([xp.concatenate([j, none], -3), c[..., None]], -1)
     one = xp.where(library.count(n + 1, c) == n, xp.ones_like(wide[..., :1, :]), 0)
     # columns (r, 1): one more row and column add c
-    found = library.scan(xp.concatenate([wide, one], -2), one[..., 0, 0, :], True)
-    return found[..., :n]
+    steps, given = xp.concatenate([wide, one], -2), one[..., 0, 0, :]
+    return library.run("chain", steps, None, given, None, "plus_times", True, True)[0][..., :n]
 
 
 def _ratio(xp: Any, x: Array, y: Array) -> Array:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,24 +13,48 @@ from .arrays import Call
 from .engine import Chains, Engine
 from .expressions import joins_logarithms
 from .naming import integer
-from .products import common_dtype, join_leading, multiply
+from .products import common_dtype, multiply
 from .semirings import Semiring, as_semiring
+from .verb import Verb, check_lengths
 
 __all__ = [
+    "CHAIN",
     "as_lengths",
     "axis_of_steps",
-    "batch_of_chain",
     "chain",
     "chains_of",
-    "check_lengths",
     "flat",
     "on_host",
-    "refuse_ragged",
     "scan",
 ]
 
 Array = Any
 Shape = tuple[int, ...]
+
+
+def _steps(sizes: dict[str, int], given: Mapping[str, Any]) -> str | None:
+    """The steps T of a chain, of those U that its matrices have."""
+    steps = sizes.setdefault("T", sizes["U"])
+    return "emissions" if sizes["U"] not in (1, steps) else None
+
+
+#: The operands of a chain, which may have one matrix for all steps where it has emissions.
+CHAIN = Verb(
+    "chain",
+    "a ...USS, emissions ...TS = none, x ...S = none, lengths ...:i8 = T",
+    sizes=_steps,
+    wants={
+        "a": lambda at: (
+            "a chain takes square matrices, one for each step, of shape (..., T, S, "
+            "S), or (S, S) for all steps with emissions (..., T, S)"
+        ),
+        "emissions": lambda at: (
+            f"matrices of {at['U']} steps and S = {at['S']} states take "
+            f"emissions of shape (..., {'T' if at['U'] == 1 else at['U']}, {at['S']})"
+        ),
+        "x": lambda at: f"matrices of S = {at['S']} states take x of shape (..., S)",
+    },
+)
 
 
 def chain(
@@ -248,8 +271,8 @@ def _carried(
     if a.ndim > 2 and (axis := axis_of_steps(verb, a.ndim, axis)) != -3:
         a = xp.moveaxis(a, axis, -3)
     shapes = [None if v is None else np.shape(v) for v in (a, e, x, lengths)]
-    batch, steps = batch_of_chain(verb, shapes)
-    n = a.shape[-1]
+    batch, sizes = CHAIN.check(shapes, verb=verb)
+    steps, n = sizes["T"], sizes["S"]
     counts = as_lengths(lengths, batch, steps, verb)
     every, chains = verb == "scan", len(counts)
     out = xp.empty((chains, steps if every else 1, 1 if x is not None else n, n), a.dtype)
@@ -298,66 +321,6 @@ def _multiplied(engine: Engine, s: Semiring, a: Array, e: Array, counts: Array) 
     columns = xp.ascontiguousarray(xp.where(inside[..., np.newaxis], a, one).swapaxes(-1, -2))
     found = multiply(engine, s, columns[..., np.newaxis], xp.where(inside, e, one)[..., None, None])
     return found[..., 0].swapaxes(-1, -2)
-
-
-def batch_of_chain(
-    verb: str, shapes: Iterable[Any], join: Callable[..., Shape] = np.broadcast_shapes
-) -> tuple[Shape, int]:
-    """The shape of the batch and the steps, of the shapes of a, e, x and lengths, or an error."""
-    a, e, x, lengths = shapes
-    if len(a) < 3 or a[-1] != a[-2]:
-        raise ValueError(
-            f"{verb} takes square matrices, one for each step, of shape (..., T, S, S), or (S, S) "
-            f"for all steps with emissions (..., T, S); got shape {tuple(a)}"
-        )
-    steps, n = a[-3:-1]
-    for name, v, wanted, least in (("emissions", e, "(..., T, S)", 2), ("x", x, "(..., S)", 1)):
-        if v is not None and (len(v) < least or v[-1] != n):
-            raise ValueError(
-                f"{verb}: matrices of S = {n} states take {name} of shape {wanted}, got {tuple(v)}"
-            )
-    if e is not None and e[-2] != steps:
-        if steps != 1:
-            raise ValueError(
-                f"{verb}: a has {steps} steps, and emissions of shape {tuple(e)} have {e[-2]}"
-            )
-        steps = e[-2]
-    batch = join_leading(verb, (v[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None), join)
-    check_lengths(verb, lengths, batch, steps, join)
-    return batch, steps
-
-
-#: How to stack sequences that lie one after the other in x.
-_STACK = (
-    "y = np.zeros((len(lengths), max(lengths), *x.shape[1:]), x.dtype); "
-    "y[np.arange(max(lengths)) < np.c_[lengths]] = x; pass y and lengths"
-)
-
-
-def refuse_ragged(verb: str, **operands: Any) -> None:
-    """Refuse lists of sequences of several lengths, in words."""
-    for name, x in operands.items():
-        sizes = {len(v) for v in x if hasattr(v, "__len__")} if type(x) in (list, tuple) else ()
-        if len(sizes) > 1:
-            raise ValueError(
-                f"{verb}: {name} have {min(sizes)} to {max(sizes)} steps. Stack them: x = "
-                f"np.concatenate({name}); lengths = [len(v) for v in {name}]; {_STACK}"
-            )
-
-
-def check_lengths(
-    verb: str, lengths: Any, batch: Shape, steps: int, join: Callable[..., Shape]
-) -> None:
-    """Refuse lengths that are not one for each sequence of a batch; both are shapes."""
-    if lengths is None:
-        return
-    with contextlib.suppress(RuntimeError, ValueError):
-        if tuple(join(lengths, batch)) == tuple(batch):
-            return
-    text = f"a batch of shape {tuple(batch)}: one for each"
-    if not batch:
-        text = f"one sequence of {steps} steps. Where x has several, one after the other: {_STACK}"
-    raise ValueError(f"{verb}: lengths of shape {tuple(lengths)} for {text}")
 
 
 def flat(xp: Any, v: Array, batch: Shape, shape: Shape) -> Array:

@@ -22,7 +22,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +31,11 @@ from .engine import Engine
 from .expressions import A, B, Expr, derivative
 from .products import flatten_leading, multiply
 from .semirings import Semiring, semirings
+from .verb import Library, sum_to
 
 __all__ = [
-    "Library", "along_trees", "bilinear", "factors", "is_log_plus", "log_shares", "reads",
-    "selective", "small", "sum_to", "summed", "value_of", "way",
+    "along_trees", "bilinear", "factors", "is_log_plus", "log_shares", "reads", "selective",
+    "small", "sum_to", "summed", "value_of", "way",
 ]  # fmt: skip
 
 Array = Any  # of any array library
@@ -43,23 +44,6 @@ Shapes = tuple[Sequence[int], Sequence[int]]  # the shapes of both operands
 Needs = tuple[bool, bool]  # which operands need a gradient
 
 _ENTRIES = 1 << 20  # entries of a temporary array, at most
-
-
-class Library(Protocol):
-    """Functions that the formulas need and that array libraries name differently."""
-
-    @property
-    def xp(self) -> Any:
-        """The namespace of exp, where, minimum, full_like, ..."""
-
-    def take(self, x: Array, index: Array, axis: int) -> Array:
-        """The entries of `x` at an index along one axis, broadcast along the others."""
-
-    def add_at(self, shape: Sequence[int], axis: int, index: Array, values: Array) -> Array:
-        """Zeros of a shape, to which each value is added at its index along one axis."""
-
-    def product(self, a: Array, b: Array) -> Array:
-        """The product over plus_times."""
 
 
 def way(s: Semiring) -> str:
@@ -83,20 +67,22 @@ def way(s: Semiring) -> str:
     )
 
 
+@functools.lru_cache(maxsize=256)
 def factors(s: Semiring) -> tuple[Expr, Expr]:
     """The derivatives of ⊗ with respect to its two operands."""
     return derivative(s.mul_expr, "a"), derivative(s.mul_expr, "b")
 
 
-def reads(s: Semiring, needs: Needs) -> set[str]:
+@functools.lru_cache(maxsize=256)
+def reads(s: Semiring, needs: Needs) -> frozenset[str]:
     """Return the arrays that the gradients need, of "a", "b", the product "c" and "arg"."""
     kind = way(s)
     if kind == "summed":
-        return {"a", "b", "c"}
+        return frozenset({"a", "b", "c"})
     names = {"arg"} if kind == "selective" else set()
     for factor, need in zip(factors(s), needs, strict=True):
         names |= factor.ops() & {"a", "b"} if need else set()
-    return names
+    return frozenset(names)
 
 
 # --- in the library's own functions ---------------------------------------------------------------
@@ -149,20 +135,14 @@ def bilinear(
     library: Library, g: Array, a: Array, b: Array, shapes: Shapes, needs: Needs
 ) -> Pair:  # fmt: skip
     """The gradients of a product over plus_times, two more such products."""
+
+    def product(x: Array, y: Array) -> Array:
+        return library.run("product", x, y, "plus_times", False)[0]
+
     return (
-        sum_to(library.product(g, b.mT), shapes[0]) if needs[0] else None,
-        sum_to(library.product(a.mT, g), shapes[1]) if needs[1] else None,
+        sum_to(product(g, b.mT), shapes[0]) if needs[0] else None,
+        sum_to(product(a.mT, g), shapes[1]) if needs[1] else None,
     )
-
-
-def sum_to(x: Array, shape: Sequence[int]) -> Array:
-    """The sum over all axes along which an operand of this shape was broadcast."""
-    if x.shape == shape:
-        return x
-    rank = len(x.shape)
-    wide = (1,) * (rank - len(shape)) + tuple(shape)
-    axes = tuple(i for i in range(rank) if wide[i] == 1 and x.shape[i] != 1)
-    return (x.sum(axes) if axes else x).reshape(tuple(shape))
 
 
 def _ranked(x: Array, rank: int) -> Array:
@@ -212,6 +192,11 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
     needs : two bool
         Which gradients are wanted.
 
+    Returns
+    -------
+    two arrays, shapes (..., m, k) and (..., k, n)
+        With the leading dimensions of the product; None for those that are not wanted.
+
     Notes
     -----
     Over log_plus they are log_plus products themselves: Σ_j g_ij exp(a_ik + b_kj - c_ij) is
@@ -227,10 +212,8 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
     found = None if head is None else repeat(head, (a, b, c, g))
     if found is None:
         with Call(a=a, b=b, c=c, g=g, head=head) as call:
-            parts = zip(_shares(s, call, needs, few), (call["a"], call["b"]), needs, strict=True)
-            results = [
-                sum_to(x, y.shape).astype(y.dtype, copy=False) for x, y, need in parts if need
-            ]
+            parts = zip(_shares(s, call, needs, few), needs, strict=True)
+            results = [x.astype(call["a"].dtype, copy=False) for x, need in parts if need]
             found = call.give(tuple(results) if all(needs) else results[0])
     there = iter(found if all(needs) else (found,))
     left, right = (next(there) if need else None for need in needs)
@@ -238,7 +221,7 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
 
 
 def _shares(s: Semiring, call: Call, needs: Needs, few: bool) -> Pair:
-    """:func:`summed` of a call's arrays, before what was broadcast is summed."""
+    """:func:`summed` of a call's arrays."""
     g, a, b, c = (call[name] for name in "gabc")
     if few and call.engine.log_shares is not None:
         return _at_once(call.engine, call.engine.log_shares, g, a, b, c, needs)
@@ -359,16 +342,16 @@ def along_trees(s: Semiring, g: Array, d: Array | None, w: Array | None, p: Arra
     ----------
     s : Semiring
         With ⊕ = min or max.
-    g : array, shape (rows, n) or (b, n, n)
+    g : array, shape (..., rows, n)
         What came to the closure; entries where no path leads are not read.
-    d, w : arrays of that shape and of shape (n, n) or (b, n, n), or None
+    d, w : arrays of that shape and of shape (..., n, n), or None
         The closure and the matrix, where :func:`reads` names them as "a" and "b".
     p : array of int32, of the shape of `g`
         Predecessors.
 
     Returns
     -------
-    array, shape (n, n) or (b, n, n)
+    array, shape (..., n, n)
         In the dtype of `g`; 0 where no best path of a tree uses an edge.
 
     Notes
@@ -379,16 +362,18 @@ def along_trees(s: Semiring, g: Array, d: Array | None, w: Array | None, p: Arra
     """
     with Call(g=g, d=d, w=w, p=p) as call:
         xp, n = call.engine.xp, call["p"].shape[-1]
-        stack = {
-            name: None if call[name] is None else call[name].reshape(-1, *call[name].shape[-2:])
-            for name in "gdwp"
+        given = {name: call[name] for name in "gdwp" if call[name] is not None}
+        batch = np.broadcast_shapes(*(x.shape[:-2] for x in given.values()))
+        stack = dict.fromkeys("gdwp") | {
+            name: xp.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:])
+            for name, x in given.items()
         }
-        out = xp.empty((math.prod(call["p"].shape[:-2]), n, n), call["g"].dtype)
+        out = xp.empty((math.prod(batch), n, n), call["g"].dtype)
         for i in range(len(out)):
             one = {name: None if x is None else x[i] for name, x in stack.items()}
             with np.errstate(all="ignore"):  # infinite factors where there is no path
                 _along_trees(xp, s, out=out[i], **one)
-        return call.give(out.reshape(*call["p"].shape[:-2], n, n))
+        return call.give(out.reshape(*batch, n, n))
 
 
 def _along_trees(

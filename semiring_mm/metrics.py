@@ -20,7 +20,7 @@ from .semirings import Semiring
 
 Array = Any
 
-__all__ = ["Metric", "Origin", "as_metric", "weighted"]
+__all__ = ["Metric", "Origin", "as_metric", "smooth", "weighted"]
 
 #: The ⊕ of a metric, and what a product's accumulators start from.
 _STARTS = {"+": 0.0, "min": math.inf, "max": -math.inf}
@@ -214,6 +214,15 @@ def _power_mean(p: float) -> Metric:
     else:
         pair = f"exp({p!r} * log({gap}))"
     return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})")
+
+
+def smooth(metric: Metric) -> Metric:
+    """A metric with a derivative, 0, of what equal coordinates add; Minkowski's has none there."""
+    gap = "abs(a - b)"
+    if f"log({gap})" not in metric.pair:
+        return metric
+    pair = metric.pair.replace(f"log({gap})", f"log({gap} + (a == b))")
+    return Metric(metric.name, f"({pair}) * (a != b)", metric.join, metric.final)
 
 
 _SPECIAL: dict[float, str] = {1: "cityblock", 2: "euclidean", math.inf: "chebyshev"}

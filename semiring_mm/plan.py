@@ -18,7 +18,7 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """Range of an array's entries.
 
     `lo` and `hi` leave out NaN and, for integers, the semiring's infinite zero; `special` tells

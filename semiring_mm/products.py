@@ -53,24 +53,21 @@ def multiply(
             f"k = {right.shape[-2]}: the last axis of a must match the "
             f"{'only' if y.ndim == 1 else 'second last'} axis of b"
         )
-    shape = (
-        *join_leading("matmul", (left.shape[:-2], right.shape[:-2])),
-        left.shape[-2],
-        right.shape[-1],
-    )
-    dropped = [axis for axis, operand in ((-2, x), (-1, y)) if operand.ndim == 1]
-    final = tuple(size for i, size in enumerate(shape) if i - len(shape) not in dropped)
+    batch = join_leading("matmul", (left.shape[:-2], right.shape[:-2]))
+    m, n = left.shape[-2], right.shape[-1]
+    shape = final = (*batch, m, n)
+    dropped = tuple(axis for axis, operand in ((-2, x), (-1, y)) if operand.ndim == 1)
+    if dropped:
+        final = (*batch, *([m] if x.ndim > 1 else []), *([n] if y.ndim > 1 else []))
     if out is not None:
         check_out(out, final, x.dtype)
     arg = _arg_array(xp, s, return_arg, shape, left.shape[-1])
     direct = out is not None and not overlaps(xp, out, x, y)
-    c: Array
-    if direct:
-        c = xp.expand_dims(out, tuple(dropped)) if dropped else out
-    else:
-        c = xp.empty(shape, x.dtype)
+    c: Array = out if direct else xp.empty(shape, x.dtype)
+    if direct and dropped:
+        c = xp.expand_dims(out, dropped)
     multiply_into(engine, s, left, right, c, arg=arg)
-    result = c.reshape(final)
+    result = c.reshape(final) if dropped else c
     if out is None:
         result = result if final else result[()]
     else:
@@ -188,9 +185,9 @@ def common_dtype(s: Semiring, *arrays: Array) -> list[Array]:
         except TypeError:
             names = " and ".join(str(x.dtype) for x in arrays)
             raise TypeError(f"{s.name}: dtypes {names} have no common dtype; convert one") from None
-    dtype = dtype.newbyteorder("=")
+    dtype = dtype if dtype.isnative else dtype.newbyteorder("=")
     check_dtype(s, dtype)
-    return [x.astype(dtype, copy=False) for x in arrays]
+    return [x if x.dtype is dtype else x.astype(dtype, copy=False) for x in arrays]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -218,6 +215,9 @@ def join_leading(
     shapes = [tuple(shape) for shape in leading]
     if not any(shapes):
         return ()
+    longest = max(shapes, key=len)
+    if all(not shape or shape == longest for shape in shapes):
+        return longest
     try:
         return tuple(join(*shapes))
     except (RuntimeError, ValueError):

@@ -13,7 +13,7 @@ import numpy as np
 from . import expressions as ex
 from . import laws
 
-__all__ = ["Semiring", "as_semiring", "semirings"]
+__all__ = ["Semiring", "as_semiring", "row_of", "semiring_of", "semirings"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -454,3 +454,21 @@ def as_semiring(semiring: str | Semiring) -> Semiring:
         f"semiring must be a name such as 'min_plus' or a semiring_mm.Semiring, got "
         f"{type(semiring).__name__}"
     )
+
+
+def row_of(semiring: str | Semiring) -> str:
+    """A semiring as text, as operators of other libraries take it; a name is one already."""
+    if isinstance(semiring, str):
+        return semiring
+    s = as_semiring(semiring)
+    return f"{s.name}; {s.add}; {s.mul}; {s.zero!r}; {s.one!r}; {s.domain}; {s.use}"
+
+
+@lru_cache(maxsize=256)
+def semiring_of(row: str) -> Semiring:
+    """The semiring of a text by :func:`row_of`."""
+    if ";" not in row:
+        return as_semiring(row)
+    name, add, mul, zero, one, domain, use = row.split("; ", 6)
+    s = Semiring(name, add, mul, float(zero), float(one), domain, use)
+    return semirings[name] if semirings.get(name) == s else s

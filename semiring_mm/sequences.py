@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call, check_memory, repeat
-from .chains import as_lengths, chains_of, check_lengths, flat, on_host, refuse_ragged
+from .chains import as_lengths, chains_of, flat, on_host
 from .engine import Chains
 from .naming import integer, listing
-from .products import join_leading
 from .semirings import Semiring, semirings
+from .verb import Verb, refuse_ragged, sum_to
 
 __all__ = [
     "CRFLoss", "backward", "crf_loss", "forward", "log_partition", "marginals", "sample", "score",
@@ -43,6 +43,33 @@ Array = Any
 Shape = tuple[int, ...]
 _LOG, _MAX = semirings["log_plus"], semirings["max_plus"]
 _UNASKED = 1 << 30  # bytes of rows without a sequence
+
+
+def _steps(sizes: dict[str, int], given: Mapping[str, Any]) -> str | None:
+    """Whose sizes are wrong: there is a state, and a matrix for all steps or for each."""
+    if not sizes["S"]:
+        return "emissions"
+    return "transitions" if sizes.get("U", 1) not in (1, max(0, sizes["T"] - 1)) else None
+
+
+#: The operands of all functions here.
+MODEL = Verb(
+    "model",
+    "emissions ...TS, transitions ...[U]SS, start ...S = 0, end ...S = 0, lengths ...:i8 = T",
+    sizes=_steps,
+    wants={
+        "emissions": lambda at: (
+            "emissions have a row of at least one state for each step, (..., T, S)"
+        ),
+        "transitions": lambda at: (
+            f"emissions of shape {at['emissions']} take transitions of shape "
+            f"({at['S']}, {at['S']}) for all steps, or (..., {max(0, at['T'] - 1)}, {at['S']}, "
+            f"{at['S']}) for each"
+        ),
+        "start": lambda at: f"start has S = {at['S']} scores, (..., S)",
+        "end": lambda at: f"end has S = {at['S']} scores, (..., S)",
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -487,7 +514,7 @@ def crf_loss(
 
         def own(found: Array, like: Any) -> Array:
             shape = np.shape(like) if like is not None else found.shape[-1:]
-            return m.call.give(_sum_to(found.reshape(*m.batch, *found.shape[1:]), shape))
+            return m.call.give(sum_to(found.reshape(*m.batch, *found.shape[1:]), shape))
 
         found = (own(gradient, emissions), own(pairs, transitions), own(ends[0], start))
         return CRFLoss(m.give(loss), *found, own(ends[1], end))
@@ -658,7 +685,7 @@ def _model(
         shapes = [None if v is None else np.shape(v) for v in (e, a, *ends, lengths)]
         if seen is not None and e is not None:
             shapes[0] = (*seen.shape, e.shape[1])
-        batch = batch_of_model(verb, shapes)
+        batch, _ = MODEL.check(shapes, verb=verb)
         dtype = np.result_type(*(v.dtype for v in (e, a, *ends) if v is not None))
         e, a, start, end = (None if v is None else v.astype(dtype, copy=False)
                             for v in (e, a, *ends))  # fmt: skip
@@ -688,34 +715,6 @@ def _model(
         yield _Model(
             call, xp, verbs, matrix, e, seen, x, start, end, counts, own, batch, plain, shared
         )  # fmt: skip
-
-
-def batch_of_model(
-    verb: str, shapes: Iterable[Any], join: Callable[..., Shape] = np.broadcast_shapes
-) -> Shape:
-    """The shape of the batch, of those of e, a, start, end and lengths, or an error."""
-    e, a, start, end, lengths = shapes
-    for name, v in (("emissions", e), ("transitions", a)):
-        if v is None:
-            raise TypeError(f"{verb}: {name} are an array of scores, got None")
-    if len(e) < 2 or not e[-1]:
-        raise ValueError(
-            f"{verb}: emissions have a row of at least one state for each step, (..., T, S); "
-            f"got shape {tuple(e)}"
-        )
-    steps, n = e[-2:]
-    each = max(0, steps - 1)
-    if len(a) < 2 or tuple(a[-2:]) != (n, n) or (len(a) > 2 and a[-3] not in (1, each)):
-        raise ValueError(
-            f"{verb}: emissions of shape {tuple(e)} take transitions of shape ({n}, {n}) for "
-            f"all steps, or (..., {each}, {n}, {n}) for each; got {tuple(a)}"
-        )
-    for name, v in (("start", start), ("end", end)):
-        if v is not None and (not v or v[-1] != n):
-            raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {tuple(v)}")
-    check_lengths(verb, lengths, e[:-2], steps, join)
-    parts = [e[:-2], a[:-3], *(v[:-1] for v in (start, end) if v is not None)]
-    return join_leading(verb, parts, join)
 
 
 def _real(verb: str, name: str, x: Array) -> Array:
@@ -847,10 +846,3 @@ def _posterior(m: _Model, what: int) -> list[Array]:
     if what > 1 and m.plain:
         found[2] = found[2][:, 0]
     return found
-
-
-def _sum_to(x: Array, shape: tuple[int, ...]) -> Array:
-    """The sum over the axes along which an operand of this shape was broadcast."""
-    x = x.sum(tuple(range(x.ndim - len(shape))))
-    wide = tuple(i for i, size in enumerate(shape) if size == 1 and x.shape[i] != 1)
-    return x.sum(wide, keepdims=True) if wide else x

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from .plan import make_plan, overflow
 from .products import check_out, common_dtype, flatten_leading, multiply
 from .semirings import Semiring, as_semiring
 
-__all__ = ["einsum"]
+__all__ = [
+    "Steps", "commutes", "contracted", "einsum", "found_path", "need_laws", "parsed", "sum_of",
+]  # fmt: skip
 
 Array = Any  # NumPy or CuPy; results have the operands' library
 #: A letter, the number of an axis, or the (negative) position of one in the ellipsis.
@@ -110,18 +112,18 @@ def einsum(
         if result is not None:
             return result
     s = as_semiring(semiring)
-    inputs, output, operands = _parsed(subscripts, *operands)
+    inputs, output, operands = parsed(subscripts, *operands)
     names = [f"operand_{i}" for i in range(len(operands))]
     with Call(device, out, head, **dict(zip(names, operands, strict=True))) as call:
         arrays = common_dtype(s, *(call[name] for name in names))
-        labels, wanted = _labels(inputs, output, [x.ndim for x in arrays])
-        terms, sizes = _plain_terms(arrays, labels)
-        missing = [c for c in wanted if c not in sizes]
-        if missing:
-            raise ValueError(f"einsum: the result has {missing[0]!r}, which no operand has")
-        if call.out is not None:
-            check_out(call.out, tuple(sizes[c] for c in wanted), arrays[0].dtype)
-        result = _contract(call.engine, s, terms, wanted, sizes, optimize)
+        target = call.out
+
+        def check(shape: tuple[int, ...]) -> None:
+            if target is not None:
+                check_out(target, shape, arrays[0].dtype)
+
+        steps = _OnEngine(call.engine)
+        result = contracted(steps, s, arrays, inputs, output, optimize, check)
         if call.out is not None:
             call.out[...] = result
             result = call.out
@@ -130,10 +132,75 @@ def einsum(
         return call.give(result if result.ndim or out is not None else result[()])
 
 
+class Steps(Protocol):
+    """What an Einstein sum is made of, of arrays of one library."""
+
+    def product(self, s: Semiring, a: Array, b: Array) -> Array:
+        """The product of two stacks of matrices."""
+
+    def each(self, s: Semiring, a: Array, b: Array) -> Array:
+        """A ⊗ B entry by entry, exact or an error as a product is."""
+
+    def total(self, s: Semiring, x: Array) -> Array:
+        """The sum of an array, of one axis at least, along the last one."""
+
+    def transposed(self, x: Array, axes: Sequence[int]) -> Array: ...
+
+    def path(self, subscripts: str, shapes: Any, optimize: Any) -> Any:
+        """The operands to contract at each step, of three and more; see :func:`found_path`."""
+
+    def one_by_one(self, x: Array) -> bool:
+        """Whether many small scalar products of a dtype are faster entry by entry."""
+
+    def commutes(self, s: Semiring) -> bool:
+        """Whether ⊗ is the same expression with its operands exchanged."""
+
+    def need_laws(self, s: Semiring, x: Array) -> None:
+        """Refuse a semiring without the laws that sums of several operands need, in a dtype."""
+
+
+class _OnEngine:
+    """The steps on an engine's arrays."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def product(self, s: Semiring, a: Array, b: Array) -> Array:
+        return multiply(self._engine, s, a, b)
+
+    def each(self, s: Semiring, a: Array, b: Array) -> Array:
+        return _elementwise(self._engine, s, a, b)
+
+    def total(self, s: Semiring, x: Array) -> Array:
+        xp, (*shape, k) = self._engine.xp, x.shape
+        flat = flatten_leading(xp, x, len(shape)) if shape and x.size else None
+        if flat is None and (len(shape) < 2 or shape[-1] < _TALL):
+            flat = x.reshape(math.prod(shape), k)
+        x = x if flat is None else flat
+        # the right operand is not used: a row, which lies as the rows do
+        unused = x[(0,) * (x.ndim - 1)] if x.size else xp.zeros(k, x.dtype)
+        return multiply(self._engine, sum_of(s), x, unused).reshape(shape)
+
+    def transposed(self, x: Array, axes: Sequence[int]) -> Array:
+        return x.transpose(axes)
+
+    def path(self, subscripts: str, shapes: Any, optimize: Any) -> Any:
+        return found_path(subscripts, shapes, optimize)
+
+    def one_by_one(self, x: Array) -> bool:
+        return x.dtype.name in _ONE_BY_ONE
+
+    def commutes(self, s: Semiring) -> bool:
+        return commutes(s)
+
+    def need_laws(self, s: Semiring, x: Array) -> None:
+        need_laws(s, x.dtype)
+
+
 # --- labels and operands --------------------------------------------------------------------------
 
 
-def _parsed(
+def parsed(
     subscripts: Any, *operands: Any
 ) -> tuple[list[Subscript], Subscript | None, tuple[Any, ...]]:
     """The axes of each operand and, if they are given, of the result; and the operands."""
@@ -265,36 +332,52 @@ def _plain_terms(
 # --- the sum --------------------------------------------------------------------------------------
 
 
-def _contract(
-    engine: Engine, s: Semiring, terms: list[Term], wanted: list[Label], sizes: dict[Label, int],
-    optimize: Any,
+def contracted(
+    steps: Steps, s: Semiring, arrays: Sequence[Array], inputs: Sequence[Subscript],
+    output: Subscript | None, optimize: Any, check: Callable[[tuple[int, ...]], None] | None = None,
 ) -> Array:  # fmt: skip
+    """The sum of arrays of one dtype, whose labels are :func:`parsed`.
+
+    `check` looks at the shape of the result before the work.
+    """
+    labels, wanted = _labels(inputs, output, [x.ndim for x in arrays])
+    terms, sizes = _plain_terms(arrays, labels)
+    missing = [c for c in wanted if c not in sizes]
+    if missing:
+        raise ValueError(f"einsum: the result has {missing[0]!r}, which no operand has")
+    if check is not None:
+        check(tuple(sizes[c] for c in wanted))
     counts: dict[Label, int] = {}
     for _, axes in terms:
         for c in axes:
             counts[c] = counts.get(c, 0) + 1
     single = any(n == 1 and c not in wanted for c, n in counts.items())
     if len(terms) > 2 or (len(terms) == 2 and single):
-        _need_laws(s, terms[0][0].dtype)
-    for pair in _path(s, terms, wanted, sizes, optimize):
+        steps.need_laws(s, terms[0][0])
+    for pair in _path(steps, s, terms, wanted, sizes, optimize):
         first, *others = [terms[i] for i in sorted(pair)]
         terms = [term for i, term in enumerate(terms) if i not in pair]
         for i, other in enumerate(others, 1):
             rest = (axes for _, axes in (*terms, *others[i:]))
             keep = {*wanted, *itertools.chain.from_iterable(rest)}
-            first = _join(engine, s, first, other, keep)
-        terms = [*terms, first] if _commutes(s) else [first, *terms]
-    x, axes = _reduced(engine, s, *terms[0], set(wanted))
-    return x.transpose([axes.index(c) for c in wanted])
+            first = _join(steps, s, first, other, keep)
+        terms = [*terms, first] if steps.commutes(s) else [first, *terms]
+    x, axes = _reduced(steps, s, *terms[0], set(wanted))
+    return steps.transposed(x, [axes.index(c) for c in wanted])
 
 
 def _path(
-    s: Semiring, terms: list[Term], wanted: list[Label], sizes: dict[Label, int], optimize: Any
+    steps: Steps,
+    s: Semiring,
+    terms: list[Term],
+    wanted: list[Label],
+    sizes: dict[Label, int],
+    optimize: Any,
 ) -> Sequence[tuple[int, ...]]:
     """Return the operands to contract at each step; each result is appended to the rest."""
     if len(terms) < 3:
         return [(0, 1)] * (len(terms) - 1)
-    if not _commutes(s):
+    if not steps.commutes(s):
         if not isinstance(optimize, bool):
             raise ValueError(
                 f"einsum: ⊗ = {s.mul} of {s.name} is not known to be commutative, so operands are "
@@ -306,8 +389,19 @@ def _path(
     letters = {c: chr(0x4E00 + i) for i, c in enumerate(sizes)}
     texts = ["".join(letters[c] for c in axes) for axes in (*(t[1] for t in terms), wanted)]
     subscripts, shapes = f"{','.join(texts[:-1])}->{texts[-1]}", tuple(x.shape for x, _ in terms)
-    find = _found_path if optimize is True else _found_path.__wrapped__
-    return find(subscripts, shapes, "auto" if optimize is True else optimize)
+    found: Sequence[tuple[int, ...]] = steps.path(
+        subscripts, shapes, "auto" if optimize is True else optimize
+    )
+    return found
+
+
+def found_path(
+    subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Any
+) -> Sequence[tuple[int, ...]]:
+    """The path of opt_einsum, which is kept where its name says how it is found."""
+    find = _found_path if isinstance(optimize, str) else _found_path.__wrapped__
+    result: Sequence[tuple[int, ...]] = find(subscripts, shapes, optimize)
+    return result
 
 
 @functools.lru_cache(maxsize=1024)
@@ -326,7 +420,7 @@ def _found_path(
 
 
 @functools.lru_cache(maxsize=256)
-def _commutes(s: Semiring) -> bool:
+def commutes(s: Semiring) -> bool:
     """Whether ⊗ is the same expression with its operands exchanged."""
 
     def sides(expr: Expr, names: dict[str, str]) -> tuple[Any, ...]:
@@ -339,7 +433,7 @@ def _commutes(s: Semiring) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
+def need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
     try:
         check_laws(s, dtype, s.domain, None, only=("⊗ is associative", "⊗ distributes"))
     except SemiringLawError as error:
@@ -349,55 +443,48 @@ def _need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
         ) from error
 
 
-def _join(engine: Engine, s: Semiring, x: Term, y: Term, keep: Collection[Label]) -> Term:
+def _join(steps: Steps, s: Semiring, x: Term, y: Term, keep: Collection[Label]) -> Term:
     """The product of two operands, summed over all labels but those to keep."""
-    a, left = _reduced(engine, s, *x, {*keep, *y[1]})
-    b, right = _reduced(engine, s, *y, {*keep, *x[1]})
+    a, left = _reduced(steps, s, *x, {*keep, *y[1]})
+    b, right = _reduced(steps, s, *y, {*keep, *x[1]})
     batch = [c for c in left if c in right and c in keep]
     inner = [c for c in left if c in right and c not in keep]
     rows = [c for c in left if c not in right]
     columns = [c for c in right if c not in left]
-    a = a.transpose([left.index(c) for c in (*batch, *rows, *inner)])
-    b = b.transpose([right.index(c) for c in (*batch, *inner, *columns)])
+    a = steps.transposed(a, [left.index(c) for c in (*batch, *rows, *inner)])
+    b = steps.transposed(b, [right.index(c) for c in (*batch, *inner, *columns)])
     outer, split = a.shape[: len(batch)], len(batch) + len(rows)
     shape = (*a.shape[:split], *b.shape[len(batch) + len(inner) :])
-    if batch and inner and not rows and not columns and a.dtype.name in _ONE_BY_ONE:
-        return _reduced(engine, s, _elementwise(engine, s, a, b), [*batch, *inner], keep)
+    if batch and inner and not rows and not columns and steps.one_by_one(a):
+        return _reduced(steps, s, steps.each(s, a, b), [*batch, *inner], keep)
     if batch and not inner:
         a = a.reshape(*a.shape, *[1] * len(columns))
         b = b.reshape(*outer, *[1] * len(rows), *b.shape[len(batch) :])
-        c = _elementwise(engine, s, a, b)
+        c = steps.each(s, a, b)
     else:
         k = math.prod(a.shape[split:])
         a = a.reshape(*outer, math.prod(a.shape[len(batch) : split]), k)
         b = b.reshape(*outer, k, math.prod(b.shape[len(batch) + len(inner) :]))
-        c = multiply(engine, s, a, b)
+        c = steps.product(s, a, b)
     return c.reshape(shape), [*batch, *rows, *columns]
 
 
 def _reduced(
-    engine: Engine, s: Semiring, x: Array, labels: list[Label], keep: Collection[Label]
+    steps: Steps, s: Semiring, x: Array, labels: list[Label], keep: Collection[Label]
 ) -> Term:
     """An operand, summed by ⊕ over all labels but those to keep."""
     kept, gone = [c for c in labels if c in keep], [c for c in labels if c not in keep]
     if not gone:
         return x, labels
-    x = x.transpose([labels.index(c) for c in (*kept, *gone)])
+    x = steps.transposed(x, [labels.index(c) for c in (*kept, *gone)])
     shape, k = x.shape[: len(kept)], math.prod(x.shape[len(kept) :])
     if k != 1:
-        x = x.reshape(*shape, k)
-        flat = flatten_leading(engine.xp, x, len(kept)) if kept and x.size else None
-        if flat is None and (len(kept) < 2 or shape[-1] < _TALL):
-            flat = x.reshape(math.prod(shape), k)
-        x = x if flat is None else flat
-        # the right operand is not used: a row, which lies as the rows do
-        unused = x[(0,) * (x.ndim - 1)] if x.size else engine.xp.zeros(k, x.dtype)
-        x = multiply(engine, _sum_of(s), x, unused)
+        x = steps.total(s, x.reshape(*shape, k))
     return x.reshape(shape), kept
 
 
 @functools.lru_cache(maxsize=256)
-def _sum_of(s: Semiring) -> Semiring:
+def sum_of(s: Semiring) -> Semiring:
     """Return the semiring with ⊗ = its left operand, so that A ⊗ x sums the rows of A by ⊕.
 
     Exact, and checked in integers, as every product is. With `one` for x it would need ``one`` to

@@ -1,11 +1,14 @@
-"""Numbers as text."""
+"""Numbers as text, and docstrings of functions that have another's."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
 
-__all__ = ["NumberFormat"]
+__all__ = ["NumberFormat", "docstring"]
 
 
 class NumberFormat:
@@ -28,3 +31,62 @@ class NumberFormat:
         if self._large:
             return f"{value:.5g}{self._unit}"
         return f"{value:,.{self._digits}f}{self._unit}"
+
+
+def docstring(
+    function: Callable[..., Any], source: Callable[..., Any], array: str, home: str
+) -> str:
+    """The docstring of a function of a library of arrays, from that of the same for NumPy.
+
+    Parameters
+    ----------
+    function : callable
+        Its first line, and what sections it has, are taken from it.
+    source : callable
+        What its parameters and results, as far as `function` has them, are described by.
+    array : str
+        What arrays are called: "Tensor".
+    home : str
+        Where users find `source`.
+    """
+    own, theirs = _sections(function), _sections(source)
+    described = _entries(theirs["Parameters"]) | _entries(own.pop("Parameters", ""))
+    names = [x for x in inspect.signature(function).parameters if x in described]
+    heads: dict[str, list[str]] = {}  # what is said of several at once is said once
+    for x in names:
+        heads.setdefault(described[x], []).append(x)
+    text = own.pop("")
+    parameters = "".join(f"{', '.join(group)}{rest}" for rest, group in heads.items())
+    for name, body in {"Parameters": parameters, "Returns": theirs["Returns"], **own}.items():
+        body = re.sub(r":class:`(\w+)`", rf":class:`~{home}.\1`", body)
+        for word, other in (("array_like", array), ("ndarray", array), ("NumPy's p", "their p")):
+            body = body.replace(word, other)
+        text += f"\n{name}\n{'-' * len(name)}\n{body}"
+    return f"{text}\nSee Also\n--------\n{home}.{source.__name__} : {_ELSEWHERE}\n"
+
+
+_ELSEWHERE = "For all libraries, without a gradient; with errors and examples."
+
+
+def _sections(function: Callable[..., Any]) -> dict[str, str]:
+    """What a docstring has under each heading, and before the first."""
+    lines = inspect.cleandoc(function.__doc__ or "").splitlines()
+    found, name = {"": ""}, ""
+    for i, line in enumerate(lines):
+        if i + 1 < len(lines) and set(lines[i + 1]) == {"-"}:
+            name = line
+            found[name] = ""
+        elif set(line) != {"-"}:
+            found[name] += line + "\n"
+    return {name: body.rstrip("\n") + "\n" for name, body in found.items()}
+
+
+def _entries(body: str) -> dict[str, str]:
+    """What follows the name of each parameter."""
+    found: dict[str, str] = {}
+    for entry in re.split(r"\n(?=\S)", body.rstrip("\n")):
+        names = re.match(r"[\w*, ]*\w", entry)
+        if names is not None:
+            heads = names[0].replace("*", "").split(", ")
+            found |= dict.fromkeys(heads, entry[names.end() :] + "\n")
+    return found

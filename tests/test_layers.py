@@ -22,12 +22,12 @@ ROOMS = {
     "cpu": "cpu.*",
     "cuda": "gpu.*",
     "verbs": """arrays tiles deprecated products bits gf2 sparse blas summation neighbours chains
-        sequences alignment eigenvalues gradients chain_gradients config""",
+        sequences alignment eigenvalues gradients chain_gradients config verb""",
     "graphs": "closures.* hierarchy.* graphs.*",
     "files": "files files.*",
     "scale": "tiled.* dask dask.*",
     "public": "__init__",
-    "bridges": "torch torch.* jax jax.* csgraph nx.* sklearn",
+    "bridges": "differentiable torch torch.* jax jax.* csgraph nx.* sklearn",
     "plot": "plot plot.*",
     "cli": "cli cli.* __main__",
 }

@@ -12,6 +12,7 @@ import pytest
 import semiring_mm as sm
 from semiring_mm import arrays, gradients
 from semiring_mm.gpu import device, engine
+from semiring_mm.semirings import row_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not here: pip install '.[torch]'")
 from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
@@ -22,7 +23,6 @@ from bench import gpu_sequences, neighbours_torch  # noqa: E402
 from bench.cases import Options  # noqa: E402
 from semiring_mm import torch as semiring_torch  # noqa: E402
 from semiring_mm.torch import apsp, closure, matmul, products  # noqa: E402
-from semiring_mm.torch.operators import row_of  # noqa: E402
 
 inf = math.inf
 CHEBYSHEV = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)
@@ -567,7 +567,7 @@ def test_a_repeated_product_is_looked_up_where_nobody_needs_the_operator(monkeyp
         asked.append(head)
         return None if any(x.requires_grad for x in operands) else kept
 
-    monkeypatch.setattr(products, "repeat", repeat)
+    monkeypatch.setattr(arrays, "repeat", repeat)
     assert matmul(a, a, "min_plus") is kept
     assert matmul(a, a, "min_plus", return_arg=True) is kept
     assert asked == [("matmul", "min_plus", False), ("matmul", "min_plus", True)]

@@ -244,13 +244,8 @@ class _State:
             return
         self._output = Path(args.output)
         self.file = self._output.with_name(f"{self._output.name}.part.npz")
-        if self.file.exists() and not args.resume:
-            if not args.force:
-                raise Refusal(
-                    f"{self.file} is left from a run that did not end: --resume goes on with it, "
-                    f"--force begins again"
-                )
-            self.file.unlink()
+        if args.force and not args.resume:
+            self.file.unlink(missing_ok=True)
         drawn = not args.plot or os.path.exists(args.plot)
         if args.resume and not (args.force or self.file.exists()) and drawn:
             from ..tiled.checkpoint import is_finished

@@ -139,8 +139,9 @@ def class_of(x: Facts, dtype: np.dtype[Any]) -> int:
         most = max(hi, ~lo) if lo < 0 else hi
         number = 2 * sum(most >> bits != 0 for bits in kernels.BITS[:-1]) + (lo < 0)
     else:
-        lows, highs = ((y > -math.inf) + (y >= 0) + (y > 0) + (y == math.inf) for y in (x.lo, x.hi))
-        number = 5 * lows + highs
+        low, high = x.lo, x.hi
+        number = 5 * ((low > -math.inf) + (low >= 0) + (low > 0) + (low == math.inf))
+        number += (high > -math.inf) + (high >= 0) + (high > 0) + (high == math.inf)
     return 2 * number + x.special
 
 

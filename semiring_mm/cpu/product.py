@@ -242,13 +242,7 @@ def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: 
         functools.partial(product, semirings["plus_times"]),
         functools.partial(product, semirings["lor_land"]),
         direct,
-        *logsum.sum_code(plan),
-        lambda *arrays: logsum.entries_code(plan)(*arrays),
-        lambda i, j, least: params_of(
-            plan, 0, 0, 0, i0=i, i1=j, mode=scaling.mode, alpha=scalar_bits(plan, scaling.alpha),
-            beta=scalar_bits(plan, scaling.beta), least=scalar_bits(plan, least),
-        ),
-    )  # fmt: skip
+    )
     logsum.product(tools, plan, a, b, c, scaling)
 
 
@@ -317,16 +311,12 @@ def _run(
     depth, batch = a.shape[-1], c.shape[0] if c.ndim == 3 else 1
     workers, pairs = pool.get_num_threads(), m * n * depth // code.unit
     k_array, p_array = (c if arg is None else arg), (c if gather is None else gather)
-    common = {
-        "mode": scaling.mode, "alpha": scalar_bits(plan, scaling.alpha),
-        "beta": scalar_bits(plan, scaling.beta), "batch": batch,
-        "a_batch": a.strides[0] if a.ndim == 3 else 0,
-        "b_batch": b.strides[0] if b.ndim == 3 else 0,
-        "c_batch": c.strides[0] if c.ndim == 3 else 0,
-    }  # fmt: skip
     long = _longest(plan) * code.unit
     if batch > 1 and (pairs < _SERIAL or (batch >= 4 * workers and pairs * code.unit <= long)):
-        _run_each(semiring, plan, code, a, b, c, common, k_array, arg is not None, on_done)
+        _run_each(
+            semiring, plan, code, a, b, c, _common(plan, scaling, a, b, c), k_array,
+            arg is not None, on_done,
+        )  # fmt: skip
         return None
     team = team_of(code, batch * pairs)
     if (
@@ -336,7 +326,8 @@ def _run(
         slabs = _cut(plan, code, m, n, depth, 1, arg=arg is not None)[:3]
         buffer = workspace(code.shape.workspace(code.size, *slabs, arg=arg is not None))
         params = code.params(*slabs) if scaling == PLAIN else params_of(
-            plan, *slabs, m_block=code.shape.mc, n_block=code.shape.nc, **common
+            plan, *slabs, m_block=code.shape.mc, n_block=code.shape.nc,
+            **_common(plan, scaling, a, b, c),
         )  # fmt: skip
         code.call(a, b, c, buffer, params, k_array, c)
         if buffer[0]:
@@ -345,11 +336,21 @@ def _run(
         return buffer[code.own(arg=arg is not None) :]
     most = batch * pairs * code.unit / _REPORTS if on_done else math.inf
     program = _program_of_one(
-        code, team, tuple(common.items()), (m, depth, n),
+        code, team, tuple(_common(plan, scaling, a, b, c).items()), (m, depth, n),
         (a.strides[-2:], b.strides[-2:], p_array.strides[-2:]), arg is not None, gather is not None,
         most, overlap, triangle,
     )  # fmt: skip
     return program.run(semiring, code, (a, b, c, k_array, p_array), team, on_done)
+
+
+def _common(plan: Plan, scaling: Scaling, a: Array, b: Array, c: Array) -> dict[str, int]:
+    """Parameters of a product that do not depend on how it is cut."""
+    strides = (x.strides[0] if x.ndim == 3 else 0 for x in (a, b, c))
+    return {
+        "mode": scaling.mode, "alpha": scalar_bits(plan, scaling.alpha),
+        "beta": scalar_bits(plan, scaling.beta), "batch": c.shape[0] if c.ndim == 3 else 1,
+        **dict(zip(("a_batch", "b_batch", "c_batch"), strides, strict=True)),
+    }  # fmt: skip
 
 
 @functools.lru_cache(maxsize=256)

@@ -35,7 +35,7 @@ from ..hierarchy.sweeps import Metric, customize
 from ..naming import named
 from ..progress import Progress, reporter
 from ..semirings import semirings
-from ..storage import atomic_write, read_arrays, seal, unseal
+from ..storage import atomic_write, read_arrays, seal, unseal, unusable
 from ..tiles import TileOptions, Tiles
 from .choice import Request, hop_device, sweep_device
 from .dijkstra import search
@@ -799,11 +799,7 @@ class _State:
                 mine = {x.split(".")[1]: a for x, a in arrays.items() if x.split(".")[0] == name}
                 self.passes[name] = operator.index(count), mine
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            raise ValueError(
-                f"{named('tiles.resume')}: {self.path} is no state of an unfinished run that this "
-                f"version can read, or it has changed since it was written; remove it to begin "
-                f"again"
-            ) from None
+            raise unusable(self.path, "it") from None
         if task != self.task:
             raise ValueError(
                 f"{named('tiles.resume')}: {self.path} is the state of other work: of another "

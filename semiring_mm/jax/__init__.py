@@ -8,6 +8,22 @@ on CUDA. What is here differentiates besides, and works on traced arrays.
 >>> a = jnp.array([[0.0, 3.0], [1.0, 5.0]])
 >>> jax.jit(jax.grad(lambda a: matmul(a, a.T, "min_plus").sum()))(a).tolist()
 [[4.0, 0.0], [4.0, 0.0]]
+
+All of :mod:`semiring_mm.torch` is here, under the same names:
+
+>>> from semiring_mm.jax import apsp, cdist, dtw, einsum, scan
+>>> softmax = jax.grad(lambda a: einsum("i->", a, semiring="log_plus"))
+>>> softmax(jnp.zeros(2)).tolist()
+[0.5, 0.5]
+>>> weights = jnp.array([[0, 3, 8], [jnp.inf, 0, 1], [2, jnp.inf, 0]])
+>>> jax.grad(lambda w: apsp(w)[0, 2])(weights).tolist()
+[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+>>> jax.grad(lambda x: scan(x[:, None, None]).sum())(jnp.array([2.0, 3, 5])).tolist()
+[19.0, 12.0, 6.0]
+>>> jax.grad(lambda x: cdist(x, jnp.zeros((1, 1)))[0, 0])(jnp.array([[3.0]])).tolist()
+[[1.0]]
+>>> jax.jit(jax.grad(dtw))(jnp.array([0.0, 3, 4]), jnp.array([0.0, 0, 3, 5])).tolist()
+[0.0, 0.0, -1.0]
 """
 
 try:
@@ -18,10 +34,23 @@ except ImportError as error:
         '"semiring-mm[jax]"'
     ) from error
 
+import semiring_mm as sm
+
+from .. import differentiable
 from ..naming import listing
 from . import sequences
-from .chains import chain, scan
-from .products import apsp, closure, matmul
+from .operators import LIBRARY
 
-__all__ = ["apsp", "chain", "closure", "matmul", "scan", "sequences"]
+__all__ = [
+    "apsp", "cdist", "chain", "closure", "dtw", "einsum", "matmul", "scan", "sequences",
+]  # fmt: skip
 __dir__ = listing(__all__)
+
+apsp = differentiable.bound(__name__, LIBRARY, differentiable.apsp, sm.apsp)
+cdist = differentiable.bound(__name__, LIBRARY, differentiable.cdist, sm.neighbours.cdist)
+chain = differentiable.bound(__name__, LIBRARY, differentiable.chain, sm.chain)
+closure = differentiable.bound(__name__, LIBRARY, differentiable.closure, sm.closure)
+dtw = differentiable.bound(__name__, LIBRARY, differentiable.dtw, sm.alignment.dtw)
+einsum = differentiable.bound(__name__, LIBRARY, differentiable.einsum, sm.einsum)
+matmul = differentiable.bound(__name__, LIBRARY, differentiable.matmul, sm.matmul)
+scan = differentiable.bound(__name__, LIBRARY, differentiable.scan, sm.scan)

@@ -1,7 +1,8 @@
-"""What the operators share: calls of the engines, and JAX's functions for the formulas."""
+"""Each verb with a gradient as a function of JAX, and JAX's functions for the formulas."""
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,26 +13,153 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-__all__ = ["Functions", "once", "run"]
+from ..differentiable import VERBS
+from ..verb import Verb, refuse_ragged
+
+__all__ = ["LIBRARY", "Jax"]
 
 Array = Any
 
 
-class Functions:
-    """JAX's functions for the formulas of :mod:`semiring_mm.gradients`."""
+class Jax:
+    """What :class:`semiring_mm.differentiable.Operators` has, of JAX."""
 
+    ARRAY = "Array"
     xp = jnp
+    broadcast_shapes = staticmethod(np.broadcast_shapes)
 
-    @staticmethod
-    def take(x: Array, index: Array, axis: int) -> Array:
+    def run(self, name: str, /, *args: Any) -> tuple[Any, ...]:
+        count = len(VERBS[name].operands)
+        found: tuple[Any, ...] = _functions[name](args[count:], *args[:count])
+        return found
+
+    def fused(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return _jitted(function)  # a function of jax.numpy alone takes tens of microseconds
+
+    def take(self, x: Array, index: Array, axis: int) -> Array:
         return jnp.take_along_axis(x, index, axis)
 
-    @staticmethod
-    def add_at(shape: Sequence[int], axis: int, index: Array, values: Array) -> Array:
+    def add_at(self, shape: Sequence[int], axis: int, index: Array, values: Array) -> Array:
         at = [jax.lax.broadcasted_iota(jnp.int32, index.shape, i) for i in range(index.ndim)]
         at[axis] = index
         zeros = jnp.zeros(shape, jnp.promote_types(values.dtype, jnp.float32))
         return zeros.at[tuple(at)].add(values.astype(zeros.dtype))
+
+    def count(self, n: int, like: Array) -> Array:
+        return jnp.arange(n)
+
+    def arrays(self, verb: str, /, **operands: Any) -> list[Any]:
+        refuse_ragged(verb, **operands)
+        return [None if x is None else jnp.asarray(x) for x in operands.values()]
+
+    def promoted(self, *arrays: Array) -> list[Any]:
+        dtype = jnp.result_type(*(x for x in arrays if x is not None))
+        return [None if x is None else x.astype(dtype) for x in arrays]
+
+    def real(self, verb: str, *arrays: Array) -> list[Any]:
+        dtype = jnp.result_type(jnp.float32, *(x for x in arrays if x is not None))
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise TypeError(f"{verb} takes real numbers, got dtype {dtype}: use float32")
+        return [None if x is None else x.astype(dtype) for x in arrays]
+
+    def lengths(self, lengths: Any, like: Array) -> Array:
+        return jnp.asarray(lengths)
+
+    def concrete(self, x: Array) -> bool:
+        return not isinstance(x, jax.core.Tracer)
+
+    def differentiated(self, *arrays: Array) -> list[bool]:
+        return [False] * len(arrays)  # JAX asks for what a gradient needs by itself
+
+    def cast(self, x: Array, dtype: Any) -> Array:
+        return x.astype(dtype)
+
+    def wide(self, x: Array) -> Array:
+        return x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x
+
+    def repeated(self, head: tuple[Any, ...], *operands: Any) -> Any:
+        return None
+
+    def launched(self, verb: str, /, *operands: Any) -> Any:
+        return None
+
+
+LIBRARY = Jax()
+
+
+@functools.cache
+def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = jax.jit(function, static_argnums=0)
+    return compiled
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def _define(verb: Verb) -> Any:
+    """A function of a row: of the arguments that are no operands, in a tuple, and the operands.
+
+    A result that is not computed is None.
+    """
+    names = [x.name for x in verb.operands]
+    outcomes = [x.name for x in verb.results]
+
+    def compute(more: tuple[Any, ...], *operands: Array | None) -> tuple[Array | None, ...]:
+        present = [(i, x) for i, x in enumerate(operands) if x is not None]
+        there, arrays = [i for i, _ in present], [x for _, x in present]
+        shapes = verb.result_shapes((*operands, *more))
+        wanted = [i for i, shape in enumerate(shapes) if shape is not None]
+        results = [
+            jax.ShapeDtypeStruct(shapes[i], verb.results[i].dtype or arrays[0].dtype)
+            for i in wanted
+        ]
+
+        def call(*arrays: Array) -> tuple[Any, ...]:
+            given: list[Any] = [None] * len(operands)
+            for i, x in zip(there, arrays, strict=True):
+                given[i] = x
+            found = verb.compute(*given, *more)
+            return tuple(found[i] for i in wanted)
+
+        if any(isinstance(x, jax.core.Tracer) for x in arrays):
+            own = [len(verb.operands[i].axes) for i in there]
+            rank = max(x.ndim - n for x, n in zip(arrays, own, strict=True))
+            arrays = [
+                x.reshape((1,) * (rank + n - x.ndim) + x.shape)
+                for x, n in zip(arrays, own, strict=True)
+            ]
+        some = any(isinstance(x, tuple) for x in more)  # nodes of one graph
+        found = iter(run(call, results, *arrays, batched="sequential" if some else "expand_dims"))
+        return tuple(None if shape is None else jnp.asarray(next(found)) for shape in shapes)
+
+    def forward(more: tuple[Any, ...], *operands: Array | None) -> tuple[Any, Any]:
+        if verb.gradient is None:
+            verb.backward(LIBRARY, (), {}, {}, {})  # says so
+        wide = more
+        if verb.prepared is not None:
+            wide = verb.prepared([None if x is None else x.shape for x in operands], *more)
+        results = operator(wide, *operands)
+        there = verb.present(dict(zip(verb.names, (*operands, *more), strict=True)))
+        own = tuple(x if axes is not None else None for x, axes in zip(results, there, strict=True))
+        return own, (operands, results)
+
+    def backward(more: tuple[Any, ...], kept: Any, came: Any) -> tuple[Any, ...]:
+        operands, results = kept
+        given = dict(zip(verb.names, (*operands, *more), strict=True))
+        given |= dict(zip(outcomes, results, strict=True))
+        shapes = {n: None if x is None else x.shape for n, x in zip(names, operands, strict=True)}
+        found = verb.backward(LIBRARY, came, given, shapes, dict.fromkeys(names, True))
+        return tuple(
+            None if g is None or x is None else g.astype(x.dtype)
+            for g, x in zip(found, operands, strict=True)
+        )
+
+    operator: Any = jax.custom_vjp(compute, nondiff_argnums=(0,))
+    operator.defvjp(forward, backward)
+    return operator
+
+
+_functions = {name: _define(verb) for name, verb in VERBS.items()}
 
 
 # --- calls of the engines -------------------------------------------------------------------------
@@ -79,21 +207,6 @@ def _is_new(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger("jax._src.callback").addFilter(_is_new)
-
-
-def once(function: Callable[..., Any], results: Sequence[Any], *args: Array) -> tuple[Array, ...]:
-    """:func:`run` on arrays of one batch, without a derivative."""
-
-    def refused(*_: Any) -> Any:
-        raise NotImplementedError(
-            "semiring_mm.jax has second derivatives of products whose ⊕ is min or max and over "
-            "plus_times: none of other products, and none of closures"
-        )
-
-    guarded = jax.custom_vjp(lambda *args: run(function, results, *args, batched="broadcast_all"))
-    guarded.defvjp(refused, refused)
-    found: tuple[Array, ...] = guarded(*args)
-    return found
 
 
 def _refuse(*_: Any, **__: Any) -> Any:

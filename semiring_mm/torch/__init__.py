@@ -11,6 +11,40 @@ tensor([[0., 1.],
 >>> a.grad
 tensor([[4., 0.],
         [4., 0.]])
+
+Sums, distances, chains and alignments have gradients, too:
+
+>>> from semiring_mm.torch import apsp, cdist, chain, closure, dtw, einsum, scan
+>>> log_a = torch.tensor([[0.0, -1.0]], requires_grad=True)
+>>> einsum("ij,jk->", log_a, torch.zeros(2, 1), semiring="log_plus").backward()
+>>> log_a.grad  # the softmax
+tensor([[0.7311, 0.2689]])
+>>> weights = torch.tensor([[0, 3, 8], [torch.inf, 0, 1], [2, torch.inf, 0]], requires_grad=True)
+>>> apsp(weights).sum().backward()
+>>> weights.grad  # how many shortest paths use an edge
+tensor([[0., 3., 0.],
+        [0., 0., 3.],
+        [3., 0., 0.]])
+>>> width = torch.tensor([[0.0, 5, 1], [0, 0, 3], [0, 0, 0]], requires_grad=True)
+>>> closure(width, "max_min")[0, 2].backward()
+>>> width.grad.nonzero()  # the narrowest edge of the widest path
+tensor([[1, 2]])
+>>> steps = torch.tensor([[[2.0, 0.0], [1.0, 3.0]]] * 3, requires_grad=True)
+>>> chain(steps, torch.tensor([0.0, 0.0]), "max_plus")[1].backward()
+>>> steps.grad[:, 1, 1]  # the longest way stays at 1
+tensor([1., 1., 1.])
+>>> factors = torch.tensor([2.0, 3.0, 5.0], requires_grad=True)
+>>> scan(factors[:, None, None]).sum().backward()  # 2 + 2 · 3 + 2 · 3 · 5
+>>> factors.grad
+tensor([19., 12.,  6.])
+>>> point = torch.tensor([[3.0, 4.0]], requires_grad=True)
+>>> cdist(point, torch.zeros(1, 2)).backward()
+>>> point.grad
+tensor([[0.6000, 0.8000]])
+>>> series = torch.tensor([0.0, 3.0, 4.0], requires_grad=True)
+>>> dtw(series, torch.tensor([0.0, 0.0, 3.0, 5.0])).backward()
+>>> series.grad  # only the last points differ
+tensor([ 0.,  0., -1.])
 """
 
 try:
@@ -21,10 +55,24 @@ except ImportError as error:
         '"semiring-mm[torch]"'
     ) from error
 
+import semiring_mm as sm
+
+from .. import differentiable
 from ..naming import listing
 from . import sequences
-from .chains import chain, scan
-from .products import apsp, closure, matmul
+from .operators import LIBRARY
+from .products import shares  # noqa: F401  (defines the operators)
 
-__all__ = ["apsp", "chain", "closure", "matmul", "scan", "sequences"]
+__all__ = [
+    "apsp", "cdist", "chain", "closure", "dtw", "einsum", "matmul", "scan", "sequences",
+]  # fmt: skip
 __dir__ = listing(__all__)
+
+apsp = differentiable.bound(__name__, LIBRARY, differentiable.apsp, sm.apsp)
+cdist = differentiable.bound(__name__, LIBRARY, differentiable.cdist, sm.neighbours.cdist)
+chain = differentiable.bound(__name__, LIBRARY, differentiable.chain, sm.chain)
+closure = differentiable.bound(__name__, LIBRARY, differentiable.closure, sm.closure)
+dtw = differentiable.bound(__name__, LIBRARY, differentiable.dtw, sm.alignment.dtw)
+einsum = differentiable.bound(__name__, LIBRARY, differentiable.einsum, sm.einsum)
+matmul = differentiable.bound(__name__, LIBRARY, differentiable.matmul, sm.matmul)
+scan = differentiable.bound(__name__, LIBRARY, differentiable.scan, sm.scan)

@@ -1,41 +1,20 @@
-"""What the operators share: semirings as text, PyTorch's functions for formulas, registration."""
+"""Each verb with a gradient as an operator of PyTorch, and PyTorch's functions for the formulas."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
-from ..semirings import Semiring, as_semiring, semirings
+from .. import arrays
+from ..differentiable import CONSTANTS
+from ..verb import Verb
 
-__all__ = [
-    "LIBRARY", "TENSORS", "aligned", "batched", "is_plain", "node", "operate", "register", "row_of",
-    "semiring_of", "unmapped",
-]  # fmt: skip
+__all__ = ["LIBRARY", "TENSORS", "PyTorch", "define", "is_plain", "node", "operate"]
 
 Tensor = Any
-
-
-# --- semirings as text, which operators take as arguments -----------------------------------------
-
-
-def row_of(semiring: str | Semiring) -> str:
-    if isinstance(semiring, str):
-        return semiring
-    s = as_semiring(semiring)
-    return f"{s.name}; {s.add}; {s.mul}; {s.zero!r}; {s.one!r}; {s.domain}; {s.use}"
-
-
-@functools.lru_cache(maxsize=256)
-def semiring_of(row: str) -> Semiring:
-    if ";" not in row:
-        return as_semiring(row)
-    name, add, mul, zero, one, domain, use = row.split("; ", 6)
-    s = Semiring(name, add, mul, float(zero), float(one), domain, use)
-    return semirings[name] if semirings.get(name) == s else s
-
 
 # --- whether operators are needed -----------------------------------------------------------------
 
@@ -59,91 +38,104 @@ def is_plain(*tensors: Tensor) -> bool:
     return TENSORS.issuperset(map(type, tensors)) and not any(map(_stacked, tensors))
 
 
-# --- PyTorch's functions for the formulas ---------------------------------------------------------
+def _is_transformed() -> bool:
+    """Whether a call is under ``torch.func`` alone, whose gradients of operators are errors."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or None in (_modes, _transforms):
+        return False
+    return bool(_transforms()) and not _modes()
 
 
-class _Functions:
+# --- PyTorch for the formulas ---------------------------------------------------------------------
+
+
+class PyTorch:
+    """What :class:`semiring_mm.differentiable.Operators` has, of PyTorch."""
+
+    ARRAY = "Tensor"
     xp = torch
 
-    @staticmethod
-    def take(x: Tensor, index: Tensor, axis: int) -> Tensor:
+    def run(self, name: str, /, *args: Any) -> tuple[Any, ...]:
+        found = operate(name, *args)
+        return found if isinstance(found, tuple) else (found,)
+
+    def fused(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+
+    def take(self, x: Tensor, index: Tensor, axis: int) -> Tensor:
         return torch.take_along_dim(x, index.long(), axis)
 
-    @staticmethod
-    def add_at(shape: Sequence[int], axis: int, index: Tensor, values: Tensor) -> Tensor:
+    def add_at(self, shape: Sequence[int], axis: int, index: Tensor, values: Tensor) -> Tensor:
         wide = torch.promote_types(values.dtype, torch.float32)
         zeros = torch.zeros(shape, dtype=wide, device=values.device)
         return zeros.scatter_add(axis, index.long(), values.to(wide))
 
-    @staticmethod
-    def product(a: Tensor, b: Tensor) -> Tensor:
-        return operate("product", a, b, "plus_times", False)[0]
-
-    @staticmethod
-    def count(n: int, like: Tensor) -> Tensor:
+    def count(self, n: int, like: Tensor) -> Tensor:
         return torch.arange(n, device=like.device)
 
-    @staticmethod
-    def scan(a: Tensor, x: Tensor, reverse: bool) -> Tensor:
-        given = x.expand(*a.shape[:-3], x.shape[-1])
-        return _Functions.prefixes(semirings["plus_times"], a, None, given, None, reverse)
+    def arrays(self, verb: str, /, **operands: Any) -> list[Any]:
+        for name, v in operands.items():
+            if v is not None and not isinstance(v, torch.Tensor):
+                raise TypeError(
+                    f"{verb}: {name} is a {type(v).__name__}, and semiring_mm.torch takes tensors: "
+                    f"use torch.as_tensor, or semiring_mm itself for other arrays"
+                )
+        return list(operands.values())
 
-    @staticmethod
-    def prefixes(
-        s: Semiring, a: Tensor, e: Tensor | None, x: Tensor | None, lengths: Tensor | None,
-        reverse: bool,
-    ) -> Tensor:  # fmt: skip
-        return operate("chain", a, e, x, lengths, row_of(s), reverse, True)
+    def promoted(self, *tensors: Tensor) -> list[Any]:
+        dtype = tensors[0].dtype
+        for x in tensors[1:]:
+            dtype = dtype if x is None else torch.promote_types(dtype, x.dtype)
+        return [None if x is None else self.cast(x, dtype) for x in tensors]
 
-    @staticmethod
-    def posterior(
-        e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        total, states, pairs = operate("posterior", e, a, start, end, lengths, 2, "marginals")
-        return total, states, pairs
+    def real(self, verb: str, *tensors: Tensor) -> list[Any]:
+        dtype = torch.float32
+        for x in tensors:
+            if x is None:
+                continue
+            if x.is_complex():
+                raise TypeError(f"{verb} takes real numbers, got dtype {x.dtype}: use float32")
+            exact = not x.is_floating_point()
+            dtype = torch.promote_types(dtype, torch.float64 if exact else x.dtype)
+        return [None if x is None else self.cast(x, dtype) for x in tensors]
 
+    def lengths(self, lengths: Any, like: Tensor) -> Tensor:
+        return torch.as_tensor(lengths, device=like.device)
 
-LIBRARY = _Functions()
+    def concrete(self, x: Tensor) -> bool:
+        return is_plain()
 
+    def differentiated(self, *tensors: Tensor) -> list[bool]:
+        enabled = torch.is_grad_enabled()
+        return [enabled and x is not None and x.requires_grad for x in tensors]
 
-def aligned(dims: Sequence[int | None], *tensors: Tensor) -> list[Tensor]:
-    """Move the mapped axis of each tensor to the front (length 1 where absent), at one rank."""
-    moved = [
-        x[None] if dim is None else x.movedim(dim, 0) for x, dim in zip(tensors, dims, strict=True)
-    ]
-    rank = max(x.ndim for x in moved)
-    return [x.reshape(x.shape[0], *(1,) * (rank - x.ndim), *x.shape[1:]) for x in moved]
+    def cast(self, x: Tensor, dtype: Any) -> Tensor:
+        return x if x.dtype == dtype else x.to(dtype)  # a conversion to the same takes its time
 
+    def wide(self, x: Tensor) -> Tensor:
+        return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
-def batched(info: Any, dims: Sequence[int | None], *tensors: Tensor | None) -> list[Tensor | None]:
-    """The mapped axis of each tensor in front, or one of its own that repeats it."""
-    return [
-        None if x is None else x.expand(info.batch_size, *x.shape) if dim is None
-        else x.movedim(dim, 0)
-        for x, dim in zip(tensors, dims, strict=True)
-    ]  # fmt: skip
+    broadcast_shapes = staticmethod(torch.broadcast_shapes)
 
+    def repeated(self, head: tuple[Any, ...], *operands: Any) -> Any:
+        return arrays.repeat(head, operands) if is_plain() else None
 
-def unmapped(x: Tensor, dim: int | None) -> tuple[int, ...]:
-    return tuple(size for i, size in enumerate(x.shape) if i != dim)
-
-
-# --- registration ---------------------------------------------------------------------------------
-
-
-def _once(ctx: Any, *_: Any) -> Any:
-    raise NotImplementedError(
-        "semiring_mm.torch has second derivatives of products whose ⊕ is min or max and over "
-        "plus_times: none of other products, and none of closures"
-    )
+    def launched(self, verb: str, /, *operands: Any) -> Any:
+        return None
 
 
-def _nothing(ctx: Any, inputs: Any, output: Any) -> None:
-    pass
+LIBRARY = PyTorch()
 
 
-#: By the name of an operator, the function that it computes, and the same with its gradient.
-_nodes: dict[str, tuple[Any, Any]] = {}
+for _constant in CONSTANTS:
+    torch.compiler.assume_constant_result(_constant)
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+#: By the name of an operator, the function that it computes, the same with its gradient, and with
+#: one that is transformed.
+_nodes: dict[str, tuple[Any, Any, Any]] = {}
+_DTYPES = {"i4": torch.int32, "i8": torch.int64}
 
 
 def operate(name: str, *args: Any) -> Any:
@@ -153,8 +145,10 @@ def operate(name: str, *args: Any) -> Any:
     """
     tensors = [x for x in args if isinstance(x, torch.Tensor)]
     if not is_plain(*tensors):
+        if _is_transformed():
+            return _nodes[name][2].apply(*args)
         return getattr(torch.ops.semiring_mm, name)(*args)
-    computed, node = _nodes[name]
+    computed, node, _ = _nodes[name]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return node.apply(*args)
     return computed(*args)
@@ -172,19 +166,84 @@ def node(name: str, run: Any, setup: Any, backward: Any) -> Any:
         setup(ctx, args, output)
         return output
 
-    parts = {"forward": forward, "backward": backward}
+    return _function(name, {"forward": forward, "backward": backward})
+
+
+def _function(name: str, parts: dict[str, Any]) -> Any:
     kind: Any = torch.autograd.Function
     return type(kind)(name, (kind,), {key: staticmethod(x) for key, x in parts.items()})
 
 
-def register(
-    name: str, schema: str, run: Any, fake: Any, vmap: Any, backward: Any = _once, setup: Any = None
-) -> None:
-    def call(*args: Any) -> Any:  # engines refuse tensors that require a gradient
-        return run(*(x.detach() if isinstance(x, torch.Tensor) else x for x in args))
+def define(verb: Verb, compute: Callable[..., Any]) -> None:
+    """Make an operator of a row, with the shapes of results, ``vmap`` and gradients.
 
-    _nodes[name] = call, node(name, call, setup or _nothing, backward)
-    op = torch.library.custom_op(f"semiring_mm::{name}", call, mutates_args=(), schema=schema)
+    A result that is not computed is a tensor without entries.
+    """
+    count, alone = len(verb.operands), len(verb.results) == 1
+    names = [x.name for x in verb.operands]
+    everything = (*names, *(x.name for x in verb.results))
+    dtypes = [_DTYPES.get(x.dtype or "") for x in verb.results]
+
+    def call(*args: Any) -> Any:  # engines refuse tensors that require a gradient
+        given = [x.detach() if isinstance(x, torch.Tensor) else x for x in args]
+        found = [_as_tensor(x, given[0], dtype)
+                 for x, dtype in zip(compute(*given), dtypes, strict=True)]  # fmt: skip
+        return found[0] if alone else tuple(found)
+
+    def fake(*args: Any) -> Any:
+        found = [
+            args[0].new_empty(0 if shape is None else shape, dtype=dtype or args[0].dtype)
+            for shape, dtype in zip(
+                verb.result_shapes(args, torch.broadcast_shapes), dtypes, strict=True
+            )
+        ]
+        return found[0] if alone else tuple(found)
+
+    def vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
+        given = verb.front(dims, args, info.batch_size, torch.movedim, torch.Tensor.expand)
+        there = verb.present(dict(zip(verb.names, args, strict=True)))
+        places = tuple(None if axes is None else 0 for axes in there)
+        return operate(verb.name, *given), places[0] if alone else places
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        results = (output,) if alone else output
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(x for x in results if not x.is_floating_point()))
+        ctx.more = dict(zip(verb.names[count:], inputs[count:], strict=True))
+        ctx.shapes = {
+            name: None if x is None else x.shape for name, x in zip(names, inputs, strict=False)
+        }
+        ctx.dtype = inputs[0].dtype
+        ctx.needs = dict(zip(names, ctx.needs_input_grad, strict=False))
+        kept = everything if verb.keeps is None else verb.keeps(ctx.more, ctx.needs)
+        arrays = zip(everything, (*inputs[:count], *results), strict=True)
+        ctx.save_for_backward(*(x if name in kept else None for name, x in arrays))
+
+    def backward(ctx: Any, *came: Tensor | None) -> tuple[Tensor | None, ...]:
+        nothing = (None,) * len(verb.names)
+        if all(g is None for g in came):
+            return nothing
+        given = ctx.more | dict(zip(everything, ctx.saved_tensors, strict=True))
+        found = verb.backward(LIBRARY, came, given, ctx.shapes, ctx.needs)
+        parts = (LIBRARY.cast(g, ctx.dtype) if g is not None and ctx.needs[name] else None
+                 for name, g in zip(names, found, strict=True))  # fmt: skip
+        return *parts, *nothing[count:]
+
+    operands = [f"Tensor{'?' if x.default else ''} {x.name}" for x in verb.operands]
+    schema = ", ".join([*operands, *(f"{kind} {name}" for name, kind in verb.options)])
+    returns = "Tensor" if alone else f"({', '.join(['Tensor'] * len(verb.results))})"
+    parts = {"forward": call, "setup_context": setup, "backward": backward, "vmap": vmap}
+    transformed = _function(verb.name, parts)
+    _nodes[verb.name] = call, node(verb.name, call, setup, backward), transformed
+    op = torch.library.custom_op(
+        f"semiring_mm::{verb.name}", call, mutates_args=(), schema=f"({schema}) -> {returns}"
+    )
     op.register_fake(fake)
     op.register_vmap(vmap)
     op.register_autograd(backward, setup_context=setup)
+
+
+def _as_tensor(x: Any, like: Tensor, dtype: Any) -> Tensor:
+    if x is None:
+        return like.new_empty(0, dtype=dtype or like.dtype)
+    return torch.from_numpy(x).to(like.device) if isinstance(x, np.ndarray) else x
