@@ -16,7 +16,7 @@ from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions, Tiles
 from .apsp import Task, check_asked
 from .choice import Request, TooExpensive
-from .inputs import positions
+from .inputs import as_typed, positions
 from .methods import METHODS, plan
 from .prepared import PreparedGraph, edges_of_graph
 from .statistics import request_of
@@ -92,10 +92,13 @@ def explain(
     semiring: str | Semiring = "min_plus",
     use: str = "apsp",
     weight: str | int | None = "weight",
-    method: str = "auto",
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
-    return_predecessors: bool = False,
+    method: str = "auto",
     sources: Any = None,
+    return_predecessors: bool = False,
     max_hops: int | None = None,
     overwrite: bool = False,
     device: str | None = None,
@@ -116,7 +119,9 @@ def explain(
         The function that is explained: :func:`apsp`, or :func:`closure` over another semiring,
         :func:`statistics` of the distances from `sources`, or :func:`nearest` of facilities, which
         are the `sources`.
-    weight, method, directed, return_predecessors, sources, max_hops, overwrite, device
+    weight, source, target, dtype, directed, method, sources, return_predecessors, max_hops
+        As for :func:`apsp`.
+    overwrite, device
         As for :func:`apsp`.
     tiles : Tiles, optional
         As for :func:`apsp`, too.
@@ -154,6 +159,7 @@ def explain(
     if isinstance(graph, PreparedGraph):
         why = "" if use != "apsp" else "; distances() of a prepared graph takes no other method"
         return Explanation(f"{graph.summary}{why}", "sparse elimination", ())
+    graph, weight = as_typed(s, graph, weight, directed, source, target, dtype)
     if use != "apsp":
         return _explained(_passing(graph, use, weight, directed, sources, device, tiles))
     if s.name != "min_plus" and not (method == "auto" and max_hops is None):
