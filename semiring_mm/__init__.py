@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .closures.paths import NegativeCycleError
     from .config import show_config
     from .graphs.apsp import apsp, closure
+    from .graphs.explain import Explanation, explain
     from .graphs.inputs import adjacency
     from .graphs.nearest import Nearest, nearest
     from .graphs.prepared import PreparedGraph, load, prepare
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BitMatrix",
+    "Explanation",
     "Histogram",
     "LabelledArray",
     "Nearest",
@@ -56,6 +58,7 @@ __all__ = [
     "dgemm",
     "dgemv",
     "einsum",
+    "explain",
     "gemm",
     "gemv",
     "get_num_threads",
@@ -84,6 +87,7 @@ _HOMES = {
     "closures.paths": "NegativeCycleError",
     "config": "show_config",
     "graphs.apsp": "apsp closure",
+    "graphs.explain": "Explanation explain",
     "graphs.inputs": "adjacency",
     "graphs.nearest": "Nearest nearest",
     "graphs.prepared": "PreparedGraph load prepare",

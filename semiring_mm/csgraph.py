@@ -31,8 +31,8 @@ from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
 from .graph_kernels import offsets
 from .graphs.apsp import distances
-from .graphs.choice import DENSE, Request, choose, machine_for
-from .graphs.contraction import solve_edges
+from .graphs.choice import DENSE, Request
+from .graphs.methods import plan, searches_first
 from .hierarchy import costs
 from .naming import listing
 from .semirings import semirings
@@ -487,19 +487,19 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
     if not n or not k:
         d, p = np.empty((k, n)), np.empty((k, n), np.int32)
         return (d, p) if predecessors else d
+    arcs = graph.stored if directed else 2 * graph.stored
+    if costs.brief(n, arcs, k) and graph.lowest >= 0:
+        return _search_each(graph.csr(), directed, rows, predecessors)
     try:
-        asked = Request(
-            "min_plus", n, 8, edges=graph.stored, predecessors=predecessors,
-            sources=None if rows is None else k, undirected=not directed, device="cpu",
+        request = Request(
+            semirings["min_plus"], n, np.dtype(np.float64), graph.stored, device="cpu", rows=rows,
+            predecessors=predecessors, sources=None if rows is None else k, undirected=not directed,
         )  # fmt: skip
-        arcs = graph.stored if directed else 2 * graph.stored
-        if costs.brief(n, arcs, k) and graph.lowest >= 0:
-            return _search_each(graph.csr(), directed, rows, predecessors)
-        choice = choose(asked, machine_for(asked))
-        if choice.sparse and (not graph.dense or choice.search < choice.dense or graph.few):
-            edges = graph.sparse() if directed else graph.sparse().undirected()
-            solved = solve_edges(semirings["min_plus"], edges, choice, rows, predecessors, None)
-            if solved is not None:
+        if not request.dense and (not graph.dense or graph.few or searches_first(request)):
+            request.edges = graph.sparse() if directed else graph.sparse().undirected()
+            method = plan(request)
+            if method.edges:
+                solved = method.run(request)
                 return solved if predecessors else solved[0]
         return distances(
             graph.edges, method="floyd_warshall", sources=rows, overwrite=graph.own,

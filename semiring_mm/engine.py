@@ -2,8 +2,10 @@
 
 An engine is a module (:mod:`semiring_mm.cpu.engine`, :mod:`semiring_mm.gpu.engine`) that has the
 members of :class:`Engine`. Its verbs take checked arrays of its own namespace ``xp`` and write to
-arrays that the caller has made; every check of a user's arguments is above. The type checker holds
-both engines to the protocol, and a test runs the algorithms on a third one, in NumPy.
+arrays that the caller has made; every check of a user's arguments is above. A verb that is reached
+by an engine's name compares its arrays with the layouts that stand in its signature here
+(:mod:`semiring_mm.layouts` has their grammar). The type checker holds both engines to the protocol,
+and a test runs the algorithms on a third one, in NumPy.
 
 Only this module knows which engines there are: all others ask :func:`named` or :func:`of` where
 they call, never when they are imported.
@@ -23,12 +25,7 @@ from numpy.typing import NDArray
 
 from . import naming
 from .expressions import Expr
-from .graph_kernels import (
-    Customizer,
-    FactorRows,
-    FactorSweeps,
-    HopSearches,
-)  # fmt: skip
+from .graph_kernels import Customizer, FactorRows, FactorSweeps, HopSearches
 from .kernel import Kernel
 from .layouts import asserted
 from .plan import ALPHA, BETA, READ_C, Facts, Plan
@@ -36,17 +33,25 @@ from .semirings import Semiring
 
 __all__ = [
     "JOIN", "PLAIN", "AlignmentRule", "Calls", "ChainModel", "Chains", "CloseStep", "CloseSteps",
-    "Engine", "Forest", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen",
-    "Select", "Sieve", "compiled", "host_rows", "lazily", "loaded", "named", "of", "register",
+    "Engine", "Forest", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen", "Select",
+    "Sieve", "compiled", "declared", "host_rows", "lazily", "loaded", "named", "of", "register",
     "registered", "why_not",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
-T = TypeVar("T")
+Result = TypeVar("Result")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
 Lines = tuple[int, int]  # of a matrix: the first, and the end
 Final = tuple[Expr, float]  # in `a`, which is a result, and `b`, this number
+
+#: Layouts that several verbs have; of chains those of a step, a vector and lengths.
+NODES = "whole(i32[count]) < n"
+MATRICES = "T[batch, max(steps - 1, 0), n, n]"
+EMISSIONS = "rows(T[batch, steps, n]) if symbols is None else whole(T[letters, n])"
+VECTORS = "rows(T[batch, n])"
+LENGTHS = "rows(i64[batch]) <= steps"
+SYMBOLS = "whole(i64[batch, steps]) < letters"
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ JOIN = Scaling(accumulate=True)  # C ← (A ⊗ B) ⊕ C
 
 
 class Forest(NamedTuple):
-    """Rooted trees, by the places of their nodes in a preorder; int32 of NumPy, (n,) each.
+    """Rooted trees, by the places of their nodes in a preorder; arrays of NumPy.
 
     Attributes
     ----------
@@ -92,18 +97,19 @@ class Forest(NamedTuple):
         The first place behind its subtree.
     """
 
-    order: Array
-    up: Array
-    last: Array
+    order: whole(i32[n]) < n
+    up: -1 <= whole(i32[n]) < n
+    last: whole(i32[n]) <= n
 
 
 class Trees(Protocol):
     """What an engine may offer for predecessors."""
 
     def predecessors(
-        self, semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None
-    ) -> Array:
-        """Predecessors P (int32) in a matrix, or each of a stack, from its closure.
+        self, semiring: Semiring, weights: T[[batch], n, n], closed: T[[batch], n, n],
+        p: i32[[batch], n, n], known: Known | None,
+    ) -> Array:  # fmt: skip
+        """Predecessors P in a matrix, or each of a stack, from its closure.
 
         P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
         diagonal.
@@ -202,24 +208,22 @@ class Ragged(NamedTuple):
 
     Attributes
     ----------
-    entries : array, contiguous
-        (entries, features) of a rule's dtype, or codes (entries,) of int32.
-    starts, lengths : array (count,) of int64, of NumPy
-        The first entry of each sequence, and how many it has.
+    entries
+        Points of a rule's dtype, or codes, which are rows of the ``table`` where one is given.
+    starts, lengths
+        The first entry of each sequence, and how many it has; of NumPy.
     """
 
-    entries: Array
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    entries: whole(F[:, features]) | whole(i32[:]) if table is None else whole(i32[:]) < len(table)
+    starts: whole(i64[count]) <= len(entries)
+    lengths: whole(i64[count]) <= len(entries) - starts
 
 
 class Chains(Protocol):
     """What an engine may offer for chains: many small products, one after the other, in one call.
 
-    Of all arrays but the matrices the last axis is contiguous. Chain b has ``lengths[b]`` steps,
-    at most as many as there are matrices; `lengths` are int64 of NumPy, those of best paths and
-    probabilities also in the engine's memory. A stride of 0 repeats matrices for all steps, or
-    chains.
+    Chain b has ``lengths[b]`` steps; `lengths` are of NumPy, those of best paths and probabilities
+    also in the engine's memory. A stride of 0 repeats matrices for all steps, or chains.
 
     Attributes
     ----------
@@ -240,19 +244,19 @@ class Chains(Protocol):
     ) -> Callable[[np.dtype[Any], int, int, int, dict[str, int]], ChainModel] | None: ...
 
     def carry(
-        self, semiring: Semiring, a: Array, e: Array | None, x: Array | None, y: Array,
-        lengths: Array, *, every: bool, reverse: bool, exclusive: bool,
+        self, semiring: Semiring, a: T[batch, steps, n, n], e: rows(T[batch, steps, n]) | None,
+        x: rows(T[batch, rows, n]) | None, y: rows(T[batch, steps if every else 1, rows, n]),
+        lengths: LENGTHS, *, every: bool, reverse: bool, exclusive: bool,
     ) -> None:  # fmt: skip
         """y ← x ⊗ A₁ ⊗ diag(e₁) ⊗ A₂ ⊗ diag(e₂) ⊗ …, from left to right.
 
         Parameters
         ----------
-        a : array (batch, steps, n, n)
-        e : array (batch, steps, n), optional
+        e : array, optional
             Emissions: the columns of a step's matrix are multiplied by them.
-        x : array (batch, rows, n), optional
+        x : array, optional
             The rows that are carried. Without it the first matrix is what is carried.
-        y : array (batch, steps, rows, n), or (batch, 1, rows, n)
+        y : array
             Receives the rows after each step with `every`, else those after the last.
         reverse : bool
             From right to left instead: A₁ ⊗ diag(e₁) ⊗ … ⊗ xᵀ, so that rows are columns of the
@@ -262,66 +266,64 @@ class Chains(Protocol):
             is left to the caller.
         """
 
-    def first(self, start: Array, e: Array) -> Array:
-        """The first row of a model, start + e, (batch, n) each, for the call alone."""
+    def first(self, start: T[batch, n], e: T[batch, n]) -> Array:
+        """The first row of a model, start + e, for the call alone."""
 
     def best_path(
-        self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, path: Array,
-        score: Array, lengths: Array, *, symbols: Array | None = None,
+        self, semiring: Semiring, a: MATRICES, e: EMISSIONS, x: VECTORS, end: VECTORS,
+        path: whole(i32[batch, steps]), score: whole(T[batch]), lengths: LENGTHS, *,
+        symbols: SYMBOLS | None = None,
     ) -> None:  # fmt: skip
         """The best sequence of states, and its score; ⊕ is min or max, arrays are of floats.
 
         Parameters
         ----------
-        a : array (batch, steps - 1, n, n)
-        e : array (batch, steps, n)
+        e : array
             Emissions; those of the first step are not read.
-        x, end : array (batch, n)
+        x, end : array
             The first row, with its emissions, and what the last one is multiplied by.
-        path : array (batch, steps) of int32, contiguous
-        score : array (batch,), contiguous
+        path, score : array
             Both are left as they are where a length is 0. Of equals the lowest state.
-        symbols : array (batch, steps) of int64, contiguous, optional
-            `e` is then a table (symbols, n), contiguous, of which each step has a row.
+        symbols : array, optional
+            `e` is then a table of which each step has the row ``e[symbols]``. Rows of steps after
+            the end of a sequence may be read, too, so that all symbols are to be rows of the table.
         """
 
     def best_paths(
-        self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, paths: Array,
-        scores: Array, lengths: Array,
+        self, semiring: Semiring, a: MATRICES, e: rows(T[batch, steps, n]), x: VECTORS,
+        end: VECTORS, paths: rows(i32[batch, k, steps]), scores: T[batch, k], lengths: LENGTHS,
     ) -> None:  # fmt: skip
         """The k best sequences of states, best first, and their scores over max_plus.
 
-        `paths` are (batch, k, steps) and `scores` (batch, k); the others as in :meth:`best_path`.
-        Scores where fewer are possible, and their paths, are left as they are, or -inf.
+        Arguments are as in :meth:`best_path`. Scores where fewer are possible, and their paths, are
+        left as they are, or -inf.
         """
 
     def draw(
-        self, a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: Array,
-        lengths: Array,
+        self, a: MATRICES, e: rows(T[batch, steps, n]), x: VECTORS, end: VECTORS,
+        uniforms: rows(U[samples, batch, steps]), paths: rows(i32[samples, batch, steps]),
+        lengths: LENGTHS,
     ) -> None:  # fmt: skip
-        """Sequences of states by their probabilities, over log_plus.
-
-        `uniforms` and `paths` (int32) are (samples, batch, steps); the others as in
-        :meth:`best_path`.
-        """
+        """Sequences of states by their probabilities, over log_plus; see :meth:`best_path`."""
 
     def posterior(
-        self, a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-        pairs: Array | None, lengths: Array, *, symbols: Array | None = None,
+        self, a: rows(T[batch, max(steps - 1, 0), n, n]), e: EMISSIONS, x: VECTORS, end: VECTORS,
+        total: T[batch], out: whole(T[batch, steps, n]) | None,
+        pairs: matrices(T[batch, :, n, n]) | None, lengths: LENGTHS, *,
+        symbols: SYMBOLS | None = None,
     ) -> None:  # fmt: skip
         """Probabilities of the states at each step, and of pairs of states, over log_plus.
 
+        Other arguments are as in :meth:`best_path`.
+
         Parameters
         ----------
-        a
-            As in :meth:`best_path`, the last axis contiguous; so are the others, and `symbols`.
-        total : array (batch,)
+        total : array
             Receives the logarithm of the sum over all sequences; an empty chain is left as it is.
-        out : array (batch, steps, n), contiguous; None where only the total is wanted
+        out : array, optional
             Up to each chain's length; NaN where the total is infinite or NaN.
-        pairs : array (batch, steps - 1, n, n), optional
-            They are added to it; matrices are contiguous. With one matrix for each chain,
-            (batch, 1, n, n), all steps are.
+        pairs : array, optional
+            They are added to it: for each of steps - 1 steps, or to one matrix for each chain.
         """
 
 
@@ -445,13 +447,16 @@ class Select(Protocol):
     def run(self, tasks: Sequence[Callable[[], None]]) -> None:
         """Call functions, each of which has rows of its own."""
 
-    def put(self, value: Array, index: Array, tile: Array, base: int) -> None:
-        """Take a tile (rows, columns) into account whose first column is number `base`.
+    def put(
+        self, value: whole(T[rows, k]), index: whole(i64[rows, k]), tile: rows(U[rows, columns]),
+        base: int,
+    ) -> None:  # fmt: skip
+        """Take a tile into account whose first column is number `base`; bases ascend.
 
-        Bases ascend. Rows of the tile are contiguous and begin at multiples of 16 bytes.
+        Rows of the tile begin at multiples of 16 bytes.
         """
 
-    def finish(self, value: Array, index: Array) -> None:
+    def finish(self, value: whole(T[rows, k]), index: whole(i64[rows, k])) -> None:
         """Put the k least in order: by value, then by column; NaN last."""
 
 
@@ -489,6 +494,27 @@ class Sieve(Protocol):
 
     def search(self, value: Array, index: Array) -> Array:
         """Find the nearest of all rows of X, for empty lists; returns the rows that it did not."""
+
+
+class Sieves(Protocol):
+    """Makes a sieve for an algebra, two sets of finite points, and what becomes of a sum."""
+
+    def __call__(
+        self, semiring: Semiring, x: T[m, width], y: T[n, width], final: Final | None, /
+    ) -> Sieve: ...
+
+
+class LogShares(Protocol):
+    """The gradients of C = A ⊗ B over log_plus, where G came to C.
+
+    ``left[i, k]`` becomes Σ_j g[i, j] exp(a[i, k] + b[k, j] - c[i, j]), and ``right[k, j]`` the
+    same sum over i; None is not wanted. Floats have 4 bytes or more, and no size is 0.
+    """
+
+    def __call__(
+        self, g: T[batch, m, n], a: T[batch, m, k], b: T[batch, k, n], c: T[batch, m, n],
+        left: T[batch, m, k] | None, right: T[batch, k, n] | None, /,
+    ) -> None: ...  # fmt: skip
 
 
 class Engine(Protocol):
@@ -557,8 +583,8 @@ class Engine(Protocol):
         """
 
     def align(
-        self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None,
-        gaps: Sequence[float], table: Array | None, *, keep: bool,
+        self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None, gaps: Sequence[float],
+        table: whole(F[letters, letters]) | None, *, keep: bool,
         tick: Callable[[float], None] | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The least costs of aligning pairs of sequences.
@@ -570,7 +596,7 @@ class Engine(Protocol):
         band : int, optional
             Only cells with ``|i - j| <= band``.
         gaps : four numbers
-        table : array (letters, letters), optional
+        table : array, optional
             Of the rule's dtype.
         keep : bool
             Also find a path, of a single pair.
@@ -600,65 +626,44 @@ class Engine(Protocol):
     @property
     def Customizer(self) -> Callable[..., Customizer] | None: ...
 
-    def Screen(self, x: Array, y: Array, range_: float) -> Screen:
-        """For rows (m, width) and (n, width) of finite numbers.
+    def Screen(self, x: T[m, width], y: T[n, width], range_: float) -> Screen:
+        """For two sets of finite points.
 
         `range_` is their greatest less their least, from 1e-150 to 1e150.
         """
 
     @property
-    def Sieve(self) -> Callable[[Semiring, Array, Array, Final | None], Sieve] | None:
-        """For an algebra, rows (m, width) and (n, width) of floats, and what becomes of a sum.
-
-        None on an engine that is faster by tiles.
-        """
+    def Sieve(self) -> Sieves | None:
+        """None on an engine that is faster by tiles."""
 
     @property
-    def log_shares(
-        self,
-    ) -> Callable[[Array, Array, Array, Array, Array | None, Array | None], None] | None:
-        """The gradients of C = A ⊗ B over log_plus, where G came to C: (g, a, b, c, left, right).
+    def log_shares(self) -> LogShares | None:
+        """None on an engine that computes them by products."""
 
-        ``left[i, k]`` becomes Σ_j g[i, j] exp(a[i, k] + b[k, j] - c[i, j]), and ``right[k, j]`` the
-        same sum over i; None is not wanted. Stacks (batch, m, n), (batch, m, k), (batch, k, n),
-        (batch, m, n), and of the shapes of A and B, of any strides and one dtype of 4 bytes or
-        more; no size is 0. None on an engine that computes them by products.
-        """
-
-    def facts(self, semiring: Semiring, x: Array) -> Facts:
+    def facts(self, semiring: Semiring, x: T[...]) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
 
     def facts_beside(
-        self, semiring: Semiring, x: Array, launch: Callable[[], T]
-    ) -> tuple[T, Callable[[], Facts]]:
+        self, semiring: Semiring, x: T[...], launch: Callable[[], Result]
+    ) -> tuple[Result, Callable[[], Facts]]:
         """What `launch` returns, and a call that waits for the facts, not for what was launched."""
 
     def product(
-        self,
-        semiring: Semiring,
-        a: Array,
-        b: Array,
-        c: Array,
-        scaling: Scaling = PLAIN,
-        *,
-        arg: Array | None = None,
-        gather: Array | None = None,
-        known: Known | None = None,
-        overlap: str = "",
-        triangle: bool = False,
-        precision: str | None = None,
-        final: Final | None = None,
+        self, semiring: Semiring, a: T[[batch], m, k], b: T[[batch], k, n], c: T[[batch], m, n],
+        scaling: Scaling = PLAIN, *, arg: i32[[batch], m, n] | None = None,
+        gather: i32[k, n] | None = None, known: Known | None = None, overlap: str = "",
+        triangle: bool = False, precision: str | None = None, final: Final | None = None,
         on_done: Callable[[float], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C), one matrix or a stack of them.
+
+        A batch stride of 0 repeats an operand.
 
         Parameters
         ----------
-        a, b, c : array (batch, m, k), (batch, k, n), (batch, m, n), or without batch
-            Any strides; one dtype. A batch stride of 0 repeats an operand.
-        arg : array of int32, shape of c, optional
-            Receives the smallest k that attains each entry. With `gather` (an int32 matrix (k, n))
-            and accumulation it receives ``gather[k, j]`` instead, only where C strictly improves.
+        arg : array, optional
+            Receives the smallest k that attains each entry. With `gather` and accumulation it
+            receives ``gather[k, j]`` instead, only where C strictly improves.
         known : Known, optional
             Ranges of A, B and C; they are scanned where this is needed and not given.
         overlap : {"", "a", "b"}
@@ -676,29 +681,26 @@ class Engine(Protocol):
         """
 
     def product_bits(
-        self, semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
-    ) -> None:
+        self, semiring: Semiring, a: rows(u8[[batch], m, -(-k // 8)]),
+        b: rows(u8[[batch], k, -(-n // 8)]), c: rows(u8[[batch], m, -(-n // 8)]), n: int,
+        accumulate: bool = False,
+    ) -> None:  # fmt: skip
         """C ← A ⊗ B, or C ← C ⊕ (A ⊗ B), of truth values packed as by :meth:`pack_bits`.
 
-        ⊗ is "and", ⊕ is "or" or "xor". C shares no memory with A and B.
-
-        Parameters
-        ----------
-        a, b, c : array of uint8 (batch, m, bytes), (batch, k, bytes), (batch, m, bytes)
-            Or without batch; bytes of a row are adjacent, and k and n are at least 1.
-        n : int
-            Columns of B and C.
+        ⊗ is "and", ⊕ is "or" or "xor". C shares no memory with A and B, and has n columns, as B;
+        k and n are at least 1.
         """
 
-    def pack_bits(self, x: Array) -> Array:
+    def pack_bits(self, x: b1[...]) -> Array:
         """Bool (..., m, n) as uint8 (..., m, ceil(n / 8)), in the order of ``numpy.packbits``."""
 
-    def reduce_bits(self, rows: Array, columns: int) -> tuple[Array, NDArray[np.int32]]:
+    def reduce_bits(
+        self, rows: u8[count, width], columns: int <= 8 * width
+    ) -> tuple[Array, NDArray[np.int32]]:
         """Gauss-Jordan elimination over GF(2) of at most ``ROWS`` rows of ``PANEL`` packed columns.
 
         Parameters
         ----------
-        rows : array of uint8 (count, bytes)
         columns : int
             How many may have a pivot, from the first one on.
 
@@ -712,10 +714,10 @@ class Engine(Protocol):
         """
 
     def gemv(
-        self, semiring: Semiring, a: Array, x: Array, y: Array, scaling: Scaling = PLAIN, *,
-        scale_x: bool = False,
+        self, semiring: Semiring, a: T[[batch], m, k], x: T[k], y: T[[batch], m],
+        scaling: Scaling = PLAIN, *, scale_x: bool = False,
     ) -> None:  # fmt: skip
-        """y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y) for A (m, k), or for a stack of them and y (batch, m).
+        """y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y), of one matrix or a stack of them.
 
         With `scale_x` A ⊗ (α ⊗ x): a row times a matrix, where x is the left operand. A sum of
         floats that is no product (⊕ is +, and ⊗ leaves x out) is compensated: its error does not
@@ -723,32 +725,31 @@ class Engine(Protocol):
         """
 
     def csr_product(
-        self, semiring: Semiring, data: Array, indices: Array, indptr: Array, b: Array, c: Array,
+        self, semiring: Semiring, data: T[entries], indices: I[entries],
+        indptr: I[(k if trans else m) + 1], b: T[k, columns], c: T[m, columns],
         scaling: Scaling = PLAIN, *, trans: bool = False,
     ) -> None:  # fmt: skip
-        """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A in compressed rows; B and C have two axes.
+        """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A in compressed rows.
 
         Raises ValueError for column indices out of range and for row pointers that do not ascend.
         """
 
     def dia_product(
-        self, semiring: Semiring, data: Array, offsets: Array, b: Array, c: Array,
-        scaling: Scaling = PLAIN, *, trans: bool = False,
+        self, semiring: Semiring, data: T[diagonals, :], offsets: I[diagonals], b: T[k, columns],
+        c: T[m, columns], scaling: Scaling = PLAIN, *, trans: bool = False,
     ) -> None:  # fmt: skip
         """The same for A stored by diagonals."""
 
-    def apply(self, expr: Expr, x: Array, other: Array | float) -> None:
-        """x ← expr(x, other), entry by entry, for a matrix in float32 or float64.
-
-        `other` is a matrix of its shape and dtype, or one number.
-        """
+    def apply(self, expr: Expr, x: F[rows, columns], other: F[rows, columns] | number) -> None:
+        """x ← expr(x, other), entry by entry."""
 
     def unit_rows(self, x: Array) -> Array:
         """The rows of a matrix in float32 or float64 divided by their norms; NaN for zero rows."""
 
     def closure_block(
-        self, semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
-    ) -> None:
+        self, semiring: Semiring, a: T[n, n], known: Known | None,
+        predecessors: i32[n, n] | None = None,
+    ) -> None:  # fmt: skip
         """A ← A* in place for a matrix of at most ``LEAF`` rows with one on its diagonal.
 
         With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry improves.
@@ -758,63 +759,49 @@ class Engine(Protocol):
     def eliminate(self) -> Callable[..., bool] | None: ...
 
     def closure_batch(
-        self, semiring: Semiring, a: Array, known: Known | None, out: Array,
-        predecessors: Array | None = None,
+        self, semiring: Semiring, a: T[[batch], n, n], known: Known | None, out: T[[batch], n, n],
+        predecessors: i32[[batch], n, n] | None = None,
     ) -> Array | bool:  # fmt: skip
         """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot.
 
         Predecessors may come with what :meth:`Trees.predecessors` returns, in place of True.
         """
 
-    def doubtful(self, semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
-        """Rows of predecessors in which one is not strictly nearer than its node.
-
-        Parameters
-        ----------
-        d, p : arrays (rows, n)
-            Distances, and predecessors in int32; below 0: none.
-        """
+    def doubtful(self, semiring: Semiring, d: T[rows, n], p: i32[rows, n]) -> NDArray[np.int64]:
+        """Rows of predecessors in which one is not strictly nearer than its node; below 0: none."""
 
     def best_outside(
-        self, semiring: Semiring, a: Array, group: Array, rows: Array, at: Array, value: Array
-    ) -> None:
+        self, semiring: Semiring, a: rows(T[n, n]), group: whole(i32[n]), rows: NODES,
+        at: whole(i32[count]), value: whole(T[count]),
+    ) -> None:  # fmt: skip
         """The best entries of rows of a square matrix in columns of other groups.
 
         ⊕ and ⊗ are minimum and maximum, there is no NaN, and no entry is worse than zero.
 
         Parameters
         ----------
-        a : array (n, n)
-            Its rows are contiguous.
-        group, rows : arrays of int32, (n,) and (count,)
+        group, rows : array
             The group of each row and column; the rows that are wanted.
-        at, value : arrays of int32 and of the matrix's dtype, (count,)
+        at, value : array
             Receive the first column that has the best entry, and that entry; -1 and zero where
             every entry in another group is zero.
         """
 
     def between(
-        self, semiring: Semiring, gaps: Array, place: Array, rows: Array, out: Array
-    ) -> None:
+        self, semiring: Semiring, gaps: whole(T[max(n - 1, 0)]), place: whole(i32[n]) < n,
+        rows: NODES, out: rows(T[count, n]),
+    ) -> None:  # fmt: skip
         """``out[i, j]`` ← ⊗ of the gaps between the places of nodes ``rows[i]`` and j on a line.
 
-        ⊕ and ⊗ are minimum and maximum. A node is at ``one`` from itself.
-
-        Parameters
-        ----------
-        gaps : array (n - 1,) of NumPy
-            Behind each place but the last.
-        place, rows : arrays of int32 of NumPy, (n,) and (count,)
-            The place of each node; the nodes that are wanted.
-        out : array (count, n)
-            Its rows are contiguous.
+        ⊕ and ⊗ are minimum and maximum. A node is at ``one`` from itself. All arrays but `out` are
+        of NumPy: the gaps behind each place but the last, the place of each node, and the nodes
+        that are wanted.
         """
 
-    def towards(self, forest: Forest, rows: Array, out: Array) -> None:
+    def towards(self, forest: Forest, rows: NODES, out: rows(i32[count, n])) -> None:
         """``out[i, j]`` ← the neighbour of node j towards node ``rows[i]`` in their tree.
 
-        Where they are the same, or in different trees, it is -9999. `rows` is of NumPy, and the
-        rows of `out` (count, n) are contiguous; both are int32.
+        Where they are the same, or in different trees, it is -9999. `rows` is of NumPy.
         """
 
     def why_not(self) -> str:
@@ -826,10 +813,10 @@ class Engine(Protocol):
     def describe(self) -> dict[str, Any]:
         """What the engine runs on, as JSON holds it."""
 
-    def symmetric(self, x: Array) -> bool:
+    def symmetric(self, x: T[n, n]) -> bool:
         """Whether a square matrix equals its transpose."""
 
-    def mirror(self, x: Array) -> None:
+    def mirror(self, x: T[n, n]) -> None:
         """Copy what is above the diagonal of a square matrix below it."""
 
     def from_host(self, x: Array) -> Array:
@@ -844,11 +831,11 @@ class Engine(Protocol):
     def scratch(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """A new array for the call alone, which holds anything."""
 
-    def fill(self, x: Array, byte: int) -> Array:
-        """A contiguous array, of which all bytes are set."""
+    def fill(self, x: whole(T[...]), byte: int) -> Array:
+        """An array, of which all bytes are set."""
 
-    def copy(self, x: Array, to: Array) -> None:
-        """Copy an array to another one of its shape and dtype."""
+    def copy(self, x: N[...], to: N[...]) -> None:
+        """Copy an array to another one."""
 
     def on(
         self, index: int, stream: int | None = None, allocate: Callable[[int], Any] | None = None
@@ -891,10 +878,19 @@ def loaded(name: str) -> Engine | None:
     return _engines.get(name)
 
 
+def declared(name: str) -> Any:
+    """What the contract has for a member of an engine: a function, or a class of several."""
+    member: Any = vars(Engine).get(name)
+    if isinstance(member, property):
+        member = globals().get(member.fget.__annotations__["return"].removesuffix(" | None"))
+        return vars(member or object).get("__call__", member)
+    return member
+
+
 def _load(name: str) -> Engine:
     module = importlib.import_module(_modules[name])
-    for member, value in [*vars(module).items()]:
-        setattr(module, member, asserted(member, value))
+    for member in vars(Engine).keys() & vars(module).keys():
+        setattr(module, member, asserted(member, declared(member), getattr(module, member)))
     _engines[name] = cast(Engine, module)
     return _engines[name]
 
@@ -915,7 +911,7 @@ def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
         if name not in homes:
             raise AttributeError(f"module {package + '.engine'!r} has no attribute {name!r}")
         module = importlib.import_module(f".{homes[name]}", package)
-        found = asserted(name, getattr(module, name, module))
+        found = asserted(name, declared(name), getattr(module, name, module))
         vars(importlib.import_module(".engine", package))[name] = found  # the next time at once
         return found
 

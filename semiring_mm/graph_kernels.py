@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .layouts import LayoutError
+from .layouts import LayoutError, assert_fields, assert_lies
 from .plan import Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
     "Arcs", "Customizer", "Factor", "FactorRows", "FactorSweeps", "HopSearches", "Index", "Node",
-    "SymbolicFactor", "assert_arcs", "assert_lies", "offsets", "ranges",
+    "SymbolicFactor", "assert_arcs", "offsets", "ranges",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -40,20 +40,11 @@ def ranges(first: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.arange(begin[-1]) + np.repeat(first - begin[:-1], counts)
 
 
-def assert_lies(name: str, x: Array, dtype: Any, *shape: int) -> None:
-    """Raise LayoutError for an array of another dtype or shape, or one that is not contiguous."""
-    if x.dtype != dtype or x.shape != shape or not x.flags.c_contiguous:
-        raise LayoutError(
-            f"{name} is {x.dtype} of shape {x.shape} with strides {x.strides}; accepted: "
-            f"{np.dtype(dtype)}, contiguous, of shape {shape}"
-        )
-
-
 def assert_arcs(n: int, *lists: Arcs) -> None:
     """Raise LayoutError for what are no lists of arcs of n nodes."""
     for first, near in lists:
-        assert_lies("first", first, np.int64, n + 1)
-        assert_lies("near", near, np.int32, len(near))
+        assert_lies("first", first, "whole(i64[n + 1])", n=n)
+        assert_lies("near", near, "whole(i32[:])")
         if isinstance(first, np.ndarray) and (first[0] != 0 or first[-1] != len(near)):
             raise LayoutError(f"first leads from {first[0]} to {first[-1]}, of {len(near)} arcs")
 
@@ -64,39 +55,32 @@ class SymbolicFactor:
 
     The first `fringe` positions are eliminated one by one; they are a postorder of the elimination
     tree, so that the descendants of a position come right before it. The others are the core,
-    between whose nodes all edges are taken to be. Arrays are NumPy's, contiguous.
+    between whose nodes all edges are taken to be. Arrays are NumPy's.
 
     Attributes
     ----------
-    fringe : int
-    position, node : (n,) int32
+    position, node
         The position of each node, and the node at each position. A part of a factor, whose nodes
         are positions of the whole, has more entries in `position`.
-    parent : (fringe,) int32
+    parent
         The first higher neighbour: in the fringe the parent in the elimination tree, else in the
         core; n where there is none.
-    level : (fringe,) int32
+    level
         Height in the elimination tree: all lower neighbours have lower levels.
-    first : (fringe + 1,) int64
-    head : (edges,) int32
+    first, head
         The higher neighbours of each position of the fringe, ascending, from ``first`` on.
     """
 
     fringe: int
-    position: Node
-    node: Node
-    parent: Node
-    level: Node
-    first: Index
-    head: Node
+    position: whole(i32[max(n, len(position))])
+    node: whole(i32[n])
+    parent: whole(i32[fringe])
+    level: whole(i32[fringe])
+    first: whole(i64[fringe + 1])
+    head: whole(i32[first[-1]])
 
     def __post_init__(self) -> None:
-        assert_lies("position", self.position, np.int32, max(self.n, len(self.position)))
-        assert_lies("node", self.node, np.int32, self.n)
-        assert_lies("parent", self.parent, np.int32, self.fringe)
-        assert_lies("level", self.level, np.int32, self.fringe)
-        assert_lies("first", self.first, np.int64, self.fringe + 1)
-        assert_lies("head", self.head, np.int32, int(self.first[-1]))
+        assert_fields(self, SymbolicFactor)
 
     @property
     def n(self) -> int:
@@ -123,9 +107,10 @@ class Factor:
         Ranges that hold for all entries at all times.
     plan : Plan
         How labels are computed along paths.
-    out, back : (edges,) arrays of the type that the plan computes in
-        Upward and downward; the same array where the graph is symmetric.
-    core : (core, core) array of `dtype`
+    out, back
+        Upward and downward, in the type that the plan computes in; the same array where the graph
+        is symmetric.
+    core
         Best paths within the core and through the fringe.
     """
 
@@ -134,15 +119,12 @@ class Factor:
     dtype: np.dtype[Any]
     known: tuple[Facts, Facts, Facts] | None
     plan: Plan
-    out: Array
-    back: Array
-    core: Array
+    out: whole(T[len(structure.head)])
+    back: whole(T[len(structure.head)])
+    core: whole(dtype[structure.core, structure.core])
 
     def __post_init__(self) -> None:
-        edges, core = len(self.structure.head), self.structure.core
-        assert_lies("out", self.out, self.out.dtype, edges)
-        assert_lies("back", self.back, self.out.dtype, edges)
-        assert_lies("core", self.core, self.dtype, core, core)
+        assert_fields(self, Factor)
 
 
 # --- on the host ---------------------------------------------------------------------------------
@@ -164,12 +146,15 @@ class FactorRows(Protocol):
         """Scratch memory for :meth:`write`, of rows of so many labels."""
 
     def write(
-        self, plan: Plan | None, label: Array, where: Index, lines: Index, out: Array,
-        turned: NDArray[np.uint8],
+        self, plan: Plan | None,
+        label: whole(i32[:, width]) if plan is None else whole(plan.computed_in[:, width]),
+        where: whole(i64[count]), lines: whole(i64[width]),
+        out: rows(i32[:, count]) if plan is None else rows(plan.storage[:, count]),
+        turned: whole(u8[:]),
     ) -> None:  # fmt: skip
         """``out[lines[i], j]`` ← ``label[where[j], i]``, stored as a plan says; None: as it is.
 
-        Labels without a plan are int32. Rows of `out` are contiguous, `turned` is scratch.
+        `turned` is scratch memory.
         """
 
 

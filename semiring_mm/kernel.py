@@ -19,9 +19,9 @@ array of two axes a row. A ``static`` parameter is known when the kernel is comp
 whether another is None: an ``if`` about them costs nothing. Everything else is an error that names
 the line.
 
-An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
-indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels begins with
-``from __future__ import annotations``.
+An array's annotation is its layout (:mod:`semiring_mm.layouts`), which a call is compared with: how
+long it is (``first: i64[n + 1]``), and that its entries are indices (``head: i32[first[n]] < n``).
+A module of kernels begins with ``from __future__ import annotations``.
 
 ``for j in lanes(n)`` computes entries j, j + 1, ... together in the lanes of a vector (with a
 second argument of several vectors; with ``whole=True`` n is a multiple of what they hold, or a
@@ -55,12 +55,14 @@ import math
 import operator
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
+from .layouts import Signature
 
 __all__ = [
     "TYPES", "I", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
@@ -89,18 +91,11 @@ class Parameter:
         One of TYPES, or ``"static"``.
     axes : int
         Of an array; 0: a number.
-    least : tuple
-        How many entries it has at least along each axis, in terms of the parameters and of the
-        module's constants, or None.
-    below : str, optional
-        Its entries are indices, and less than this.
     """
 
     name: str
     kind: str
     axes: int
-    least: tuple[str | None, ...] = ()
-    below: str | None = None
 
 
 class Kernel:
@@ -140,57 +135,27 @@ class Kernel:
         )
 
     def _parameter(self, name: str, annotation: str) -> Parameter:
-        match ast.parse(annotation, mode="eval").body:
-            case ast.Compare(left=kind, ops=[ast.Lt()], comparators=[end]):
-                below: str | None = ast.unparse(end)
-            case kind:
-                below = None
-        match kind:
-            case ast.Name(id=word) if word == "static" or (word in TYPES and below is None):
-                return Parameter(name, word, 0)
-            case ast.Subscript(value=ast.Name(id=word), slice=axes) if word in TYPES:
-                sizes = axes.elts if isinstance(axes, ast.Tuple) else [axes]
-                least = tuple(None if isinstance(x, ast.Slice) else ast.unparse(x) for x in sizes)
-                return Parameter(name, word, len(least), least, below)
+        layout = ast.parse(annotation, mode="eval").body
+        ranged = [layout.left, *layout.comparators] if isinstance(layout, ast.Compare) else []
+        for part in ranged or [layout]:
+            match part:
+                case ast.Name(id=word) if word in ("static", *TYPES) and not ranged:
+                    return Parameter(name, word, 0)
+                case ast.Subscript(value=ast.Name(id=word), slice=axes) if word in TYPES:
+                    return Parameter(name, word, len(getattr(axes, "elts", [axes])))
         raise self.error(
             next(x for x in self.tree.args.args if x.arg == name),
             f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], "
             f"T[rows, n], i32[n] < m)",
         )
 
-    def check(self, fields: Mapping[str, Any]) -> None:
-        """Compare arrays with the lengths, and with the range of indices, that the kernel states.
-
-        Raises
-        ------
-        ValueError
-            If an array is too short, or holds an index that is out of range.
-        """
+    def signature(self, **elements: np.dtype[Any]) -> Signature:
+        """The layouts of its arrays; `elements` are the dtypes of T and S, where they are known."""
+        arrays = [p.name for p in self.parameters if p.axes]
+        layouts = {name: str(self.function.__annotations__[name]) for name in arrays}
+        parameters = ", ".join(p.name for p in self.parameters)
         known = self.function.__globals__
-        for p in self.parameters:
-            x = fields[p.name]
-            if x is None:
-                continue
-            for axis, formula in enumerate(p.least):
-                if formula is not None and x.shape[axis] < (least := eval(formula, known, fields)):
-                    raise ValueError(
-                        f"{self.name}: {p.name} has {least} entries or more along axis {axis}, "
-                        f"got shape {x.shape}"
-                    )
-            if p.below is not None and x.size:
-                end = eval(p.below, known, fields)
-                if x.min() < 0 or x.max() >= end:
-                    wrong = x[(x < 0) | (x >= end)][0]
-                    raise ValueError(f"{self.name}: {p.name} has indices below {end}, got {wrong}")
-
-    def fits(self, p: Parameter, shape: str) -> list[str]:
-        """Conditions that an array's lengths, and its indices, meet: :meth:`check` as text."""
-        x = p.name
-        tests = [f"{shape}[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
-        if p.below is not None:  # without a sign, what is below 0 is large
-            size = f"{{{x}.itemsize}}" if p.kind == "I" else int(p.kind[1:]) // 8
-            tests.append(f"(not {x}.size or maximum_({x}.view(f'u{size}'), None) < {p.below})")
-        return tests
+        return Signature(self.name, layouts, parameters, arrays, known, elements)
 
     @property
     def returns(self) -> bool:
@@ -214,7 +179,7 @@ class Kernel:
 
     def plain(self, operations: Operations | None = None, **fields: Any) -> Any:
         """Run in Python, on NumPy arrays, with a check of every index."""
-        self.check(fields)
+        self.signature().compiled()(**fields)
         names = {}
         if operations is not None:
             names = vars(operations) | {"join": operations.join, "scale": operations.mul}

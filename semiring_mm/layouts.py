@@ -1,383 +1,383 @@
-"""Layouts of the arrays that an engine's verbs take: one table, asserted where a verb is called.
+"""Layouts: how the arrays lie that verbs of an engine and kernels take, compared before each call.
 
-A kernel trusts what it is given: a wrong dtype, stride or size would have it read or write foreign
-memory. So each verb that :func:`semiring_mm.engine.named` gives out compares its arrays with the
-table first. A layout that passed is kept, so a call costs a look-up by dtypes, shapes and strides.
+Compiled code trusts what it is given: a wrong dtype, stride or size would have it read or write
+foreign memory. So the annotation of each array, in a kernel, in a verb (:mod:`semiring_mm.engine`)
+and of fields that they take, is its layout, and it is stated nowhere else:
+
+``i32[m, n]``
+    Elements, and the size of each axis. A size is a formula of arguments and of names; a name that
+    is no argument stands for one size in all layouts of a call. ``:`` is any size, ``[batch]`` in
+    front an axis that all arguments have or none, ``...`` in front any axes, the same in all.
+    Elements are a dtype (``i64``, ``f32``, ``b1``, ...), an argument or field that is one, or a
+    letter for one dtype in all layouts of a call: T, S and U for any, N for any in either byte
+    order, F for a float of 4 or 8 bytes, I for an integer of these.
+``rows(T[m, n])``
+    The last axis is contiguous; ``matrices``: the last two are; ``whole``: all are, in C's order.
+    Else any strides will do.
+``i32[m] < n``
+    Entries are from 0 to n - 1; ``<= n``: to n; ``-1 <= i32[m] < n``: from -1. The end may be an
+    array, entry by entry. Entries on a device are not looked at: that would wait for it.
+``T[m] if flag else T[n]``, ``F[m, n] | number``, ``T[m] | None``
+    One of two, by a condition about arguments or by what it is. What is None is not compared.
+
+In a kernel all arrays may be None, the last axis is always contiguous, and sizes are the least: it
+may be given more memory than it uses. A signature becomes one Python function that compares all
+arguments, written when it is called first, since most never are.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-__all__ = ["LAYOUTS", "LayoutError", "asserted"]
+__all__ = [
+    "DTYPES", "LayoutError", "Signature", "assert_fields", "assert_lies", "asserted",
+    "signature_of",
+]  # fmt: skip
 
-Array = Any
-
-_MODEL = """
-    e: T[batch, steps, n] rows
-    a: T[batch, max(steps - 1, 0), n, n]
-    x: T[batch, n] rows
-    end: T[batch, n] rows
-    lengths: int64[batch] rows 0..steps
-"""
-_SYMBOLS = _MODEL.replace(
-    "e: T[batch, steps, n] rows",
-    """e unless symbols: T[batch, steps, n] rows
-    e if symbols: T[letters, n] whole
-    symbols: int64[batch, steps] whole 0..letters-1""",
-)
-
-#: The arguments of each verb, an array in each line: its name, dtype and axes, how they lie, and
-#: the least and greatest of its entries.
-#:
-#: A letter in place of a dtype stands for one dtype of all arguments that have it: T and U for any,
-#: N for any in either byte order, F for a float of 4 or 8 bytes, I for an integer of these. An axis
-#: is a size, which a name stands for in all arguments that have it, a formula of such names, or
-#: ``*`` for any; ``?``: the axis may be left out, by all arguments. Rows are contiguous where their
-#: last axis is, matrices where the last two are, and the whole where it is in C's order; else any
-#: strides will do. ``|``: one of several. An argument may be None where it is by default.
-#: ``name if flag``: in calls with this flag, or argument; ``unless``: in others. ``less name``:
-#: bounds are for the sum of the entries and those of another argument.
-LAYOUTS = {
-    "align": """
-        table: F[letters, letters] whole
-        x.entries if table: int32[entries] whole 0..letters-1
-        x.entries unless table: F[entries, features] whole | int32[entries] whole
-        y.entries if table: int32[others] whole 0..letters-1
-        y.entries unless table: F[others, features] whole | int32[others] whole
-        x.starts: int64[pairs] whole 0..entries
-        y.starts: int64[pairs] whole 0..others
-        x.lengths: int64[pairs] whole 0..entries less x.starts
-        y.lengths: int64[pairs] whole 0..others less y.starts""",
-    "apply": "x: F[rows, columns]\nother: F[rows, columns] | number",
-    "best_outside": """
-        group: int32[n] whole
-        a: T[n, n] rows
-        rows: int32[count] whole 0..n-1
-        at: int32[count] whole
-        value: T[count] whole""",
-    "between": """
-        place: int32[n] whole 0..n-1
-        gaps: T[max(n - 1, 0)] whole
-        rows: int32[count] whole 0..n-1
-        out: T[count, n] rows""",
-    "chains.best_path": f"""
-        path: int32[batch, steps] whole
-        score: T[batch] whole{_SYMBOLS}""",
-    "chains.best_paths": f"""
-        paths: int32[batch, k, steps] rows
-        scores: T[batch, k]{_MODEL}""",
-    "chains.carry": """
-        a: T[batch, steps, n, n]
-        y if every: T[batch, steps, rows, n] rows
-        y unless every: T[batch, 1, rows, n] rows
-        x: T[batch, rows, n] rows
-        e: T[batch, steps, n] rows
-        lengths: int64[batch] rows 0..steps""",
-    "chains.draw": f"""
-        paths: int32[samples, batch, steps] rows
-        uniforms: *[samples, batch, steps] rows{_MODEL}""",
-    "chains.first": "start: T[batch, n]\ne: T[batch, n]",
-    "chains.posterior": f"""
-        total: T[batch]
-        out: T[batch, steps, n] whole
-        pairs: T[batch, *, n, n] matrices{_SYMBOLS.replace("n, n]", "n, n] rows")}""",
-    "closure_batch": """
-        a: T[batch?, n, n]
-        out: T[batch?, n, n]
-        predecessors: int32[batch?, n, n]""",
-    "closure_block": "a: T[n, n]\npredecessors: int32[n, n]",
-    "copy": "x: N[...]\nto: N[...]",
-    "csr_product": """
-        c: T[m, columns]
-        b: T[k, columns]
-        indptr unless trans: I[m + 1]
-        indptr if trans: I[k + 1]
-        data: T[entries]
-        indices: I[entries]""",
-    "dia_product": """
-        c: T[m, columns]
-        b: T[k, columns]
-        data: T[diagonals, *]
-        offsets: I[diagonals]""",
-    "doubtful": "d: T[rows, n]\np: int32[rows, n]",
-    "facts": "x: T[...]",
-    "facts_beside": "x: T[...]",
-    "fill": "x: T[...] whole",
-    "gemv": "y: T[batch?, m]\na: T[batch?, m, k]\nx: T[k]",
-    "log_shares": """
-        g: T[batch, m, n]
-        c: T[batch, m, n]
-        a: T[batch, m, k]
-        b: T[batch, k, n]
-        left: T[batch, m, k]
-        right: T[batch, k, n]""",
-    "mirror": "x: T[n, n]",
-    "pack_bits": "x: bool[...]",
-    "product": """
-        c: T[batch?, m, n]
-        a: T[batch?, m, k]
-        b: T[batch?, k, n]
-        arg: int32[batch?, m, n]
-        gather: int32[k, n]""",
-    "product_bits": """
-        n: int
-        c: uint8[batch?, m, -(-n // 8)] rows
-        b: uint8[batch?, k, -(-n // 8)] rows
-        a: uint8[batch?, m, -(-k // 8)] rows""",
-    "reduce_bits": "rows: uint8[count, width]\ncolumns: int 0..8*width",
-    "Screen": "x: T[m, width]\ny: T[n, width]",
-    "select.finish": "value: T[rows, k] whole\nindex: int64[rows, k] whole",
-    "select.put": """
-        value: T[rows, k] whole
-        index: int64[rows, k] whole
-        tile: U[rows, columns] rows""",
-    "Sieve": "x: T[m, width]\ny: T[n, width]",
-    "symmetric": "x: T[n, n]",
-    "towards": """
-        forest.order: int32[n] whole 0..n-1
-        forest.up: int32[n] whole -1..n-1
-        forest.last: int32[n] whole 0..n
-        rows: int32[count] whole 0..n-1
-        out: int32[count, n] rows""",
-    "trees.predecessors": """
-        p: int32[batch?, n, n]
-        weights: T[batch?, n, n]
-        closed: T[batch?, n, n]""",
-}
-
-_FLOATS, _WHOLE = frozenset({"float32", "float64"}), frozenset({"int32", "int64"})
-_DTYPES = {"T": None, "U": None, "N": None, "*": None, "F": _FLOATS, "I": _WHOLE}
-_KEPT = 4096  # layouts of a verb
+#: Words for elements, and their dtypes.
+DTYPES = {
+    "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
+    "i64": "int64", "u64": "uint64", "f32": "float32", "f64": "float64", "b1": "bool",
+}  # fmt: skip
+#: Letters, and what is asked of their dtype.
+_LETTERS = {
+    "T": "{0}.isnative", "S": "{0}.isnative", "U": "{0}.isnative", "N": "True",
+    "F": "{0}.isnative and {0}.char in 'fd'", "I": "{0}.isnative and {0}.char in 'ilq'",
+}  # fmt: skip
+_ACCEPTED = {"F": "float32 or float64", "I": "int32 or int64"}
+#: What only the annotation with a layout has.
+_LAYOUT = re.compile(rf"\b({'|'.join([*DTYPES, *_LETTERS])})\[|\b(rows|matrices|whole)\(| <=? ")
+#: What is asked of strides, for a word and in a kernel; ``_s`` is the shape.
+_STRIDES = {
+    "": "True", "rows": "(_s[-1] < 2 or {0}.strides[-1] == {0}.itemsize or 0 in _s)",
+    "matrices": "_ends({0})", "whole": "{0}.flags.c_contiguous",
+    "kernel": "({0}.flags.c_contiguous or _in_entries({0}))",
+}  # fmt: skip
+_SIGNS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<="}
 
 
 class LayoutError(ValueError):
-    """An array that a verb of an engine was called with does not lie as the verb reads it."""
+    """An array does not lie as a verb of an engine, or a kernel, reads it."""
 
 
-@dataclass(frozen=True)
-class _Form:
-    """One of the ways in which an argument may lie."""
+class Condition(NamedTuple):
+    """A condition about an argument, or about its ``entries``, as an expression in Python."""
 
     text: str
-    dtype: str
-    axes: tuple[str, ...]
-    lies: str
-
-    def takes(self, x: Any, sizes: dict[str, Any]) -> bool:
-        """Whether an argument has this form; new names are added to the sizes."""
-        if self.dtype == "int":  # as whose value the layout is kept
-            return type(x) is int
-        if self.dtype == "number":
-            return isinstance(x, (int, float, np.generic))
-        if not hasattr(x, "strides") or not self._has_dtype(x.dtype, sizes):
-            return False
-        axes, shape = self.axes, x.shape
-        if axes == ("...",):
-            return bool(sizes.setdefault("...", shape) == shape) and self._lies(x)
-        if axes[0].endswith("?"):
-            there = len(shape) == len(axes)
-            if sizes.setdefault(axes[0], there) != there:
-                return False
-            axes = (axes[0][:-1], *axes[1:]) if there else axes[1:]
-        return (
-            len(shape) == len(axes)
-            and all(_size(axis, size, sizes) for axis, size in zip(axes, shape, strict=True))
-            and self._lies(x)
-        )
-
-    def _has_dtype(self, dtype: np.dtype[Any], sizes: dict[str, Any]) -> bool:
-        name, accepted = dtype.name, _DTYPES.get(self.dtype, {self.dtype})
-        if not (dtype.isnative or self.dtype == "N") or (accepted and name not in accepted):
-            return False
-        return self.dtype not in _DTYPES or bool(sizes.setdefault(self.dtype, name) == name)
-
-    def _lies(self, x: Array) -> bool:
-        counted = {"": 0, "rows": 1, "matrices": 2, "whole": x.ndim}[self.lies]
-        step = x.dtype.itemsize
-        for size, stride in list(zip(x.shape, x.strides, strict=True))[::-1][:counted]:
-            if size > 1 and stride != step and 0 not in x.shape:
-                return False
-            step *= size
-        return True
-
-
-def _size(axis: str, size: int, sizes: dict[str, Any]) -> bool:
-    """Whether an axis has its size, which a new name receives."""
-    if axis.isidentifier():
-        return bool(sizes.setdefault(axis, size) == size)
-    return axis == "*" or bool(_value(axis, sizes) == size)
-
-
-def _value(formula: str, sizes: Mapping[str, Any]) -> Any:
-    return eval(_code(formula), {"max": max}, sizes)
-
-
-@functools.cache
-def _code(formula: str) -> Any:
-    return compile(formula, "<layout>", "eval")
-
-
-class _Row(NamedTuple):
-    """A line of the table."""
-
     name: str
-    flag: str  # it is for calls with it, or "not" with others; or empty
-    forms: tuple[_Form, ...]
-    bounds: tuple[str, str] | None
+    about: str
 
 
-_LINE = re.compile(r"([\w.]+)(?: (if|unless) (\w+))?: (.*?)(?: (\S+)\.\.(\S.*))?")
-_FORM = re.compile(r"([\w*]+)(?:\[(.*)\])? ?(\w*)")
+class _Tests(NamedTuple):
+    """Conditions about one argument."""
+
+    lies: list[str]  # dtype, number of axes, contiguity, and sizes that a name stands for
+    sizes: list[str]  # that are formulas, whose names all have values by then
+    entries: list[str]
 
 
-def _rows(verb: str) -> list[_Row]:
-    rows = []
-    for line in LAYOUTS[verb].strip().splitlines():
-        name, when, flag, text, *bounds = _LINE.fullmatch(line.strip()).groups()  # type: ignore[union-attr]
-        forms = []
-        for form in text.split(" | "):
-            dtype, axes, lies = _FORM.fullmatch(form).groups()  # type: ignore[union-attr]
-            forms.append(_Form(form, dtype, tuple(re.split(r", (?![^(]*\))", axes or "")), lies))
-        flag = {"if": flag, "unless": f"not {flag}"}.get(when, "")
-        rows.append(_Row(name, flag, tuple(forms), None if bounds[0] is None else tuple(bounds)))
-    return rows
-
-
-def asserted(verb: str, member: Any) -> Any:
-    """A member of an engine whose verbs compare their arrays with the table.
+class Signature:
+    """Layouts of arguments, and the function that compares them.
 
     Parameters
     ----------
-    verb : str
+    what : str
+        Begins each message.
+    layouts : mapping of str
+        Of each argument, or field of one (``x.starts``) that has a layout.
+    parameters : str
+        All of them, as a ``def`` has them.
+    optional : iterable of str
+        Arguments that may be None.
+    known : mapping, optional
+        Values of names in formulas that are no parameters.
+    elements : mapping, optional
+        Dtypes that letters stand for. It makes the signature a kernel's.
+    """
+
+    def __init__(
+        self, what: str, layouts: Mapping[str, str], parameters: str, optional: Iterable[str],
+        known: Mapping[str, Any] | None = None, elements: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.what, self.layouts, self.parameters = what, layouts, parameters
+        self.optional = frozenset(optional)
+        self.known, self.elements, self.kernel = known or {}, elements or {}, elements is not None
+        self._names: set[str] = set()  # that stand for sizes and dtypes
+        self._certain: set[str] = set()  # those that have a value by then, whatever is None
+
+    def conditions(self) -> list[Condition]:
+        """What is asked of the arguments, in the order in which names get values."""
+        first, then = list[Condition](), list[Condition]()
+        self._names, self._certain = set(), set()
+        varying = {
+            name
+            for name, layout in self.layouts.items()
+            if name in self.optional or " if " in layout or " | " in layout
+        }
+        for name in sorted(self.layouts, key=varying.__contains__):
+            tests = self._tests(ast.parse(self.layouts[name], mode="eval").body, name)
+            if name not in varying:
+                self._certain |= self._names
+            absent = f"{name} is None or " if name in self.optional else ""
+            for some, tested, about in (
+                (first, tests.lies, "lies"), (then, tests.sizes, "lies"),
+                (then, tests.entries, "entries"),
+            ):  # fmt: skip
+                if tested:
+                    some.append(Condition(f"({absent}{_all(tested)})", name, about))
+        return first + then
+
+    def values(self) -> dict[str, Any]:
+        """What names in the conditions stand for, but for arguments."""
+        return {
+            **self.known, **{word: np.dtype(name) for word, name in DTYPES.items()},
+            **self.elements, "_ndarray": np.ndarray, "_generic": np.generic,
+            "_ends": _ends, "_in_entries": _in_entries,
+            "_least": np.minimum.reduce, "_most": np.maximum.reduce,
+        }  # fmt: skip
+
+    def compiled(self) -> Callable[..., None]:
+        """A function of the arguments that raises LayoutError for one that differs."""
+        tests = [
+            f"    if not {x.text}: refuse_({x.name!r}, {x.about!r}, locals())"
+            for x in self.conditions()
+        ]
+        names = [f"    {name} = None" for name in self._names]
+        text = "\n".join([f"def check({self.parameters}):", *names, *tests, "    pass"])
+        values = self.values() | {"refuse_": self._refuse}
+        exec(compile(text, f"<layouts of {self.what}>", "exec"), values)
+        check: Callable[..., None] = values["check"]
+        return check
+
+    def _tests(self, layout: ast.expr, x: str, contiguous: str = "") -> _Tests:
+        match layout:
+            case ast.IfExp(test=test, body=body, orelse=other):
+                both = zip(self._tests(body, x), self._tests(other, x), strict=True)
+                by = f"if {ast.unparse(test)} else"
+                return _Tests(*([f"({_all(a)} {by} {_all(b)})"] if a or b else [] for a, b in both))
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                one, two = self._tests(left, x), self._tests(right, x)
+                return _Tests([f"({_all(one.lies)} or {_all(two.lies)})"], [], [])
+            case ast.Call(func=ast.Name(id=contiguous), args=[inner]):
+                return self._tests(inner, x, contiguous)
+            case ast.Compare(left=inner, ops=[sign], comparators=[end]):
+                return self._ranged(inner, x, "0", _SIGNS[type(sign)], end)
+            case ast.Compare(left=low, ops=[ast.LtE(), sign], comparators=[inner, end]):
+                return self._ranged(inner, x, ast.unparse(low), _SIGNS[type(sign)], end)
+            case ast.Name(id="int"):
+                return _Tests([f"type({x}) is int"], [], [])
+            case ast.Name(id="number"):
+                return _Tests([f"isinstance({x}, (int, float, _generic))"], [], [])
+            case ast.Subscript(value=elements, slice=axes):
+                sizes = axes.elts if isinstance(axes, ast.Tuple) else [axes]
+                return self._array(x, ast.unparse(elements), sizes, contiguous)
+        raise SyntaxError(f"{self.what}: {x}: no layout is {ast.unparse(layout)}")
+
+    def _ranged(self, inner: ast.expr, x: str, low: str, sign: str, end: ast.expr) -> _Tests:
+        tests, high = self._tests(inner, x), ast.unparse(end)
+        if isinstance(inner, ast.Name):
+            tests.entries.append(f"{low} <= {x} {sign} {high}")
+            return tests
+        entries, above = x, f"_least({x}, None) >= {low} and "
+        if low == "0":  # without a sign, what is below 0 is large
+            entries, above = f"{x}.view(f'u{{{x}.itemsize}}')", ""
+        both = {*map(ast.unparse, (end.left, end.right))} if isinstance(end, ast.BinOp) else set()
+        below = f"_most({entries}, None) {sign} {high}"
+        if both & self.layouts.keys():
+            below = f"({entries} {sign} {high}).all()"
+        here = "" if self.kernel else f"not isinstance({x}, _ndarray) or "
+        tests.entries.append(f"({here}not {x}.size or {above}{below})")
+        return tests
+
+    def _array(self, x: str, elements: str, axes: list[ast.expr], contiguous: str) -> _Tests:
+        here = "" if self.kernel else f" or hasattr({x}, 'strides')"
+        tests = _Tests([f"(isinstance({x}, _ndarray){here})"], [], [])
+        lies, sizes, _ = tests
+        arguments = re.findall(r"\w+", self.parameters)
+        if elements not in _LETTERS or elements in self.elements:
+            lies.append(f"{x}.dtype == {elements}")
+        elif self.kernel:  # each array of I has a dtype of its own; the plain T and S any
+            lies.append(_LETTERS[elements].format(f"{x}.dtype"))
+        else:
+            if elements not in self._certain:
+                lies.append(_LETTERS[elements].format(f"{x}.dtype"))
+            native = ".newbyteorder('=')" * (elements == "N")
+            lies.append(self._named(elements, f"{x}.dtype{native}"))
+        match axes:
+            case [ast.List(elts=[ast.Name(id=name)]), *axes]:
+                lies.append(f"{len(axes)} <= len(_s := {x}.shape) <= {len(axes) + 1}")
+                lies.append(self._named(name, f"_s[:{-len(axes)}]"))
+            case [ast.Constant(value=value)] if value is ...:
+                lies.append(self._named("shape", f"{x}.shape"))
+                axes = []
+            case _:
+                lies.append(f"len(_s := {x}.shape) == {len(axes)}")
+        for k, axis in enumerate(axes, -len(axes)):
+            formula = ast.unparse(axis)
+            if formula.isidentifier() and not self.kernel and formula not in arguments:
+                lies.append(self._named(formula, f"_s[{k}]"))
+            elif self.kernel and formula != ":":  # of arguments, which are known
+                lies.append(f"_s[{k}] >= {formula}")
+            elif formula != ":":
+                sizes.append(f"{x}.shape[{k}] == {formula}")
+        lies.append(_STRIDES["kernel" if self.kernel else contiguous].format(x))
+        return tests
+
+    def _named(self, name: str, value: str) -> str:
+        """That a value is what a name stands for, or what it stands for from now on."""
+        if name in self._certain:
+            return f"{value} == {name}"
+        self._names.add(name)
+        return f"({name} := {value} if {name} is None else {name}) == {value}"
+
+    def _refuse(self, name: str, about: str, values: dict[str, Any]) -> NoReturn:
+        x = functools.reduce(getattr, name.split(".")[1:], values[name.partition(".")[0]])
+        if about == "entries":
+            is_ = f"has entries from {np.min(x)} to {np.max(x)}"
+        elif hasattr(x, "strides"):
+            is_ = f"is {x.dtype} of shape {x.shape} with strides {x.strides}"
+        else:
+            is_ = f"is a {type(x).__name__}"
+        layout = self.layouts[name]
+        used = dict.fromkeys(re.findall(r"\w+", layout)).keys()
+        given = {**self.known, **self.elements, **values}
+        shown = {k: given.get(k) for k in used} | {k: _ACCEPTED[k] for k in used & _ACCEPTED.keys()}
+        where = ", ".join(
+            f"{k} = {v}" for k, v in shown.items() if isinstance(v, (int, str, tuple, np.dtype))
+        )
+        raise LayoutError(
+            f"{self.what}: {name} {is_}; accepted: {layout}{' or longer' * self.kernel}"
+            + (f", where {where}" if where else "")
+        )
+
+
+def _all(conditions: list[str]) -> str:
+    return f"({' and '.join(conditions or ['True'])})"
+
+
+def _in_entries(x: Any) -> bool:
+    """Whether the last axis is contiguous, and steps along the others are whole entries."""
+    *strides, last = x.strides
+    return (last == x.itemsize or x.shape[-1] < 2 or not x.size) and not any(
+        stride % x.itemsize for stride in strides
+    )
+
+
+def _ends(x: Any) -> bool:
+    """Whether the last two axes are contiguous."""
+    rows, columns = x.shape[-2:]
+    inner = columns < 2 or x.strides[-1] == x.itemsize
+    return 0 in x.shape or (inner and (rows < 2 or x.strides[-2] == columns * x.itemsize))
+
+
+# --- annotations ----------------------------------------------------------------------------------
+
+
+def signature_of(what: str, declared: Callable[..., Any]) -> Signature:
+    """The signature of a function that is annotated with layouts, or of the fields of a class.
+
+    A name in place of a layout stands for that of the module's constant, and a named tuple for the
+    layouts of its fields, in whose formulas names of fields are those of the same argument.
+    """
+    if isinstance(declared, type):
+        parameters = ["*", *declared.__annotations__, "**_"]  # and those of a class derived from it
+        known = vars(sys.modules[declared.__module__])
+    else:
+        code, known = declared.__code__, declared.__globals__
+        names = [x for x in code.co_varnames[: code.co_argcount] if x != "self"]
+        named = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+        parameters = [*names, *(["*", *named] if named else [])]
+    layouts, optional = dict[str, str](), list[str]()
+    for name, text in declared.__annotations__.items():
+        kind = str(text).removesuffix(" | None")
+        value = known.get(kind)
+        if kind != text:
+            optional.append(name)
+        if hasattr(value, "_fields"):
+            fields = value.__annotations__
+            own = re.compile(rf"\b({'|'.join(fields)})\b")
+            for x, t in fields.items():
+                layouts[f"{name}.{x}"] = own.sub(rf"{name}.\1", t.__forward_arg__)
+        elif name != "return" and (isinstance(value, str) or _LAYOUT.search(kind)):
+            layouts[name] = value if isinstance(value, str) else kind
+    return Signature(what, layouts, ", ".join(parameters), optional, known)
+
+
+def _has_layouts(declared: Callable[..., Any]) -> bool:
+    return bool(signature_of("", declared).layouts)
+
+
+def asserted(what: str, declared: Any, member: Any) -> Any:
+    """A member of an engine whose arguments are compared with their layouts.
+
+    Parameters
+    ----------
+    what : str
         The name by which an engine is asked for it.
+    declared : function or class
+        What the contract has for it: a method, or a protocol with several.
     member : object
     """
-    if member is None or isinstance(member, _Verbs) or hasattr(member, "layouts"):
+    if member is None or hasattr(member, "declared"):
         return member
-    if verb in LAYOUTS:
-        return _checked(verb, member)
-    inner = [name for name in LAYOUTS if name.startswith(f"{verb}.")]
-    return _Verbs(member, inner) if inner else member
-
-
-class _Verbs:
-    """Several verbs under one name; its own module calls them as they are."""
-
-    def __init__(self, module: Any, names: list[str]) -> None:
-        self._module = module
-        for name in names:
-            inner = name.partition(".")[2]
-            setattr(self, inner, _checked(name, getattr(module, inner)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-
-def _checked(verb: str, member: Callable[..., Any]) -> Callable[..., Any]:
-    parameters = list(inspect.signature(member).parameters)
-    rows = _rows(verb)
-    flags = {row.flag.removeprefix("not ") for row in rows if row.flag}
-    names = list(dict.fromkeys([*(row.name for row in rows), *sorted(flags)]))
-    places = []
-    for name in names:
-        argument, _, attribute = name.partition(".")
-        places.append((parameters.index(argument), argument, attribute))
-    kept: dict[Any, list[_Bound]] = {}
+    if isinstance(declared, type):
+        verbs = [x for x in vars(declared).values() if inspect.isfunction(x)]
+        return _Verbs(what, declared, member) if any(map(_has_layouts, verbs)) else member
+    if not inspect.isfunction(declared) or not _has_layouts(declared):
+        return member
+    check: Callable[..., None] | None = None
 
     @functools.wraps(member, updated=())  # of a class no members
     def call(*args: Any, **options: Any) -> Any:
-        given: list[Any] = []
-        layout: list[Any] = []
-        for place, argument, attribute in places:
-            x: Any = args[place] if place < len(args) else options.get(argument)
-            if attribute:
-                x = getattr(x, attribute)
-            given.append(x)
-            if x is None:
-                layout.append(None)
-            elif hasattr(x, "strides"):
-                layout += x.dtype, x.shape, x.strides
-            else:
-                layout.append(x if type(x) in (int, bool) else type(x))
-        key = tuple(layout)
-        bounds = kept.get(key)
-        if bounds is None:
-            if len(kept) >= _KEPT:
-                kept.clear()
-            bounds = kept[key] = _compare(verb, rows, dict(zip(names, given, strict=True)))
-        for bound in bounds:
-            bound.check(verb, given)
+        nonlocal check
+        if check is None:
+            check = signature_of(f"engine.{what}", declared).compiled()
+            check.__defaults__ = declared.__defaults__
+            check.__kwdefaults__ = declared.__kwdefaults__
+        check(*args, **options)
         return member(*args, **options)
 
-    vars(call)["layouts"] = verb
+    vars(call)["declared"] = declared
     return call
 
 
-def _compare(verb: str, rows: list[_Row], given: dict[str, Any]) -> list[_Bound]:
-    """What the entries of arguments are to be compared with; LayoutError for one that differs."""
-    sizes: dict[str, Any] = {}
-    bounds, names = [], list(given)
-    for row in rows:
-        x, flag = given[row.name], row.flag.removeprefix("not ")
-        if x is None or (flag and _is_set(given[flag]) == (flag != row.flag)):
-            continue
-        for form in row.forms:
-            trial = dict(sizes)
-            if form.takes(x, trial):
-                break
-        else:
-            accepted = " or ".join(form.text for form in row.forms)
-            where = f", where {text}" if (text := _shown(sizes)) else ""
-            came = f"a {type(x).__name__}"
-            if hasattr(x, "strides"):
-                came = f"{x.dtype} of shape {x.shape} with strides {x.strides}"
-            raise LayoutError(f"engine.{verb}: {row.name} is {came}; accepted: {accepted}{where}")
-        sizes = trial
-        if form.dtype == "int":
-            sizes[row.name] = x
-        if row.bounds:
-            low, (high, _, less) = row.bounds[0], row.bounds[1].partition(" less ")
-            place = names.index(less) if less else None
-            limits = int(_value(low, sizes)), int(_value(high, sizes))
-            bounds.append(_Bound(row.name, names.index(row.name), *limits, place))
-    return bounds
+class _Verbs:
+    """Several verbs under one name; their own module calls them as they are."""
+
+    def __init__(self, what: str, declared: type, module: Any) -> None:
+        self._what, self.declared, self._module = what, declared, module
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._module, name)
+        called = asserted(f"{self._what}.{name}", vars(self.declared).get(name), member)
+        if called is not member:
+            setattr(self, name, called)
+        return called
 
 
-def _is_set(x: Any) -> bool:
-    """Whether a flag is, or an argument was given."""
-    return x is not None and x is not False
+def assert_lies(name: str, x: Any, layout: str, **sizes: int) -> None:
+    """Raise LayoutError for an array of another layout, in which names stand for sizes."""
+    _one(name, layout, *sizes)(x, *sizes.values())
 
 
-def _shown(sizes: dict[str, Any]) -> str:
-    shown = ((k, v) for k, v in sizes.items() if k.isidentifier())
-    return ", ".join(f"{name} = {value}" for name, value in shown)
+@functools.cache
+def _one(name: str, layout: str, *sizes: str) -> Callable[..., None]:
+    return Signature("engine", {name: layout}, ", ".join([name, *sizes]), ()).compiled()
 
 
-class _Bound(NamedTuple):
-    """The least and greatest of an argument's entries, less those of another one."""
+def assert_fields(x: Any, kind: type) -> None:
+    """Raise LayoutError where a field of a dataclass does not lie as its annotation says."""
+    _of_fields(kind)(**vars(x))
 
-    name: str
-    place: int
-    low: int
-    high: int
-    less: int | None
 
-    def check(self, verb: str, given: list[Any]) -> None:
-        x, high = given[self.place], self.high
-        if not isinstance(x, (np.ndarray, int)) or not np.size(x):
-            return  # what is on a device would have to be waited for
-        ends = x if self.less is None else x + given[self.less]
-        least, most = np.minimum.reduce(x, None), np.maximum.reduce(ends, None)
-        if least < self.low or most > high:
-            raise LayoutError(
-                f"engine.{verb}: {self.name} has entries from {least} to {most}; accepted: "
-                f"{self.low} to {high}"
-            )
+@functools.cache
+def _of_fields(kind: Callable[..., Any]) -> Callable[..., None]:
+    return signature_of(kind.__name__, kind).compiled()

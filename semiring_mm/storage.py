@@ -15,12 +15,14 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from .naming import named
+
 if TYPE_CHECKING:
     import zipfile
 
 __all__ = [
     "atomic_write", "one_line", "read_array", "read_arrays", "read_header", "seal", "sync_folder",
-    "unseal",
+    "unseal", "unusable",
 ]  # fmt: skip
 
 
@@ -92,6 +94,15 @@ def unseal(text: str) -> dict[str, Any]:
     if not intact:
         raise ValueError("the text is not what was written")
     return dict(fields)
+
+
+def unusable(file: Path, leftovers: object) -> ValueError:
+    """The error for the state of a run that cannot go on; `leftovers` are what to remove."""
+    resume = named("tiles.resume")
+    return ValueError(
+        f"{resume}: {file} is no state of an unfinished run that this version can read, or it has "
+        f"changed since it was written; remove {leftovers}, and leave out {resume} to begin again"
+    )
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:

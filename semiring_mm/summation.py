@@ -389,7 +389,10 @@ def _path(
     letters = {c: chr(0x4E00 + i) for i, c in enumerate(sizes)}
     texts = ["".join(letters[c] for c in axes) for axes in (*(t[1] for t in terms), wanted)]
     subscripts, shapes = f"{','.join(texts[:-1])}->{texts[-1]}", tuple(x.shape for x, _ in terms)
-    return steps.path(subscripts, shapes, "auto" if optimize is True else optimize)
+    found: Sequence[tuple[int, ...]] = steps.path(
+        subscripts, shapes, "auto" if optimize is True else optimize
+    )
+    return found
 
 
 def found_path(

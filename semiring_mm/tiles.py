@@ -86,7 +86,7 @@ class Tiles:
 
     def __bool__(self) -> bool:
         """Whether it asks for work over tiles at all."""
-        return any(x is not None for x in (self.devices, self.out, self.memory))
+        return not (self.devices is self.out is self.memory is None)
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,4 +17,5 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def _is_own(module: str) -> bool:
-    return module.partition(".")[0] == __name__.partition(".")[0]
+    """Whether a frame is of this package, or of a property that it has computed."""
+    return module.partition(".")[0] in (__name__.partition(".")[0], "functools")

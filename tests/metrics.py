@@ -7,9 +7,24 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.gpu import engine as gpu
+from semiring_mm.graphs import methods
+from semiring_mm.graphs.contraction import rows_by_sweeps
 from semiring_mm.hierarchy import structure as elimination
 from semiring_mm.hierarchy.devices import weighed
 from semiring_mm.hierarchy.sweeps import customize
+
+
+def only(monkeypatch, *names):
+    """Leave these methods alone."""
+    left = [x for x in methods.METHODS if x.name in names]
+    assert len(left) == len(names)
+    monkeypatch.setattr(methods, "METHODS", left)
+
+
+def solved(problem):
+    """All pairs of a problem by a sparse elimination."""
+    row, col, _ = problem.source.given.arrays
+    return rows_by_sweeps(problem, elimination.eliminate(problem.source.n, row, col), None)
 
 
 def structure_of(n, row, col):

@@ -11,12 +11,13 @@ from numpy.testing import assert_array_equal
 from test_hops import EVERYTHING, FAMILIES, family
 
 import semiring_mm as sm
+from semiring_mm.arrays import Call
 from semiring_mm.closures.sources import ArraySource
 from semiring_mm.gpu import bfs, device
 from semiring_mm.gpu import engine as gpu
 from semiring_mm.gpu.bfs import HopSearches, Shape
-from semiring_mm.graphs import choice, dense, statistics
-from semiring_mm.graphs.choice import Choice, Request
+from semiring_mm.graphs import choice, dense, methods, statistics
+from semiring_mm.graphs.choice import Request
 from semiring_mm.graphs.hops import HopCollector, Hops
 from semiring_mm.hierarchy.statistics import Wanted
 
@@ -174,10 +175,11 @@ def test_a_matrix_on_a_device(host, dtype, directed, monkeypatch):
     W[np.repeat(every, np.diff(graph.out[0])), graph.out[1]] = 1
 
     def solve(W, rows=None):
-        source = ArraySource(gpu, sm.semirings["min_plus"], W.copy())
-        found = dense.Dense(Request("min_plus", n, W.itemsize), sources=rows).solve(
-            source, Choice("cuda", False, "elimination" if rows is None else "sources")
-        )[0]
+        count = None if rows is None else len(rows)
+        request = Request(sm.semirings["min_plus"], n, W.dtype, sources=count, rows=rows)
+        with Call("cuda", graph=W) as request.call:
+            request.given = ArraySource(gpu, request.s, W.copy())
+            found = methods.solve(request, leave_out="one launch")[0]
         return found, "HopRows" in launched()
 
     found, searched = solve(W)

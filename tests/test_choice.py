@@ -5,25 +5,52 @@ import math
 import numpy as np
 import pytest
 import walks
+from metrics import only
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import sp
 
 import semiring_mm as sm
-from semiring_mm.graphs import choice
-from semiring_mm.graphs.choice import Machine, Request, choose, count_edges
+from semiring_mm.graphs import choice, methods
+from semiring_mm.graphs.choice import Request, count_edges
 from semiring_mm.hierarchy import costs
+from semiring_mm.tiles import TileOptions
 
 GB = 1 << 30
-CPU = Machine(threads=2)
-GPU = Machine(gpu=64 * GB, threads=2)
-SMALL_GPU = Machine(gpu=1 * GB, threads=2)
-DENSE = Request("min_plus", 10_000, 8)
-RANDOM = Request("min_plus", 8_000, 8, edges=32_000)  # sparse elimination fills it
-ROADS = Request("min_plus", 3_000, 8, edges=8_000)
+CPU, GPU, SMALL_GPU = None, 64 * GB, GB  # bytes free
+F8 = np.dtype("f8")
+MIN_PLUS = sm.semirings["min_plus"]
+TILES = TileOptions(memory="1GB")
+DENSE = Request(MIN_PLUS, 10_000, F8)
+RANDOM = Request(MIN_PLUS, 8_000, F8, 32_000)  # sparse elimination fills it
+ROADS = Request(MIN_PLUS, 3_000, F8, 8_000)
+METHODS = {
+    "elimination": "elimination in blocks",
+    "hops": "powers of the matrix",
+    "sources": "rounds of products",
+    "squaring": "repeated squaring",
+}
 
 
 def asks(request, **changes):
+    if "semiring" in changes:
+        changes["s"] = sm.semirings[changes.pop("semiring")]
     return choice.replace(request, **changes)
+
+
+def placed(request, gpu):
+    """It, on a machine of two threads whose device has so much memory, if there is one."""
+    request = asks(request)
+    request.gpu, request.threads = gpu, 2
+    return request.place()
+
+
+def cost(name, request):
+    """Nanoseconds of a method by numbers alone."""
+    request = asks(request) if "threads" not in request.__dict__ else request
+    request.threads = request.__dict__.get("threads", 2)
+    request.searchable = True
+    method = next(x for x in methods.METHODS if x.name == name)
+    return math.inf if method.refuses(request) else method.cost(request, math.inf)
 
 
 @pytest.mark.parametrize(
@@ -44,103 +71,111 @@ def asks(request, **changes):
         ),  # and an error
         (asks(DENSE, semiring="max_min"), GPU, "cuda", False, "elimination"),
         (asks(DENSE, method="squaring"), GPU, "cuda", False, "squaring"),
-        (asks(DENSE, hops=True), GPU, "cuda", False, "hops"),
+        (asks(DENSE, hops=3), GPU, "cuda", False, "hops"),
         (asks(DENSE, sources=3), GPU, None, False, "sources"),
-        (asks(DENSE, sources=3, hops=True), CPU, None, False, "sources"),
+        (asks(DENSE, sources=3, hops=3), CPU, None, False, "sources"),
         (asks(DENSE, method="sparse"), GPU, None, False, "elimination"),
         (RANDOM, GPU, None, False, "elimination"),  # stays where a sparse method may be faster
         (asks(RANDOM, semiring="min_max"), GPU, None, False, "elimination"),
-        (asks(RANDOM, selective=False), GPU, "cuda", False, "elimination"),
+        (asks(RANDOM, semiring="plus_times"), GPU, "cuda", False, "elimination"),
         # what a device cannot hold streams through it, or stays on the host
         (DENSE, SMALL_GPU, "cuda", True, "elimination"),
         (asks(DENSE, n=4_000), SMALL_GPU, "cuda", False, "elimination"),
         (asks(DENSE, n=4_000, predecessors=True), SMALL_GPU, "cuda", False, "elimination"),
-        (asks(DENSE, n=7_000, itemsize=4), SMALL_GPU, "cuda", False, "elimination"),
+        (asks(DENSE, n=7_000, dtype=np.dtype("f4")), SMALL_GPU, "cuda", False, "elimination"),
         (asks(DENSE, n=7_000), SMALL_GPU, "cuda", False, "elimination"),
         (asks(DENSE, n=7_000, predecessors=True), SMALL_GPU, "cuda", True, "elimination"),
         (asks(DENSE, overwrite=True), SMALL_GPU, None, False, "elimination"),
         (asks(DENSE, method="squaring"), SMALL_GPU, None, False, "squaring"),
         (asks(DENSE, device="cuda"), SMALL_GPU, "cuda", True, "elimination"),
-        (asks(DENSE, device="cuda", hops=True), SMALL_GPU, "cuda", False, "hops"),
-        (asks(DENSE, tiles=True), GPU, None, True, "elimination"),
-        (asks(DENSE, tiles=True, device="cuda"), GPU, "cuda", True, "elimination"),
+        (asks(DENSE, device="cuda", hops=3), SMALL_GPU, "cuda", False, "hops"),
+        (asks(DENSE, options=TILES), GPU, None, True, "elimination"),
+        (asks(DENSE, options=TILES, device="cuda"), GPU, "cuda", True, "elimination"),
     ],
 )
 def test_where(request_, machine, device, tiles, method):
-    found = choose(request_, machine)
-    assert (found.device, found.tiles, found.method) == (device, tiles, method)
+    found = placed(request_, machine)
+    assert (found.device, found.tiles) == (device, tiles)
+    here = asks(found, tiles=False)
+    dense = [x for x in methods.METHODS if x.name in METHODS.values()]
+    assert next(x.name for x in dense if not x.refuses(here)) == METHODS[method]
 
 
 @pytest.mark.parametrize(
     ("request_", "machine", "sparse"),
     [
         (DENSE, CPU, False),
-        (asks(DENSE, n=99, edges=99), CPU, False),
+        (asks(DENSE, n=99, arcs=99), CPU, False),
         (RANDOM, CPU, True),
-        (asks(RANDOM, hops=True), CPU, False),
+        (asks(RANDOM, hops=3), CPU, False),
         (asks(RANDOM, method="floyd_warshall"), CPU, False),
         (asks(RANDOM, method="squaring"), CPU, False),
         (asks(RANDOM, semiring="max_min"), CPU, True),
-        (asks(RANDOM, selective=False), CPU, False),
+        (asks(RANDOM, semiring="plus_times"), CPU, False),
         (asks(DENSE, semiring="max_min"), CPU, False),
         (asks(RANDOM, device="cuda"), GPU, False),
     ],
 )
 def test_where_sparse_methods_are_tried(request_, machine, sparse):
-    found = choose(request_, machine)
-    assert found.sparse == sparse
-    assert (found.search < math.inf) == sparse
+    found = placed(request_, machine)
+    assert (not found.matrix_only) == sparse
+    assert (cost("a search from each source", found) < math.inf) == sparse
 
 
 @pytest.mark.parametrize("request_", [DENSE, RANDOM])
 def test_a_sparse_elimination_that_is_asked_for_is_not_refused(request_):
-    found = choose(asks(request_, method="sparse"), CPU)
-    assert found.dense == found.search == math.inf
+    found = asks(request_, method="sparse")
+    assert not found.matrix_only
+    for name in ("elimination in blocks", "a search from each source"):
+        assert cost(name, found) == math.inf
 
 
 @pytest.mark.parametrize(
     ("changes", "times"),
     [
         ({"predecessors": True}, costs.PREDECESSORS),
-        ({"itemsize": 4}, costs.NARROW),
+        ({"dtype": np.dtype("f4")}, costs.NARROW),
         ({"undirected": True}, 0.5),
         ({"undirected": True, "predecessors": True}, costs.PREDECESSORS),
     ],
 )
 def test_what_a_dense_method_takes(changes, times):
     made = costs.BEGIN + costs.ENTRY * 8000**2
-    before, after = (choose(x, CPU).dense - made for x in (RANDOM, asks(RANDOM, **changes)))
+    name = "elimination in blocks"
+    before, after = (cost(name, x) - made for x in (asks(RANDOM), asks(RANDOM, **changes)))
     assert after / before == pytest.approx(times)
-    assert choose(RANDOM, Machine(threads=4)).dense - made == pytest.approx(before / 2)
-    one = choose(asks(RANDOM, sources=1, **changes), CPU).dense
+    more = asks(RANDOM)
+    more.threads = 4
+    assert cost(name, more) - made == pytest.approx(before / 2)
+    one = cost("rounds of products", asks(RANDOM, sources=1, **changes))
     assert made < one < after / 10
 
 
 @pytest.mark.parametrize(
-    ("request_", "machine", "searched"),
+    ("request_", "threads", "searched"),
     [
-        (RANDOM, CPU, True),
-        (asks(RANDOM, n=500, edges=8_000), CPU, False),
-        (asks(RANDOM, n=500, edges=8_000, sources=1), CPU, True),
-        (asks(RANDOM, n=4_096, edges=8 * 4_096), CPU, True),
-        (asks(RANDOM, n=2_000, edges=16 * 2_000), CPU, False),
-        (asks(ROADS, sources=1), CPU, True),
-        (RANDOM, Machine(threads=16), True),
+        (RANDOM, 2, True),
+        (asks(RANDOM, n=500, arcs=8_000), 2, False),
+        (asks(RANDOM, n=500, arcs=8_000, sources=1), 2, True),
+        (asks(RANDOM, n=4_096, arcs=8 * 4_096), 2, True),
+        (asks(RANDOM, n=2_000, arcs=16 * 2_000), 2, False),
+        (asks(ROADS, sources=1), 2, True),
+        (RANDOM, 16, True),
     ],
 )
-def test_searches_or_a_dense_method(request_, machine, searched):
-    found = choose(request_, machine)
-    assert (found.search < found.dense) == searched
+def test_searches_or_a_dense_method(request_, threads, searched):
+    found = asks(request_)
+    found.threads = threads
+    assert methods.searches_first(found) == searched
 
 
 def test_the_more_edges_the_fewer_searches():
     """The choice changes once along each axis."""
     for changes in (
-        [{"edges": 100_000 * i} for i in range(1, 128)],
-        [{"n": 40_000 // i, "edges": 160_000 // i} for i in range(1, 80)],
+        [{"arcs": 100_000 * i} for i in range(1, 128)],
+        [{"n": 40_000 // i, "arcs": 160_000 // i} for i in range(1, 80)],
     ):
-        found = [choose(asks(RANDOM, **x), CPU) for x in changes]
-        taken = [x.search < x.dense for x in found]
+        taken = [methods.searches_first(asks(RANDOM, **x)) for x in changes]
         assert taken == sorted(taken, reverse=True)
         assert {True, False} == set(taken)
 
@@ -168,14 +203,14 @@ def test_edges_are_counted_as_far_as_it_takes():
 
 @pytest.fixture
 def searches(monkeypatch):
-    """Searches are the fastest there is; gives a list of those made."""
+    """No elimination, and searches are the fastest; gives a list of those made."""
     from semiring_mm.graphs import contraction
 
     made, search = [], contraction.search
     for name in ("SEARCH", "LIST", "CALL"):
         monkeypatch.setattr(costs, name, 1e-3)
     monkeypatch.setattr(choice, "SPARSE_FROM", 20)
-    monkeypatch.setattr(contraction, "eliminate", lambda *a, **k: None)
+    only(monkeypatch, *(x.name for x in methods.METHODS if x.name != "sparse elimination"))
     monkeypatch.setattr(
         contraction, "search", lambda *a, **k: made.append("search") or search(*a, **k)
     )

@@ -497,7 +497,7 @@ def test_a_run_that_was_ended_goes_on(run, ended):
     assert (code, out) == (130, "")
     assert err == ("semiring-mm: interrupted: --resume goes on with what is in S.csv.part.npz\n")
     assert sorted(os.listdir()) == ["S.csv.part.npz", "g.csv"]
-    assert "--resume goes on with it, --force begins again" in run.refused(*words, "--checkpoint")
+    assert "--resume goes on with it, or remove it" in run.refused(*words, "--checkpoint")
     Path("h.csv").write_text("A,B,1\n")
     assert "is the state of other work" in run.refused("stats", "h.csv", "-o", "S.csv", "--resume")
     ended.undo()

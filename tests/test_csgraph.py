@@ -390,13 +390,13 @@ def test_the_way_is_chosen_by_cost(monkeypatch):
 
         return call
 
-    for name in ("distances", "solve_edges", "_search_each"):
+    for name in ("distances", "plan", "_search_each"):
         monkeypatch.setattr(ours, name, noted(name))
     rng = np.random.default_rng(10)
     ours.shortest_path(1 + rng.random((300, 300)))
     ours.shortest_path(random_graph(rng, 2000, 0.01), indices=0)
     ours.shortest_path(np.eye(5))
-    assert taken == ["distances", "solve_edges", "_search_each"]
+    assert taken == ["distances", "plan", "_search_each"]
 
 
 @pytest.mark.usefixtures("two_threads")

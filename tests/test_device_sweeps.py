@@ -29,7 +29,14 @@ SMALL = {"threads": 32, "nodes": 6, "rows": 14, "edges": 40, "upper": 5, "core":
 def moves(request, monkeypatch):
     """A device for what is on the host, and the same again as another one."""
     # Statistics of small graphs are found by sweeps as well, not by searches.
-    monkeypatch.setattr(statistics, "searchable", lambda problem: False)
+    from_edges = statistics.request_of
+
+    def request_of(*args, **more):
+        request = from_edges(*args, **more)
+        request.searchable = False
+        return request
+
+    monkeypatch.setattr(statistics, "request_of", request_of)
     if request.param == "cuda":
         if reason := device.why_not():
             pytest.skip(reason)

@@ -8,7 +8,7 @@ import pytest
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.graphs import apsp as apsp_module
+from semiring_mm.graphs import choice
 
 N = 5000
 
@@ -29,7 +29,7 @@ def edges(degree, *, directed=True, seed=0):
 )  # fmt: skip
 @pytest.mark.parametrize("negative", [False, True])
 def test_there_is_no_matrix(monkeypatch, count, degree, words, negative):
-    monkeypatch.setattr(apsp_module, "adjacency", None)
+    monkeypatch.setattr(choice, "adjacency", None)
     graph = edges(degree)
     if negative and words.get("directed", True):
         high = np.random.default_rng(0).integers(0, 9, N)

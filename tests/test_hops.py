@@ -4,6 +4,7 @@ import importlib
 
 import numpy as np
 import pytest
+from metrics import only
 from optional import csgraph, nx, sp
 
 import semiring_mm as sm
@@ -89,18 +90,12 @@ def test_counters_of_many_nodes_in_a_level():
     assert found["bins"].tolist() == [2, n, n - 2]
 
 
-@pytest.fixture(params=["_Sweeps", "_Hops", "_Searches"])
+@pytest.fixture(
+    params=["sparse elimination", "breadth-first searches", "a search from each source"]
+)
 def way(request, monkeypatch):
     """Statistics in one of the three ways, whatever is the fastest."""
-    kind = getattr(module, request.param)
-
-    def chosen(work, **_):
-        if kind is module._Hops:
-            return kind(work.edges)
-        problem = module.problem_of(work.edges)
-        return kind(problem if kind is module._Searches else module._metric(work, problem, np.inf))
-
-    monkeypatch.setattr(module, "_way", chosen)
+    only(monkeypatch, request.param)
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -129,9 +124,7 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
     mass = rng.random(90)
     options = {"radius": [0.3, 1], "attribute": mass, "bins": np.linspace(0, 2, 9)}
     swept = sm.statistics(graph, **options)
-    monkeypatch.setattr(
-        module, "_way", lambda work, **_: module._Searches(module.problem_of(work.edges))
-    )
+    only(monkeypatch, "a search from each source")
     searched = sm.statistics(graph, **options)
     for name in ("eccentricity", "mean", "closeness", "harmonic", "within", "mean_distance"):
         np.testing.assert_allclose(getattr(swept, name), getattr(searched, name), rtol=1e-12)
@@ -140,8 +133,8 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "weight", "expected"),
-    [("strip", 2.5, "_Sweeps"), ("strip", 1, "_Sweeps"), ("grid", 2.5, "_Sweeps"),
-     ("grid", 1, "_Sweeps"), ("random", 1, "_Hops"), ("random", 2.5, "_Searches")],
+    [("strip", 2.5, "Sweeps"), ("strip", 1, "Sweeps"), ("grid", 2.5, "Sweeps"),
+     ("grid", 1, "Sweeps"), ("random", 1, "Hops"), ("random", 2.5, "Searches")],
 )  # fmt: skip
 def test_the_way_follows_from_the_graph(kind, weight, expected):
     """Sweeps where separators are small; else searches, of all at once if each edge counts 1."""
@@ -153,8 +146,7 @@ def test_the_way_follows_from_the_graph(kind, weight, expected):
         )), strict=True)]  # fmt: skip
     given = sm.files.Graph(range(i.size), *ends, np.full(len(ends[0]), weight), False)
     sources = np.arange(200 if kind == "random" else i.size)
-    work = module._Work(given, sources, (), 0, None, None, None)
-    assert type(module._way(work)).__name__ == expected
+    assert type(module.fastest(given, sources)).__name__.strip("_") == expected
 
 
 def searches(monkeypatch):

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from metrics import leave_core
+from metrics import leave_core, only
 from optional import pd
 from plain_kernels import both
 
 import semiring_mm as sm
-from semiring_mm.graphs import nearest as module
 from semiring_mm.graphs.kernels import nearest as kernels
-from semiring_mm.graphs.statistics import problem_of
 
 
 def graph(seed, *, directed, whole, density=1.5):
@@ -37,7 +35,7 @@ def check(found, given, places, k, d):
 def test_the_nearest_are_those_of_the_matrix(way, directed, whole, monkeypatch):
     """By searches, or over a prepared graph, with or without a dense core."""
     if way == "search":
-        monkeypatch.setattr(module, "sweeps_or_search", lambda edges, _: problem_of(edges))
+        only(monkeypatch, "a search from each source", "elimination in blocks")
     if way == "core":
         leave_core(monkeypatch)
     for seed in range(6):

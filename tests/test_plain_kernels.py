@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from metrics import solved
 from plain_kernels import MIN_PLUS
 
 import semiring_mm as sm
@@ -17,7 +18,6 @@ from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.cpu import codegen, facts, rows, screen, select
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import spanning as cpu_spanning
-from semiring_mm.graphs.contraction import solve
 from semiring_mm.graphs.kernels import elimination, forest
 from semiring_mm.hierarchy import structure
 from semiring_mm.hierarchy.statistics import Collector, Wanted
@@ -113,7 +113,7 @@ def test_factors(edges, called, trees):
     weight = np.random.default_rng(1).integers(1, 30, len(row)).astype(float)
     graph = EdgeList(range(n), row, col, weight, True)
     problem = Problem.of(EdgeSource(semirings["min_plus"], graph, "f8"), predecessors=trees)
-    problem.solve(lambda x: solve(x, sources=None))
+    problem.solve(solved)
     assert set(called) >= {"customize", "join_core", "rise", "fall"}
 
 

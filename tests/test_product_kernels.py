@@ -1,4 +1,4 @@
-"""Kernels of vectors, sparse and band matrices, compiled, against the same text in Python."""
+"""Kernels of products but the dense one, compiled, against the same text in Python."""
 
 import math
 import operator
@@ -9,7 +9,7 @@ import pytest
 from plain_kernels import MIN_PLUS, both
 
 from semiring_mm.cpu.compiler import host_target
-from semiring_mm.cpu.kernels import gemv, sparse
+from semiring_mm.cpu.kernels import gemv, logsum, sparse
 from semiring_mm.kernel import Operations
 from semiring_mm.plan import Facts, make_plan
 from semiring_mm.semirings import Semiring, semirings
@@ -105,3 +105,37 @@ def test_transposing(spoil, numbers):
         assert got["new_ends"][:-1].tolist() == [0, 1, 2, 2, 5]
         assert got["new_indices"].tolist() == [0, 2, 0, 2, 2]
     assert got["wrong"][1] == (spoil is not None)
+
+
+@pytest.mark.parametrize("n", [3, 2 * LANES, 2 * LANES + 5])
+@pytest.mark.parametrize("by", ["down", "along"])
+def test_shifted_exponentials(n, by, numbers):
+    x = numbers(4, n) - 9
+    x[1, 2] = -200
+    r = {"down": None, "along": None, by: x.max(axis=1 if by == "down" else 0)}
+    both(
+        logsum.shift, None, "f4", (), 1e-6, rows=4, n=n, x=x, lift=52, least=-63,
+        to=np.zeros((4, n), "f4"), **r,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("scalars", [{}, {"alpha": 0.5, "beta": -1.0}])
+def test_logarithms_of_sums(scalars, numbers):
+    n = LANES + 3
+    sums = numbers(6, n) * 2.0**104
+    got = both(
+        logsum.finish, LOG_PLUS, plan_of(semirings["log_plus"]), (), 1e-5, i0=1, i1=6, n=n,
+        sums=sums, factor=2.0**-104, rows=numbers(6), columns=numbers(n), c=numbers(6, n),
+        more=bool(scalars), least=1.0, left=np.zeros(6, "u1"),
+        **{"alpha": None, "beta": None} | scalars,
+    )  # fmt: skip
+    assert got["left"][1:].tolist() == (sums[1:] == 0).any(axis=1).tolist()
+
+
+def test_single_logarithms_of_sums(numbers):
+    """In Python lanes go one after the other: one has all of a row."""
+    places = np.random.default_rng(0).integers(0, 4, (2, 9))
+    both(
+        logsum.entries, None, "f4", (), 1e-6, first=2, last=9, n=64, a=numbers(4, 64),
+        b=numbers(4, 64), places=places, to=np.zeros(9, "f4"), width=1,
+    )  # fmt: skip

@@ -18,8 +18,9 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.paths import leg_counts
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import engine as gpu
-from semiring_mm.graphs import apsp, dense
+from semiring_mm.graphs import apsp
 from semiring_mm.graphs import spanning as of_edges
+from semiring_mm.graphs.choice import Request
 from semiring_mm.tiled import solve
 
 inf = np.inf
@@ -32,8 +33,14 @@ DTYPES = [*FLOATS, *map(np.dtype, ("i1", "u1", "i2", "i4", "u4", "i8", "u8", "?"
 @pytest.fixture
 def forest(monkeypatch):
     """Spanning forests of small matrices, too, and no elimination."""
-    monkeypatch.setattr(dense, "_FOREST", 0)
+    monkeypatch.setattr(of_edges, "_FOREST", 0)
     monkeypatch.setattr(memory, "close", None)
+
+
+def request_of(name, edges):
+    """All pairs of some edges, with predecessors."""
+    dtype = edges.weight.dtype
+    return Request(sm.semirings[name], edges.n, dtype, edges=edges, predecessors=True)
 
 
 def undirected(name, n, dtype, edges=0.1, seed=0, most=9):
@@ -90,7 +97,7 @@ def test_matrices(name, dtype, monkeypatch):
         assert_array_equal(a, before)
         assert_array_equal(sm.closure(a, name), d)
         with monkeypatch.context() as usual:
-            usual.setattr(dense, "_FOREST", 1 << 30)
+            usual.setattr(of_edges, "_FOREST", 1 << 30)
             usual.setattr(memory, "close", CLOSE)
             assert_array_equal(d, eliminated(a, name))
         assert d.dtype == dtype
@@ -163,8 +170,8 @@ def test_both_triangles_are_joined():
 
 def test_what_a_forest_does_not_give(monkeypatch):
     """Directed graphs, and entries beyond zero or one, are the elimination's, as before."""
-    monkeypatch.setattr(dense, "_FOREST", 0)
-    monkeypatch.setattr(spanning, "close", None)
+    monkeypatch.setattr(of_edges, "_FOREST", 0)
+    monkeypatch.setattr(of_edges, "close", None)
     a = undirected("max_min", 40, np.dtype("f8"), 0.2)
     a[3, 5] = 4
     a[5, 3] = 2
@@ -213,7 +220,7 @@ def test_where_it_pays():
     taken = []
     with pytest.MonkeyPatch.context() as patch:
         real = spanning.close
-        patch.setattr(spanning, "close", lambda *x, **y: taken.append(1) or real(*x, **y))
+        patch.setattr(of_edges, "close", lambda *x, **y: taken.append(1) or real(*x, **y))
         for n, count in ((100, 0), (300, 1)):
             sm.closure(undirected("max_min", n, np.dtype("f4")), "max_min", device="cpu")
             assert len(taken) == count
@@ -250,7 +257,7 @@ def test_edges_as_their_matrix(name, family):
     weight = rng.choice([-2.0, 0, 1, 1, 3, 7.5], m)
     edges = EdgeList(range(n), np.array(row, np.int64), np.array(col, np.int64), weight, False)
     a = sm.adjacency(edges, name)[0]
-    found = of_edges.solve_forest(sm.semirings[name], edges, None, True, None)
+    found = of_edges.solve_forest(request_of(name, edges))
     assert_array_equal(found[0], eliminated(a, name))
     check_trees(a, *found, name)
 
@@ -362,7 +369,7 @@ def test_files_and_sources(name, tmp_path, monkeypatch):
 def test_matrices_in_files(dtype, tmp_path, monkeypatch):
     """A matrix is read where it is, and the rows of its closure are written once."""
     monkeypatch.setattr(solve, "close_tiles", None)
-    monkeypatch.setattr(dense, "_FOREST", 0)
+    monkeypatch.setattr(of_edges, "_FOREST", 0)
     a = undirected("max_min", 150, np.dtype(dtype), 0.01)
     np.save(tmp_path / "a.npy", a)
     stored = np.load(tmp_path / "a.npy", mmap_mode="r")

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .compute import Result, asks_net, from_net, save, solve
+from .compute import Result, asks_net, explained, from_net, save, solve
 from .graph import Finder, GivenGraph, read_network, read_pairs
 from .options import (
     Refusal,
@@ -23,7 +23,7 @@ from .options import (
     settings,
 )
 from .report import Report, remark, warn
-from .tables import all_pairs, labels_file, some_pairs, write_columns, write_labels
+from .tables import all_pairs, labels_file, print_data, some_pairs, write_columns, write_labels
 
 __all__ = ["run"]
 
@@ -58,6 +58,9 @@ def _run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
         sources = _sources(args, asked, ends, pairs)
+        if args.explain:
+            print_data(f"{explained(args, given, sources)}\n")
+            return 0
         if net is not None and sources is not None and asks_net(args):
             result = from_net(args, given, net, {*(pairs or ()), *([ends] if ends else ())})
         else:

@@ -36,7 +36,7 @@ from .options import (
     kept_tiles,
 )
 
-__all__ = ["Result", "asks_net", "from_net", "refused", "save", "solve", "watched"]
+__all__ = ["Result", "asks_net", "explained", "from_net", "refused", "save", "solve", "watched"]
 
 # From here on the result is worked on in its file, so that it need not fit in memory beside the
 # predecessors and the rest.
@@ -278,6 +278,9 @@ def _check_memory(
         f"{', --from A --to B needs one row of it' if args.start is None else ''}"
         f"{', semiring-mm stats none' if args.semiring == 'min_plus' else ''}"
     )
+    if free is not None and size * 4 > free and size <= _TOLD and not args.quiet:
+        what = f"a matrix of all pairs of {n:,} nodes"
+        print(f"semiring-mm: note: {too_large(what, size, free, instead)}", file=sys.stderr)
     from ..arrays import check_all_pairs
 
     try:
@@ -301,11 +304,23 @@ def _mapped_output(
     return mapped, np.lib.format.open_memmap(mapped, mode="w+", dtype=dtype, shape=(n, n))
 
 
-def _call(
+def explained(args: argparse.Namespace, given: GivenGraph, sources: Sequence[int] | None) -> str:
+    """The methods for the paths that the options ask for, as a table."""
+    dtype = _dtype(args, given)
+    sources = _few(args, given.graph.n, dtype, sources)
+    trees = bool(args.predecessors or args.start is not None or args.routes)
+    _check_memory(args, given.graph.n, dtype, sources, trees=trees)
+    common = {"directed": given.graph.directed, "return_predecessors": trees}
+    with contextlib.ExitStack() as stack:
+        work, more = _arguments(args, given, dtype, common, None, stack, sources)
+        return str(sm.explain(work, semiring=args.semiring, **more))
+
+
+def _arguments(
     args: argparse.Namespace, given: GivenGraph, dtype: np.dtype[Any], common: dict[str, Any],
     out: NDArray[Any] | None, stack: contextlib.ExitStack, sources: Sequence[int] | None,
-) -> Any:  # fmt: skip
-    """What the library's function returns."""
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    """The graph, and the other arguments of the library's function."""
     # nodes by their numbers, as all of this program has them
     work: Any = given.matrix
     if work is None:
@@ -324,6 +339,15 @@ def _call(
         common = common | {"overwrite": True, "device": args.device}
     if args.semiring == "min_plus" and not in_tiles(args):
         common |= {"method": args.method, "max_hops": args.max_hops}
+    return work, common
+
+
+def _call(
+    args: argparse.Namespace, given: GivenGraph, dtype: np.dtype[Any], common: dict[str, Any],
+    out: NDArray[Any] | None, stack: contextlib.ExitStack, sources: Sequence[int] | None,
+) -> Any:  # fmt: skip
+    """What the library's function returns."""
+    work, common = _arguments(args, given, dtype, common, out, stack, sources)
     if args.scheduler:
         try:
             return _on_workers(args, work, common, stack)

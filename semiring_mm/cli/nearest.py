@@ -36,7 +36,9 @@ def add_options(command: Parser) -> None:
     what.add_argument(
         "--outward", action="store_true", help="distances from the facilities, not to them"
     )
-    options.threads_option(command.add_argument_group("the computation"))
+    work = command.add_argument_group("the computation")
+    options.threads_option(work)
+    options.explain_option(work)
     out = options.output_file(
         command,
         "N.csv, N.csv.gz or N.parquet: a row for each node and facility (node, rank, facility, "
@@ -60,6 +62,9 @@ def _run(args: argparse.Namespace) -> int:
         raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
     places = chosen_nodes("--facilities", args.facilities, Finder(given.graph), given.notes)
     warnings = warn(given, chosen=True)
+    if args.explain:
+        print_data(f"{sm.explain(net or given.numbered, use='nearest', sources=places)}\n")
+        return 0
     graph: Any = given.numbered if net is None else net
     facilities = places if net is None else [net.nodes[k] for k in places]
     with refused(given):

@@ -29,9 +29,10 @@ __all__ = [
     "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_disk",
     "check_labels", "check_names",
     "check_outputs", "check_paths", "check_tiles", "device_option", "devices_option",
-    "did_you_mean", "given_files", "graph_options", "in_files", "in_tiles", "is_matrix",
-    "is_table", "is_zarr", "kept_tiles", "numbers", "output_file", "output_manner", "positive",
-    "resume_options", "semiring_option", "settings", "some_of", "threads_option",
+    "did_you_mean", "explain_option", "given_files", "graph_options", "in_files",
+    "in_tiles", "is_matrix", "is_table", "is_zarr", "kept_tiles", "numbers", "output_file",
+    "output_manner", "positive", "resume_options", "semiring_option", "settings", "some_of",
+    "threads_option",
 ]  # fmt: skip
 
 
@@ -207,6 +208,16 @@ def threads_option(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--threads", type=positive, metavar="N", help="default all cores")
 
 
+def explain_option(group: argparse._ArgumentGroup) -> None:
+    """Add the table of methods in place of the work."""
+    group.add_argument(
+        "--explain",
+        action="store_true",
+        help="print which method would be taken, with the estimated time and memory of each, and "
+        "do nothing else",
+    )
+
+
 def device_option(
     group: argparse._ArgumentGroup | argparse._MutuallyExclusiveGroup, default: str
 ) -> None:
@@ -285,6 +296,7 @@ def add_options(apsp: Parser) -> None:
         help="workers of Dask share the work: the scheduler's address, such as tcp://HOST:8786",
     )
     threads_option(work)
+    explain_option(work)
     work.add_argument(
         "--memory-limit",
         type=_size,

@@ -30,7 +30,7 @@ from .compute import refused, watched
 from .graph import Finder, GivenGraph, chosen_nodes, read_network
 from .options import Parser, Refusal
 from .report import about, graph_name, print_lines, reach_as_text, remark, remark_notes, warn
-from .tables import number, write_columns
+from .tables import number, print_data, write_columns
 
 __all__ = ["add_options", "run"]
 
@@ -78,6 +78,7 @@ def add_options(command: Parser) -> None:
     options.device_option(where, "a GPU if there is one and the work is large")
     options.devices_option(where)
     options.threads_option(work)
+    options.explain_option(work)
     options.resume_options(work)
     out = options.output_file(
         command,
@@ -171,6 +172,13 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     if args.attribute:
         mass = read_numbers(File.of(args.nodes), args.attribute, given.graph.nodes)
     warnings = warn(given, chosen=True)
+    if args.explain:
+        tiles = options.kept_tiles(args, None, devices=args.devices)
+        methods = sm.explain(
+            net or given.numbered, use="statistics", sources=nodes, device=args.device, tiles=tiles
+        )
+        print_data(f"{methods}\n")
+        return 0
     asked = {
         "what": [*(args.what or _WHAT), *(["within"] if args.within else [])],
         "bins": args.bins, "radius": args.within,
@@ -236,13 +244,8 @@ class _State:
             return
         self._output = Path(args.output)
         self.file = self._output.with_name(f"{self._output.name}.part.npz")
-        if self.file.exists() and not args.resume:
-            if not args.force:
-                raise Refusal(
-                    f"{self.file} is left from a run that did not end: --resume goes on with it, "
-                    f"--force begins again"
-                )
-            self.file.unlink()
+        if args.force and not args.resume:
+            self.file.unlink(missing_ok=True)
         drawn = not args.plot or os.path.exists(args.plot)
         if args.resume and not (args.force or self.file.exists()) and drawn:
             from ..tiled.checkpoint import is_finished

@@ -48,6 +48,7 @@ def add_options(command: Parser) -> None:
     preparing_options(work)
     options.device_option(work, "cpu")
     options.threads_option(work)
+    options.explain_option(work)
     out = options.output_file(
         command,
         "T.csv, T.csv.gz or T.parquet: a row for each node paths lead from, a column for each they "
@@ -84,6 +85,9 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     warnings = warn(given, chosen)
     if net is None:
         net = prepared(args, given)
+    if args.explain:
+        print_data(f"{len(rows):,} x {len(columns):,} entries of {sm.explain(net)}\n")
+        return 0
     parts = _parts(net, start, end, args.device, watched(args, stack))
     none = net.semiring.identities(net.dtype)[0]
     table = Wide(rows, columns, net.dtype, parts, none, net.semiring.zero)

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import Kernel, KernelError, _Word
+from ..layouts import LayoutError
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
@@ -36,7 +37,6 @@ __all__ = ["Call", "Compiled", "compiled", "function_of"]
 Array = NDArray[Any]
 
 U64 = Type("u", 64)
-_INDICES = np.dtype(np.int32), np.dtype(np.int64)  # an array of I
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -100,13 +100,15 @@ class Compiled(Protocol):
 
 
 class _Variants:
-    """The compiled code of a kernel by its static parameters and the arrays that are None."""
+    """The compiled code of a kernel by static parameters, those that are None, and types of I."""
 
     def __init__(
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
     ) -> None:
         self.kernel, self._algebra = kernel, (plan, zero, one)
         self.dtypes = {p.name: _dtype_of(p.kind, plan) for p in kernel.parameters}
+        semiring = {p.kind: self.dtypes[p.name] for p in kernel.parameters if p.kind in ("T", "S")}
+        self._signature = kernel.signature(**semiring)
         self._variants: dict[tuple[Any, ...], Any] = {}
 
     def bind(self, **fields: Any) -> Call:
@@ -135,11 +137,8 @@ class _Variants:
         """
         words = [p for p in self.kernel.parameters if p.kind != "static"]
         codes = "".join("q" if p.axes else _code(self.dtypes[p.name])[1:] for p in words)
-        dtypes = {f"dtype_{x}": t for x, t in self.dtypes.items()}
-        names = self.kernel.function.__globals__ | dtypes
-        names |= {
-            "ndarray_": np.ndarray, "lies_": _lies, "pack_": struct.Struct(f"={codes}").pack,
-            "maximum_": np.maximum.reduce, "indices_": _INDICES, "error_": struct.error,
+        names = self._signature.values() | {
+            "pack_": struct.Struct(f"={codes}").pack, "error_": struct.error,
             "variants_": self._variants, "variant_": self._variant, "refusal_": self._refusal,
         }  # fmt: skip
         return types.FunctionType(_caller_code(self.kernel, result), names)
@@ -147,27 +146,16 @@ class _Variants:
     def _refusal(self, fields: dict[str, Any]) -> Exception:
         """The error for parameters that do not fit."""
         for p in self.kernel.parameters:
-            x, dtype = fields[p.name], self.dtypes[p.name]
-            what, kind = f"{self.kernel.name}: {p.name} is", str(dtype)
-            if p.kind == "I":
-                kind = "int32 or int64"
-                dtype = x.dtype if getattr(x, "dtype", None) in _INDICES else dtype
-            if p.axes and x is not None and not _lies(x, dtype, p.axes):
-                got = type(x).__name__
-                if isinstance(x, np.ndarray):
-                    got = f"{x.dtype} of shape {x.shape}, strides {x.strides}"
-                return TypeError(
-                    f"{what} an array of {kind} with {p.axes} axes whose last is contiguous; "
-                    f"got {got}"
-                )
+            x = fields[p.name]
             if not p.axes and p.kind != "static" and x is not None:
                 try:
-                    struct.pack(_code(dtype), x)
+                    struct.pack(_code(self.dtypes[p.name]), x)
                 except struct.error as error:
-                    return TypeError(f"{what} a number of type {p.kind}, got {x!r}: {error}")
+                    what = f"{self.kernel.name}: {p.name} is a number of type {p.kind}"
+                    return TypeError(f"{what}, got {x!r}: {error}")
         try:
-            self.kernel.check(fields)
-        except ValueError as error:
+            self._signature.compiled()(**{p.name: fields[p.name] for p in self.kernel.parameters})
+        except LayoutError as error:
             return error
         return AssertionError(f"{self.kernel.name}: parameters that fit were refused")
 
@@ -234,7 +222,7 @@ def _dtype_of(kind: str, plan: Plan | str | None) -> np.dtype[Any]:
     if kind == "static":
         return np.dtype(object)
     if kind == "I":
-        return _INDICES[1]
+        return np.dtype(np.int64)
     t = _type_of(kind, plan)
     return np.dtype(f"{t.kind}{t.size}")
 
@@ -244,20 +232,10 @@ def _code(dtype: np.dtype[Any]) -> str:
     return {"f4": "=f4x", "f8": "=d", "u8": "=Q"}.get(dtype.str[1:], "=q")
 
 
-def _lies(x: Any, dtype: np.dtype[Any], axes: int) -> bool:
-    """Whether an array lies as kernels take it."""
-    if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != axes:
-        return False
-    *strides, last = x.strides
-    return (last == dtype.itemsize or x.shape[-1] < 2 or not x.size) and not any(
-        stride % dtype.itemsize for stride in strides
-    )
-
-
 @functools.cache
 def _caller_code(kernel: Kernel, result: str) -> types.CodeType:
     """Of what :meth:`_Variants.caller` returns."""
-    key, words, tests = list[str](), list[str](), ["True"]
+    key, words = list[str](), list[str]()
     for p in kernel.parameters:
         x = p.name
         if p.kind == "static":
@@ -265,17 +243,10 @@ def _caller_code(kernel: Kernel, result: str) -> types.CodeType:
             continue
         key.append(f"{x} is None" if p.kind != "I" else f"{x} is None or {x}.itemsize")
         words.append(f"(0 if {x} is None else {f'id({x})' if p.axes else x})")
-        if not p.axes:
-            continue
-        dtype = f"dtype_{x}"
-        if p.kind == "I":
-            dtype = f"({x}.dtype if {x}.dtype in indices_ else dtype_{x})"
-        lies = f"{x}.flags.c_contiguous and {x}.ndim == {p.axes} and {x}.dtype is {dtype}"
-        lies = f"(isinstance({x}, ndarray_) and ({lies} or lies_({x}, {dtype}, {p.axes})))"
-        fits = [lies, f"(shape_ := {x}.shape)", *kernel.fits(p, "shape_")]
-        tests.append(f"({x} is None or {' and '.join(fits)})")
+    signature = kernel.signature(T=np.dtype(object), S=np.dtype(object))
+    tests = ["True", *(condition.text for condition in signature.conditions())]
     text = f"""
-def {kernel.name}({", ".join(p.name for p in kernel.parameters)}):
+def {kernel.name}({signature.parameters}):
     try:
         words_ = pack_({", ".join(words)}) if {" and ".join(tests)} else None
     except (IndexError, TypeError, error_):
@@ -1111,8 +1082,10 @@ class _Writer:
         self, x: Value, by: str | None = None, *, ordered: bool = False, node: ast.AST
     ) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
+        if x.type.lanes == 1:
+            return x
         if by == "any":
-            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0) if x.type.lanes > 1 else x
+            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
             "sum": operator.add,

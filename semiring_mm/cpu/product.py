@@ -242,13 +242,7 @@ def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: 
         functools.partial(product, semirings["plus_times"]),
         functools.partial(product, semirings["lor_land"]),
         direct,
-        *logsum.sum_code(plan),
-        lambda *arrays: logsum.entries_code(plan)(*arrays),
-        lambda i, j, least: params_of(
-            plan, 0, 0, 0, i0=i, i1=j, mode=scaling.mode, alpha=scalar_bits(plan, scaling.alpha),
-            beta=scalar_bits(plan, scaling.beta), least=scalar_bits(plan, least),
-        ),
-    )  # fmt: skip
+    )
     logsum.product(tools, plan, a, b, c, scaling)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph_kernels import assert_lies
+from ..layouts import LayoutError
 from ..plan import Plan
 from .codegen import compiled
 from .compiler import host_target
@@ -44,13 +44,8 @@ def write(
 ) -> None:  # fmt: skip
     """``out[lines[i], j]`` ← ``label[where[j], i]``, stored as a plan says; None: as it is."""
     width, size = label.shape[1], label.itemsize
-    kind, dtype = ("i4", "i4") if plan is None else (plan.computed_in, plan.storage)
-    assert_lies("label", label, kind, len(label), width)
-    assert_lies("where", where, np.int64, len(where))
-    assert_lies("lines", lines, np.int64, width)
-    assert_lies("out", out[0], dtype, len(where))
-    scratch = turned_bytes(width, size)
-    assert_lies("turned", turned[:scratch], np.uint8, scratch)
+    if len(turned) < turned_bytes(width, size):
+        raise LayoutError(f"turned has {len(turned)} bytes, less than turned_bytes")
     count, line = min(lanes(size), width), host_target().vector_bytes
     base, odd = divmod(out.ctypes.data % kernels.LINE, out.itemsize)
     compiled(kernels.write, "i4" if plan is None else plan)(

@@ -21,7 +21,8 @@ from ..semirings import Semiring
 from .codegen import Compiled, compiled
 from .compiler import KEPT, host_target
 from .kernels import sparse as kernels
-from .vector import even_strides, vector_plan
+from .vector import vector_plan
+from .views import even_strides
 
 __all__ = ["csr_product", "dia_product", "even_rows"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +21,9 @@ from .codegen import Compiled, compiled
 from .compiler import KEPT, host_target
 from .facts import facts
 from .kernels import gemv as kernels
+from .views import even_strides
 
-__all__ = ["even_strides", "gemv", "vector_plan"]
+__all__ = ["gemv", "vector_plan"]
 
 Array = NDArray[Any]
 
@@ -109,11 +109,6 @@ def _forms(a: Array) -> dict[str, Array | None]:
     else:
         given["apart"] = a[..., np.newaxis]
     return given
-
-
-def even_strides(x: Array) -> bool:
-    """Whether entries are whole entries apart; those of a field of a structure may not be."""
-    return math.gcd(x.itemsize, *x.strides) == x.itemsize
 
 
 def vector_plan(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from .compiler import compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Value
 
-__all__ = ["HEAD", "ArrayView", "address", "array_function", "check_array_layout"]
+__all__ = ["HEAD", "ArrayView", "address", "array_function", "check_array_layout", "even_strides"]
 
 HEAD = object.__basicsize__  # bytes of the C struct that every Python object begins with
 
@@ -44,6 +45,11 @@ _pointer_at = ctypes.c_void_p.from_address
 def address(x: NDArray[Any]) -> int:
     """Where an array's entries begin: ``x.ctypes.data``, which takes five times as long."""
     return _pointer_at(id(x) + HEAD).value or 0
+
+
+def even_strides(x: NDArray[Any]) -> bool:
+    """Whether entries are whole entries apart; those of a field of a structure may not be."""
+    return math.gcd(x.itemsize, *x.strides) == x.itemsize
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from .ir import Function, Type, Value
 
 __all__ = [
     "LogSum", "absolute", "add_exp", "exp", "expm1", "lifted_exp", "log", "log1p", "logaddexp",
-    "sqrt", "without_infinity",
+    "sqrt",
 ]  # fmt: skip
 
 
@@ -414,7 +414,9 @@ class LogSum:
         self.high.set(self.f.select(x.cmp(">", high), x, high))
 
     def begin(self) -> None:
-        self.base = without_infinity(self.f, self.high.get())
+        high = self.high.get()
+        far = absolute(self.f, high).cmp("==", _INF)  # less itself it would be NaN
+        self.base = self.f.select(far, self.f.const(0.0, high.type), high)
         self.total = self.f.var(self.f.const(0.0, self.high.type))
 
     def add(self, x: Value) -> None:
@@ -422,12 +424,6 @@ class LogSum:
 
     def value(self) -> Value:
         return self.high.get() + log(self.f, self.total.get())
-
-
-def without_infinity(f: Function, x: Value) -> Value:
-    """What terms up to `x` are measured from: an infinity less itself would be NaN."""
-    far = absolute(f, x).cmp("==", _INF)
-    return f.select(far, f.const(0.0, x.type), x)
 
 
 def add_exp(f: Function, total: Value, x: Value) -> Value:

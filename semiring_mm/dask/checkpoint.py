@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..naming import named
-from ..storage import atomic_write, seal, unseal
+from ..storage import atomic_write, seal, unseal, unusable
 
 __all__ = ["State"]
 
@@ -60,11 +60,7 @@ class State:
             ):  # fmt: skip
                 raise ValueError("a field is out of range")
         except (ValueError, KeyError, TypeError):
-            raise ValueError(
-                f"{self._file} is no state of a run that this version can read, or it has changed "
-                f"since it was written; remove {self.path}, and leave out {named('tiles.resume')} "
-                f"to begin again"
-            ) from None
+            raise unusable(self._file, self.path) from None
         return run
 
     def begin(

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph_kernels import Index, SymbolicFactor, assert_lies
+from ..graph_kernels import Index, SymbolicFactor
+from ..layouts import assert_lies
 from ..plan import Plan, bytewise, computed, stored
 from ..semirings import Semiring
 from . import device
@@ -55,7 +56,7 @@ class Customizer:
             raise ValueError(
                 f"on the device a hierarchy has up to {_MOST} edges, this one {len(structure.head)}"
             )
-        assert_lies("slot", slot, np.int64, len(slot))
+        assert_lies("slot", slot, "whole(i64[:])")
         self.structure, self.undirected, self.here = structure, undirected, device.current()
         self.head, self.slot = from_host(structure.head), from_host(slot)
         self._lay_out(few)

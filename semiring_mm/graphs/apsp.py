@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_all_pairs, check_memory, masked, where
+from ..arrays import Call, check_memory, masked
 from ..bits import BitMatrix
 from ..closures.bits import closure_bits
-from ..closures.edges import EdgeList, edge_dtype, symmetrize
+from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import Labels, labelled
-from ..closures.sources import ArraySource
 from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..deprecated import apart
 from ..naming import integer
 from ..progress import Progress, reporter
-from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions, Tiles
-from .choice import Request, choose, machine_for
-from .dense import Dense
-from .inputs import (
-    adjacency,
-    as_graph,
-    as_typed,
-    edges_hint,
-    positions,
-    warn_of_edges,
-    warn_of_entries,
-)  # fmt: skip
+from .choice import Request, check_graph, matrix_of
+from .inputs import as_graph, as_typed, positions, warn_of_entries
+from .methods import solve
 
-__all__ = ["apsp", "closure", "distances"]
+__all__ = ["Task", "apsp", "check_asked", "closure", "distances"]
 
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
+_NO_TILES = TileOptions()
 _LARGE = 1 << 30  # bytes of a result that there may not be room for: known before any work
 
 
@@ -177,31 +168,15 @@ def apsp(
     >>> D.nodes, D.path("a", "c")
     (['a', 'b', 'c'], ['a', 'b', 'c'])
     """
-    if method not in ("auto", "floyd_warshall", "squaring", "sparse"):
-        raise ValueError(
-            f"method is 'auto', 'floyd_warshall', 'squaring' or 'sparse', got {method!r}"
-        )
-    if max_hops is not None:
-        max_hops = integer(max_hops, "max_hops")
-        if max_hops < 0:
-            raise ValueError(f"max_hops must be at least 0, got {max_hops}")
-        if return_predecessors:
-            raise ValueError(
-                "max_hops: shortest paths of limited length do not form trees, so one predecessor "
-                "a node cannot describe them; leave out return_predecessors"
-            )
-        if method in ("floyd_warshall", "sparse"):
-            raise ValueError("max_hops needs method='squaring' (or 'auto')")
+    max_hops = None if max_hops is None else integer(max_hops, "max_hops")
+    check_asked(method, max_hops, return_predecessors)
     options = TileOptions.of(device, tiles).alone()
-    asked = Request(
-        "min_plus", 0, 0, method=method, predecessors=return_predecessors,
-        hops=max_hops is not None, overwrite=overwrite,
-    )  # fmt: skip
     s = semirings["min_plus"]
     graph, weight = as_typed(s, graph, weight, directed, source, target, dtype)
     return _between(
-        s, graph, asked, weight, directed, sources, targets, max_hops, options,
-        progress,
+        s, graph, targets, weight=weight, directed=directed, sources=sources, options=options,
+        method=method, predecessors=return_predecessors, hops=max_hops, overwrite=overwrite,
+        progress=progress,
     )  # fmt: skip
 
 
@@ -275,38 +250,38 @@ device, progress, tiles
         refused = return_predecessors or overwrite or any(x is not None for x in others)
         return _closure_of_bits(s, a, device, refused)
     options = TileOptions.of(device, tiles).alone()
-    asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
     a, weight = as_typed(s, a, weight, directed, source, target, dtype)
-    return _between(s, a, asked, weight, directed, sources, targets, None, options, progress)
+    return _between(
+        s, a, targets, weight=weight, directed=directed, sources=sources, options=options,
+        predecessors=return_predecessors, overwrite=overwrite, progress=progress,
+    )  # fmt: skip
 
 
-def _between(
-    s: Semiring, graph: Any, asked: Request, weight: str | int | None, directed: bool | None,
-    sources: Any, targets: Any, max_hops: int | None, options: TileOptions, progress: Progress,
-) -> Any:  # fmt: skip
+def _between(s: Semiring, graph: Any, targets: Any, **asked: Any) -> Any:
     """Best paths to some nodes: to few of them along the reversed edges."""
     if targets is None:
-        return _solve(s, graph, asked, weight, directed, sources, max_hops, options, progress)
+        return Task(s, graph, **asked).solve()
     for name, given in (
-        ("return_predecessors", asked.predecessors), ("overwrite", asked.overwrite),
-        ("tiles", bool(options)),
+        ("return_predecessors", asked["predecessors"]), ("overwrite", asked["overwrite"]),
+        ("tiles", bool(asked["options"])),
     ):  # fmt: skip
         if given:
             raise ValueError(f"{name} is for all targets: leave out {name} or targets")
-    graph, nodes = as_graph(graph, weight=weight, directed=directed)
+    graph, nodes = as_graph(graph, weight=asked.pop("weight"), directed=asked["directed"])
     edges = graph if isinstance(graph, EdgeList) else None
     if edges is None:
-        _check_graph(graph)
+        check_graph(graph)
         if len(graph.shape) == 3:
             raise ValueError("sources, targets and max_hops are for one graph, not for a batch")
     n, labels = graph.shape[0] if edges is None else edges.n, _labels(nodes)
-    rows, columns = positions(sources, n, labels), positions(targets, n, labels, "targets")
+    rows = positions(asked.pop("sources"), n, labels)
+    columns = positions(targets, n, labels, "targets")
     assert columns is not None
 
     def solve(graph: Any, chosen: Index | None) -> Array:
         if chosen is not None and edges is not None and nodes is not None:
             chosen = [nodes[i] for i in chosen]  # type: ignore[assignment]
-        found = _solve(s, graph, asked, "weight", directed, chosen, max_hops, options, progress)
+        found = Task(s, graph, sources=chosen, **asked).solve()
         return found.view(np.ndarray) if isinstance(found, np.ndarray) else found
 
     d = None
@@ -326,25 +301,29 @@ def distances(
     method: str = "auto", overwrite: bool = False, device: str | None = None,
 ) -> Any:  # fmt: skip
     """As :func:`apsp`, of any size: for functions of other packages, which return a matrix."""
-    asked = Request(
-        "min_plus", 0, 0, method=method, predecessors=predecessors, overwrite=overwrite
-    )  # fmt: skip
-    return _solve(
-        semirings["min_plus"], graph, asked, "weight", directed, sources, None,
-        TileOptions(device=device), None, large=True,
-    )  # fmt: skip
+    return Task(
+        semirings["min_plus"], graph, directed=directed, sources=sources, large=True,
+        options=TileOptions(device=device), method=method, predecessors=predecessors,
+        overwrite=overwrite,
+    ).solve()  # fmt: skip
 
 
-def _check_asked(s: Semiring, edges: EdgeList, *, predecessors: bool) -> None:
-    """Raise MemoryError for a matrix of all pairs of a graph that has none, if it is large."""
-    size = (edge_dtype(s, edges.weight).itemsize + 4 * predecessors) * edges.n**2
-    statistics = ", sm.statistics(graph) keeps none of them" if s.name == "min_plus" else ""
-    check_all_pairs(
-        edges.n, size,
-        f"tiles=sm.Tiles(memory='4GB') takes them, with so much for the work, Tiles(out='D.npy') "
-        f"writes them to a file, sources=[...] finds some rows{statistics}, sm.prepare(graph) "
-        f"answers for pairs",
-    )  # fmt: skip
+def check_asked(method: str, max_hops: int | None, return_predecessors: bool) -> None:
+    """Raise ValueError for a method that there is not, or arguments that exclude each other."""
+    if method not in ("auto", "floyd_warshall", "squaring", "sparse"):
+        raise ValueError(
+            f"method is 'auto', 'floyd_warshall', 'squaring' or 'sparse', got {method!r}"
+        )
+    if max_hops is not None:
+        if max_hops < 0:
+            raise ValueError(f"max_hops must be at least 0, got {max_hops}")
+        if return_predecessors:
+            raise ValueError(
+                "max_hops: shortest paths of limited length do not form trees, so one predecessor "
+                "a node cannot describe them; leave out return_predecessors"
+            )
+        if method in ("floyd_warshall", "sparse"):
+            raise ValueError("max_hops needs method='squaring' (or 'auto')")
 
 
 def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, refused: bool) -> Any:
@@ -358,166 +337,138 @@ def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, refused: boo
     return closure_bits(s, a, device)
 
 
-def _solve(
-    s: Semiring, graph: Any, asked: Request, weight: str | int | None, directed: bool | None,
-    sources: Any, max_hops: int | None, options: TileOptions, progress: Progress, *,
-    large: bool = False,
-) -> Any:  # fmt: skip
-    reporter(progress, 1.0)  # the argument's own errors come first
-    if asked.overwrite and not (isinstance(graph, np.ndarray) or hasattr(graph, "__dlpack__")):
-        raise ValueError(
-            f"overwrite=True needs a NumPy array to overwrite, got {type(graph).__name__}"
+class Task:
+    """A graph and what is asked of it: placed, and ready for the methods.
+
+    Attributes
+    ----------
+    request : Request
+    nodes : sequence, optional
+        The labels of the nodes.
+    """
+
+    def __init__(
+        self, s: Semiring, graph: Any, *, weight: str | int | None = "weight",
+        directed: bool | None = None, sources: Any = None, options: TileOptions = _NO_TILES,
+        large: bool = False, **asked: Any,
+    ) -> None:  # fmt: skip
+        reporter(asked.get("progress"), 1.0)  # the argument's own errors come first
+        overwrite = asked.get("overwrite", False)
+        if overwrite and not (isinstance(graph, np.ndarray) or hasattr(graph, "__dlpack__")):
+            raise ValueError(
+                f"overwrite=True needs a NumPy array to overwrite, got {type(graph).__name__}"
+            )
+        if masked(graph):
+            raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
+        self.s, self.sources = s, sources
+        self.graph, self.nodes = as_graph(graph, weight=weight, directed=directed)
+        self.asked = asked | {"directed": directed, "options": options, "device": options.device}
+        if isinstance(self.graph, EdgeList):
+            self.request = self._of_edges(self.graph, large)
+        elif type(self.graph) is np.ndarray and self.graph.ndim == 2:
+            self.request = self._of_array(self.graph)
+        else:  # of a size that is known once it is where it is computed
+            count = None if sources is None else np.size(sources)
+            size = np.dtype(np.float64)
+            self.request = Request(s, 0, size, sources=count, host=False, **self.asked).place()
+
+    def _of_edges(self, edges: EdgeList, large: bool) -> Request:
+        s, dtype = self.s, edge_dtype(self.s, edges.weight)
+        count = None if self.sources is None else np.size(self.sources)
+        request = Request(
+            s, edges.n, dtype, len(edges.col), sources=count, labels=self.nodes, **self.asked
         )
-    if masked(graph):
-        raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
-    if weight == "weight" and sources is max_hops is None and not options:
-        solved = _small(s, graph, asked, directed, options.device, progress)
-        if solved is not None:
-            return solved
-    graph, nodes = as_graph(graph, weight=weight, directed=directed)
-    edges = graph if isinstance(graph, EdgeList) else None
-    if edges is not None and not options:  # before any work
-        if sources is None and not large:
-            _check_asked(s, edges, predecessors=asked.predecessors)
-        count = edges.n if sources is None else np.size(sources)
-        size = count * edges.n * edge_dtype(s, edges.weight).itemsize
-        if size >= _LARGE:
-            check_memory(size, f"the result of {count} x {edges.n} entries")
-    if edges is not None and directed is None and spans(s, edge_dtype(s, edges.weight)):
-        from .spanning import as_undirected
+        if not request.options:  # before any work
+            if count is None:
+                request.check_matrix(4 * request.predecessors, large=large)
+            size = request.count * edges.n * dtype.itemsize
+            if size >= _LARGE:
+                check_memory(size, f"the result of {request.count} x {edges.n} entries")
+        if request.directed is None and spans(s, dtype):
+            from .spanning import as_undirected
 
-        graph = edges = as_undirected(edges, s.add_kind == "min")
-    request = _request(s, asked, graph, sources, options)
-    choice = choose(request, machine_for(request))
-    if edges is not None and choice.sparse and choice.device not in (None, "cpu"):
-        from .contraction import solve_edges
+            edges = as_undirected(edges, s.add_kind == "min")
+        request.edges, request.undirected, request.arcs = edges, not edges.directed, len(edges.col)
+        request.rows = positions(self.sources, edges.n, _labels(self.nodes))
+        request.sources = None if request.rows is None else len(request.rows)
+        return request.place()
 
-        rows = positions(sources, edges.n, _labels(nodes))
-        found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
-        if found is not None:
-            return _named(s, found if asked.predecessors else found[0], nodes, rows)
-        request = replace(request, edges=None)  # of these there are too many after all
-        choice = choose(request, machine_for(request))
-    if choice.tiles:
-        by_rows = options.devices is None and choice.device in (None, "cpu")
-        for name in request.refused_by_tiles():
-            if by_rows and name in ("sources", "method='sparse'"):
-                continue
-            raise ValueError(
-                f"{name} is for graphs in one memory: leave it out, or leave out tiles"
-            )
-        warn_of_entries(s, graph)
-        host: Any = _on_host(graph) if edges is None else edges
-        options = replace(options, device=choice.device)
-        if by_rows and asked.method in ("auto", "sparse"):
-            rows = positions(
-                sources, edges.n if edges is not None else host.shape[0], _labels(nodes)
-            )
-            found = provided("sparse_rows")(
-                s, host, request, options, rows, directed=directed,
-                predecessors=asked.predecessors, progress=progress,
-            )  # fmt: skip
-            if found is not None:
-                return _named(s, found, nodes, rows)
-        found = provided("close_tiles")(
-            s, host, options, directed=directed, predecessors=asked.predecessors,
-            progress=progress,
+    def _of_array(self, x: Array, *, host: bool = True) -> Request:
+        """That of a matrix; `host`: of NumPy's, before it is known where it is computed."""
+        check_graph(x)
+        rows = positions(self.sources, x.shape[0], _labels(self.nodes))
+        request = Request(
+            self.s, x.shape[0], x.dtype.newbyteorder("="), rows=rows, host=host,
+            sources=None if rows is None else len(rows), labels=self.nodes, **self.asked,
         )  # fmt: skip
-        return _named(s, found, nodes, None)
-    dense = graph if edges is None else None
-    with Call(choice.device, graph if asked.overwrite else None, graph=dense) as call:
-        if edges is None and call["graph"].ndim == 3:
-            warn_of_entries(s, graph if type(graph) is np.ndarray else call["graph"])
-            if sources is not None or max_hops is not None:
-                raise ValueError("sources and max_hops are for one graph, not for a batch")
-            return _give(call, _batch(call, s, Dense(asked, directed, progress=progress)))
-        if asked.method == "sparse" and not call.engine.SPARSE and edges is None:
-            raise ValueError(
-                "method='sparse' takes a matrix on the host, and there it runs on the CPU: leave "
-                "device out, and copy an array on a device to the host first"
-            )
-        if edges is not None:
-            rows = positions(sources, edges.n, _labels(nodes))
-            if choice.forest and not edges.directed and call.engine.SPARSE:
-                from .spanning import solve_forest
+        if host and not request.options:
+            if not request.overwrite and (rows is None or request.countable):
+                # before a matrix is read that may be one number, broadcast
+                check_memory(x.size * x.itemsize, matrix_of(x))
+            request.count_arcs(x)
+        return request.place() if host else request
 
-                warn_of_edges(s, edges)
-                found = solve_forest(s, edges, rows, asked.predecessors, progress)
-                if found is not None:
-                    return _named(s, found if asked.predecessors else found[0], nodes, rows)
-            if choice.sparse:
-                from .contraction import solve_edges
+    def ready(self, use: Callable[[Request], Any]) -> Any:
+        """What `use` makes of the request, where its matrix is computed."""
+        request, edges = self.request, self.request.edges
+        if request.tiles:
+            self._check_tiles()
+            return use(request)
+        given = None if edges is not None else self.graph
+        out = given if request.overwrite else None
+        with Call(request.device, out, graph=given) as call:
+            if edges is None:
+                x = call["graph"]
+                check_graph(x)
+                warn_of_entries(self.s, given if type(given) is np.ndarray else x)
+                if request.method == "sparse" and not call.engine.SPARSE:
+                    raise ValueError(
+                        "method='sparse' takes a matrix on the host, and there it runs on the CPU: "
+                        "leave device out, and copy an array on a device to the host first"
+                    )
+                if x.ndim == 3 or not request.host:
+                    request = self._in_place(x, call)
+            request.call = call
+            return use(request)
 
-                found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
-                if found is not None:
-                    return _named(s, found if asked.predecessors else found[0], nodes, rows)
-                choice = replace(choice, dense=0.0)  # refused
-            few = rows is not None and 4 * len(rows) <= edges.n and call.engine.SPARSE
-            if few and rows is not None and max_hops is not None:
-                from .rounds import solve_rounds
+    def _in_place(self, x: Array, call: Call) -> Request:
+        """The request of an array of another library, or of a stack."""
+        if x.ndim == 3 and not (self.sources is None and self.asked.get("hops") is None):
+            raise ValueError("sources and max_hops are for one graph, not for a batch")
+        if x.ndim == 3:
+            dtype = x.dtype.newbyteorder("=")
+            return Request(self.s, x.shape[-1], dtype, host=False, stack=True, **self.asked)
+        request = self._of_array(x, host=False)
+        if call.engine.SPARSE:
+            request.count_arcs(x)
+        return request
 
-                return _named(s, solve_rounds(s, edges, rows, max_hops, progress), nodes, rows)
-            if rows is not None:
-                _check_asked(s, edges, predecessors=False)
-            d = adjacency(edges, s)[0]
-            if call.moved:
-                check_memory(d.nbytes, _matrix_of(d), call.engine)
-                d = call.engine.from_host(d)
-            source = ArraySource(call.engine, s, d, undirected=not edges.directed)
-        else:
-            x = call["graph"]
-            _check_graph(x)
-            rows = positions(sources, x.shape[0], _labels(nodes))
-            warn_of_entries(s, graph if type(graph) is np.ndarray else x)
-            plain = rows is None and max_hops is None and asked.method != "squaring"
-            if plain and not spans(s, x.dtype) and x.shape[0] <= call.engine.BATCH:
-                solved = _at_once(call, s, Dense(request, directed, None, None, nodes, progress))
-                if solved is not None:
-                    return _named(s, _give(call, solved), nodes, None)
-            if type(graph) is not np.ndarray:  # only now it can be read
-                request = replace(
-                    request, n=x.shape[0], itemsize=x.dtype.itemsize, host=False,
-                    comparing=spans(s, x.dtype),
-                )  # fmt: skip
-                if request.countable and call.engine.SPARSE:
-                    request = request.counted(x, s.identities(x.dtype)[0])
-                choice = choose(request, machine_for(request))
-            task = Dense(request, directed, rows, max_hops, nodes, progress)
-            if choice.forest and _left(call, directed):
-                kept = task.forest(ArraySource(call.engine, s, x), choice)
-                if kept is not None:
-                    return _named(s, _give(call, kept, rows), nodes, rows)
-            if rows is None and choice.method == "elimination":
-                solved = _at_once(call, s, task)
-                if solved is not None:
-                    return _named(s, _give(call, solved), nodes, None)
-            source = _own(call, s, directed)
-        labels = nodes if edges is None else edges.nodes
-        task = Dense(request, directed, rows, max_hops, labels, progress)
-        return _named(s, _give(call, task.solve(source, choice), rows), nodes, rows)
+    def _check_tiles(self) -> None:
+        request = self.request
+        by_rows = request.options.devices is None and not request.elsewhere
+        for name in request.refused_by_tiles():
+            if not (by_rows and name in ("sources", "method='sparse'")):
+                raise ValueError(
+                    f"{name} is for graphs in one memory: leave it out, or leave out tiles"
+                )
+        warn_of_entries(self.s, self.graph)
+        if request.edges is None:
+            x = _on_host(self.graph)
+            request.n, request.dtype = x.shape[0], np.dtype(x.dtype).newbyteorder("=")
+            request.tiled = x
+            request.rows = positions(self.sources, request.n, _labels(self.nodes))
+        request.options = replace(request.options, device=request.device)
 
+    def solve(self) -> Any:
+        """Distances, and predecessors if they are wanted, with labels."""
 
-def _small(
-    s: Semiring, graph: Any, asked: Request, directed: bool | None, device: str | None,
-    progress: Progress,
-) -> Any:  # fmt: skip
-    """A matrix of few rows on a device, which is closed before all else is looked at, or None."""
-    if isinstance(graph, np.ndarray) or asked.method not in ("auto", "floyd_warshall"):
-        return None
-    if not hasattr(graph, "__dlpack__") or len(getattr(graph, "shape", ())) != 2:
-        return None
-    if where(graph, "graph") is None:
-        return None
-    with Call(device, graph if asked.overwrite else None, graph=graph) as call:
-        x = call["graph"]
-        if x.shape[0] > call.engine.BATCH:
-            return None
-        _check_graph(x)
-        if spans(s, x.dtype):
-            return None
-        asked = replace(asked, host=False, device=device)
-        solved = _at_once(call, s, Dense(asked, directed, progress=progress))
-        return None if solved is None else _give(call, solved)
+        def run(request: Request) -> Any:
+            found = solve(request)
+            if request.call is not None:
+                found = _give(request.call, found, request.rows)
+            return _named(self.s, found, self.nodes, request.rows)
+
+        return self.ready(run)
 
 
 def _named(s: Semiring, found: Any, nodes: Sequence[Any] | None, rows: Index | None) -> Any:
@@ -529,37 +480,6 @@ def _named(s: Semiring, found: Any, nodes: Sequence[Any] | None, rows: Index | N
         return found
     named, trees = labelled(d, p, s, nodes, rows)
     return named if trees is None else (named, trees)
-
-
-def _request(
-    s: Semiring, asked: Request, graph: Any, sources: Any, options: TileOptions
-) -> Request:
-    """What is asked for, with what is known of the graph before it is converted."""
-    known: dict[str, Any] = {"host": False}
-    count = None if sources is None else np.size(sources)
-    if isinstance(graph, EdgeList):
-        size = 4 if graph.weight.dtype == np.float32 else 8
-        numbers = edge_dtype(s, graph.weight).kind == "f"
-        known = {
-            "n": graph.n, "itemsize": size, "edges": len(graph.col),
-            "undirected": not graph.directed,
-            # all pairs of truth values are 32 columns to a word
-            "selective": s.selective if numbers else count is not None,
-            "comparing": spans(s, edge_dtype(s, graph.weight)),
-        }  # fmt: skip
-    elif type(graph) is np.ndarray and graph.ndim == 2:
-        _check_graph(graph)
-        known = {
-            "n": len(graph), "itemsize": graph.itemsize, "comparing": spans(s, graph.dtype)
-        }  # fmt: skip
-    tiles = bool(options)
-    asked = replace(asked, sources=count, device=options.device, tiles=tiles, **known)
-    if "n" not in known or "edges" in known or tiles:
-        return asked
-    if not asked.overwrite and (sources is None or asked.countable):
-        # before a matrix is read that may be one number, broadcast
-        check_memory(graph.size * graph.itemsize, _matrix_of(graph))
-    return asked.counted(graph, s.identities(graph.dtype)[0]) if asked.countable else asked
 
 
 def _give(call: Call, found: tuple[Array, Array | None], rows: Index | None = None) -> Any:
@@ -583,83 +503,10 @@ def _on_host(graph: Any) -> Any:
             f"or a path to a file, got {type(graph).__name__}; copy an array on a device to the "
             f"host first"
         )
-    _check_graph(graph)
+    check_graph(graph)
     if len(graph.shape) != 2:
         raise ValueError(f"over tiles there is one graph, (n, n), got shape {graph.shape}")
     return graph
-
-
-def _left(call: Call, directed: bool | None) -> bool:
-    """Whether a matrix can be read where it is, and is not to be overwritten."""
-    native = call["graph"].dtype.isnative
-    return native and call.out is None and not call.moved and directed is not False
-
-
-def _own(call: Call, s: Semiring, directed: bool | None) -> ArraySource:
-    """The matrix or matrices of a dense graph, to be overwritten."""
-    x = call["graph"]
-    _check_graph(x)
-    native = x.dtype.newbyteorder("=")
-    original = None
-    if call.out is not None:
-        if not getattr(call.out.flags, "writeable", True):
-            raise ValueError("overwrite=True: the array is read-only")
-        d = call.out.astype(native, copy=False)
-    elif call.moved:
-        d = x
-    else:
-        check_memory(x.size * x.itemsize, _matrix_of(x), call.engine)
-        original = x
-        if isinstance(x, np.ndarray):
-            d = np.empty(x.shape, native)
-            call.engine.copy(x, d)  # by all threads
-        else:
-            d = x.astype(native, order="C")
-    if directed is False:
-        symmetrize(call.engine, s, d)
-        original = None
-    return ArraySource(call.engine, s, d, original, undirected=directed is False)
-
-
-def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
-    """Many graphs, each a matrix of its own."""
-    x = call["graph"]
-    _check_graph(x)
-    request = replace(
-        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto",
-        comparing=spans(s, x.dtype),
-    )  # fmt: skip
-    task = replace(task, request=request)
-    found = _at_once(call, s, task)
-    return task.stack(_own(call, s, task.directed)) if found is None else found
-
-
-def _at_once(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None] | None:
-    """One graph or many in one launch, or None where the engine has no such way."""
-    engine, x = call.engine, call["graph"]
-    truth = x.dtype.kind == "b" and task.request.predecessors
-    if not x.size or x.shape[-1] > engine.BATCH or truth:
-        return None
-    keep = call.out is None and not call.moved and task.directed is not False
-    source = ArraySource(engine, s, x, x) if keep else _own(call, s, task.directed)
-    tick = reporter(task.progress, 1.0, "closures", "launches")
-    found = task.at_once(source)
-    if tick is not None:
-        tick(1.0)
-    return found
-
-
-def _check_graph(x: Array) -> None:
-    if len(x.shape) == 3 and x.shape[1] != x.shape[2]:
-        raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
-    if len(x.shape) not in (2, 3) or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"a graph's matrix is square, got shape {x.shape}{edges_hint(x.shape)}")
-    if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
-        raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
-
-
-def _matrix_of(d: Array) -> str:
-    return f"the {' x '.join(map(str, d.shape))} matrix in {d.dtype}"
 
 
 def _labels(nodes: Sequence[Any] | None) -> Labels | None:

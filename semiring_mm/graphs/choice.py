@@ -1,39 +1,42 @@
-"""Where and how a graph's paths are found: one pure function of numbers."""
+"""What is asked for, of which graph: facts that decide which method is taken."""
 
 from __future__ import annotations
 
 import functools
-import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import engine as engines
 from .. import pool
-from ..arrays import device_index, gpu_has
-from ..engine import named
-from ..hierarchy import costs
+from ..arrays import Call, check_all_pairs, check_memory, device_index, gpu_has
+from ..closures import memory
+from ..closures.edges import EdgeList, symmetrize
+from ..closures.solve import Problem
+from ..closures.sources import ArraySource, EdgeSource
+from ..closures.spanning import SpanningForest, spans
+from ..engine import Engine, named
+from ..memory import free_memory, too_large
+from ..progress import Progress
+from ..semirings import Semiring, semirings
+from ..tiles import TileOptions
+from ..warn import warn
+from .inputs import adjacency, edges_hint
 
 if TYPE_CHECKING:
     from ..hierarchy.structure import Structure
+    from .hops import Hops
 
 __all__ = [
-    "DENSE",
-    "GPU_FROM",
-    "GPU_HOPS",
-    "GPU_SWEEPS",
-    "SPARSE_FROM",
-    "Choice",
-    "Machine",
-    "Request",
-    "choose",
-    "count_edges",
-    "hop_device",
-    "machine_for",
-    "sweep_device",
+    "DENSE", "GPU_FROM", "GPU_HOPS", "GPU_SWEEPS", "SPARSE_FROM", "Request", "TooExpensive",
+    "check_graph", "count_edges", "hop_device", "matrix_of", "sweep_device",
 ]  # fmt: skip
 
+Array = Any  # of the engine's library
+Index = NDArray[np.int64]
 #: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what
 #: it costs to move and to launch some hundred kernels is small beside the work on few cores.
 GPU_FROM = 2048
@@ -49,78 +52,233 @@ SPARSE_FROM, DENSE = 100, 16
 #: Edges leading from a node, on average, below which sweeps are tried on a GPU: where separators
 #: are small, they take a hundredth of the time of a dense elimination there, elsewhere as long.
 ROADS = 4
+_NO_TILES = TileOptions()
+_TOLD = 1 << 26  # bytes of a matrix that are compared with what is free
+_ROOM = 1 << 28  # bytes that are nothing to speak of
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Request:
-    """What is asked for, of which graph.
+    """What is asked for, of which graph, and what is known of both.
+
+    Facts that take time are found when a method first asks for them.
 
     Attributes
     ----------
-    semiring : str
-        Its name.
-    selective : bool
-        Whether ⊕ chooses one of its operands, in the type of the weights.
-    n, itemsize : int
-        Nodes, and bytes of an entry of the matrix.
-    edges : int, optional
-        None: more than a sparse method is tried for, or not known.
+    s : Semiring
+    n : int
+        Nodes.
+    dtype : dtype
+        Of the result.
+    arcs : int, optional
+        Edges that are stored; None: more than a sparse method is tried for, or not known.
     method : {"auto", "floyd_warshall", "squaring", "sparse"}
     predecessors : bool
     sources : int, optional
         How many; None: all nodes.
-    hops : bool
-        Whether paths are limited to some edges.
+    rows : (sources,) int64, optional
+        Their positions.
+    hops : int, optional
+        The most edges of a path.
     overwrite : bool
+    directed : bool, optional
     undirected : bool
         Whether it is known that each edge leads both ways.
     device : str, optional
-        "cpu", or a CUDA device, for a graph on the host.
+        "cpu", or a CUDA device, for a graph on the host; :meth:`place` may choose one.
     host : bool
         Whether the graph is one, not a batch, and on the host.
+    options : TileOptions
     tiles : bool
-        Whether work over tiles is asked for.
-    comparing : bool
-        Whether ⊕ and ⊗ are minimum and maximum.
+        Whether the matrix is in tiles: :meth:`place` finds out.
+    kept : bool
+        Whether distances are the result, of which there may be a matrix, or only pass.
+    edges : EdgeList, optional
+        The graph, if it is a list.
+    labels : sequence, optional
+        Names of the nodes, for messages.
+    progress : bool or callable, optional
+    call : Call, optional
+        The call that has the matrix, if the graph is one.
+    strips : bool
+        Whether tiles are the alternative to what finds rows.
+    room : int, optional
+        Bytes that the work may take.
+    extra : callable, optional
+        Bytes of what keeps an elimination of a structure.
+    stack : bool
+        Whether the graph is a stack of matrices.
+    tiled : array, optional
+        What gives arrays on the host for two slices, if the graph is that.
+    metric : bool
+        Whether what finds distances has to know the weights, though all may be 1.
+    structure, hop_graph, device_hops, forest
+        What methods are known to be for a request, or their costs, from.
     """
 
-    semiring: str
+    s: Semiring
     n: int
-    itemsize: int
-    edges: int | None = None
+    dtype: np.dtype[Any]
+    arcs: int | None = None
     method: str = "auto"
     predecessors: bool = False
     sources: int | None = None
-    hops: bool = False
+    rows: Index | None = None
+    hops: int | None = None
     overwrite: bool = False
+    directed: bool | None = None
     undirected: bool = False
     device: str | None = None
     host: bool = True
+    options: TileOptions = _NO_TILES
     tiles: bool = False
-    selective: bool = True
-    comparing: bool = False
+    kept: bool = True
+    edges: EdgeList | None = None
+    labels: Sequence[Any] | None = None
+    progress: Progress = None
+    call: Call | None = None
+    metric: bool = False
+    strips: bool = False
+    room: int | None = None
+    extra: Callable[[Structure], int] | None = None
+    stack: bool = False
+    tiled: Any = None
+    structure: Structure | None = None
+    hop_graph: Hops | None = None
+    device_hops: Any = None
+    forest: SpanningForest | None = None
+
+    @property
+    def count(self) -> int:
+        """Rows of the result."""
+        return self.n if self.sources is None else self.sources
+
+    @property
+    def nodes(self) -> Index:
+        """The sources, also where these are all nodes."""
+        return np.arange(self.n) if self.rows is None else self.rows
+
+    @functools.cached_property
+    def threads(self) -> int:
+        """Threads that work."""
+        return pool.get_num_threads()
+
+    @property
+    def both(self) -> int:
+        """Edges, each in each of its directions."""
+        return (1 + self.undirected) * (self.arcs or 0)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number that methods compute with."""
+        if self.edges is None:
+            return self.dtype.itemsize
+        return 4 if self.edges.weight.dtype == np.float32 else 8
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of the result that are not there yet."""
+        there = self.edges is None and self.rows is None
+        return self.count * self.n * (self.itemsize * (not there) + 4 * self.predecessors)
+
+    @property
+    def structure_bytes(self) -> int:
+        """Bytes of the result and of an elimination."""
+        if self.structure is None:
+            return 0
+        if self.extra is not None:
+            return self.extra(self.structure)
+        size = self.sparse.steps.dtype.itemsize
+        needed = self.structure.bytes(size, trees=self.predecessors)
+        return needed + self.result_bytes * self.kept
+
+    def free(self, *, host: bool) -> int | None:
+        """Bytes that can be had on the host, or where the matrix is; None: nobody knows."""
+        if self.room is not None:
+            return self.room
+        if not host:
+            return self.engine.free_memory()
+        free = free_memory()
+        return free if free is None or self.kept else max(_ROOM, free)
+
+    @functools.cached_property
+    def comparing(self) -> bool:
+        """Whether ⊕ and ⊗ are minimum and maximum."""
+        return spans(self.s, self.dtype)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a graph on the host goes to a device."""
+        return self.device not in (None, "cpu")
+
+    @property
+    def engine(self) -> Engine:
+        """Where the matrix is."""
+        return named("cpu") if self.call is None else self.call.engine
+
+    def check_matrix(self, more: int, *, large: bool = False) -> None:
+        """Speak of a matrix that a graph of edges did not have, before there is one.
+
+        MemoryError above 4 GiB, unless `large` ones are accepted; a warning above a quarter of the
+        free memory. An entry has `more` bytes.
+        """
+        size = (self.dtype.itemsize + more) * self.n**2
+        statistics = (
+            ", sm.statistics(graph) keeps none of them" if self.s.name == "min_plus" else ""
+        )
+        instead = (
+            f"tiles=sm.Tiles(memory='4GB') takes them, with so much for the work, "
+            f"Tiles(out='D.npy') writes them to a file, sources=[...] finds some rows{statistics}, "
+            f"sm.prepare(graph) answers for pairs"
+        )
+        if not large:
+            check_all_pairs(self.n, size, instead)
+        free = free_memory() if size > _TOLD else None
+        if free is not None and 4 * size > free:
+            warn(str(too_large(f"a matrix of all pairs of {self.n:,} nodes", size, free, instead)))
+
+    # --- where the work is done ---
 
     def refused_by_tiles(self) -> list[str]:
         """The arguments for which there is no method over tiles."""
         given = {
-            "sources": self.sources is not None, "max_hops": self.hops,
+            "sources": self.sources is not None, "max_hops": self.hops is not None,
             "overwrite": self.overwrite,
             f"method={self.method!r}": self.method not in ("auto", "floyd_warshall"),
         }  # fmt: skip
         return [name for name, there in given.items() if there]
 
-    @property
-    def sparse(self) -> bool:
-        """Whether other than dense methods are tried."""
-        if self.hops or self.method not in ("auto", "sparse"):
-            return False
-        if not self.selective or (self.semiring != "min_plus" and self.edges is None):
-            return False
+    @functools.cached_property
+    def dense(self) -> str:
+        """Why only dense methods are tried; "" where others are."""
+        if self.hops is not None:
+            return "finds paths of any number of edges"
+        if self.method not in ("auto", "sparse"):
+            return "needs method='auto'"
+        truth = self.edges is not None and self.dtype.kind not in "f"
+        # all pairs of truth values are 32 columns to a word
+        if self.kept and not (self.sources is not None if truth else self.s.selective):
+            return "needs an ⊕ that chooses one operand, and numbers or sources"
+        if self.s.name != "min_plus" and self.arcs is None:
+            return "needs a list of edges, or a matrix over min_plus"
         if self.method == "sparse":
-            return True
-        return self.edges is not None and (self.n >= SPARSE_FROM or self.sources is not None)
+            return ""
+        if self.arcs is None:
+            return f"needs at most {DENSE} edges a node"
+        few = self.n < SPARSE_FROM and self.sources is None
+        return f"needs {SPARSE_FROM} nodes, or sources" if few else ""
 
     @functools.cached_property
+    def matrix_only(self) -> str:
+        """Why no method for a list of edges is tried where the work is done; "" where some are."""
+        if self.dense or self.options or (self.tiles and self.edges is None):
+            return self.dense or "the matrix is in tiles"
+        roads = self.method == "sparse" or not self.kept or self.both < ROADS * self.n
+        if self.elsewhere and not (self.arcs is not None and roads):
+            return f"needs fewer than {ROADS} edges a node on a device"
+        return ""
+
+    @property
     def may_use_gpu(self) -> bool:
         """Whether it matters what a CUDA device has free."""
         if not self.host or self.n < GPU_FROM or self.device == "cpu":
@@ -129,107 +287,167 @@ class Request:
             return True
         if self.comparing and self.undirected:
             return False
-        return not (self.tiles or self.sparse or self.sources is not None)
+        return bool(not (self.options or not self.dense or self.sources is not None))
+
+    @functools.cached_property
+    def gpu(self) -> int | None:
+        """Bytes free on the CUDA device that is asked for, or else the current one, if any."""
+        if not gpu_has(0):
+            return None
+        index, engine = device_index(self.device), named("cuda")
+        with engine.on(-1 if index is None else index):
+            return engine.free_memory() or 1 << 62
+
+    def place(self) -> Request:
+        """Choose a device for a graph on the host, and whether its matrix is in tiles."""
+        # the result, the graph as it was given, and half of it for products in place
+        needed = self.n * self.n * (5 * self.dtype.itemsize // 2 + 6 * self.predecessors)
+        self.tiles, tiles_can = bool(self.options), not self.refused_by_tiles()
+        if self.may_use_gpu and self.gpu is not None:
+            exceeds = needed > self.gpu
+            if self.device is None and (tiles_can or not exceeds):
+                self.device = "cuda"
+            self.tiles = self.tiles or (self.device is not None and tiles_can and exceeds)
+        return self
 
     @property
     def countable(self) -> bool:
         """Whether the number of edges in a matrix decides."""
-        few = self.n >= SPARSE_FROM and self.semiring == "min_plus" and not self.hops
-        return few and self.method == "auto" and self.edges is None
+        few = self.n >= SPARSE_FROM and self.s.name == "min_plus" and self.hops is None
+        return few and self.method == "auto" and self.arcs is None
 
-    def counted(self, matrix: Any, zero: Any) -> Request:
-        """The same, with the edges of its matrix on the host if they are few."""
-        if matrix.dtype.kind not in "iuf":
-            return self
-        return replace(self, edges=count_edges(matrix, zero, DENSE * self.n))
+    def count_arcs(self, matrix: Any) -> None:
+        """Count the edges of its matrix on the host as far as it takes to see that they are few."""
+        if self.countable and matrix.dtype.kind in "iuf":
+            zero = self.s.identities(matrix.dtype)[0]
+            self.arcs = count_edges(matrix, zero, DENSE * self.n)
 
+    # --- the graph ---
 
-@dataclass(frozen=True)
-class Machine:
-    """What there is to compute with.
-
-    Attributes
-    ----------
-    gpu : int, optional
-        Bytes free on the CUDA device that is asked for, or else the current one; None: no device.
-    threads : int
-    """
-
-    gpu: int | None = None
-    threads: int = 1
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How a graph's paths are found.
-
-    Attributes
-    ----------
-    device : str, optional
-        As it was asked for, or "cuda".
-    tiles : bool
-        Over tiles, none of what follows applies.
-    method : {"hops", "sources", "squaring", "elimination"}
-        On the dense matrix.
-    dense : float
-        Nanoseconds that this takes, and a sparse elimination has to fall short of; 0: none is
-        tried.
-    search : float
-        Nanoseconds of a search from each source, where no weight is negative.
-    forest : bool
-        From a spanning forest in place of an elimination, if the graph is undirected.
-    """
-
-    device: str | None
-    tiles: bool
-    method: str
-    dense: float = 0.0
-    search: float = math.inf
-    forest: bool = False
+    @functools.cached_property
+    def given(self) -> ArraySource:
+        """The matrix as it was given, or that of the edges, to be overwritten."""
+        assert self.call is not None
+        engine = self.call.engine
+        if self.edges is None:
+            return self._own_matrix(self.call)
+        if self.rows is not None:
+            self.check_matrix(0)
+        d = adjacency(self.edges, self.s)[0]
+        if self.call.moved:
+            check_memory(d.nbytes, matrix_of(d), engine)
+            d = engine.from_host(d)
+        return ArraySource(engine, self.s, d, undirected=not self.edges.directed)
 
     @property
-    def sparse(self) -> bool:
-        """Whether other than dense methods are tried."""
-        return self.dense > 0
+    def kept_given(self) -> ArraySource:
+        """The matrix as it was given, in its own memory, where it is as it is to be read."""
+        call = self.call
+        if call is None or self.edges is not None or "given" in self.__dict__:
+            return self.given
+        if call.out is not None or call.moved or self.directed is False:
+            return self.given
+        x = call["graph"]
+        return ArraySource(call.engine, self.s, x, x) if x.dtype.isnative else self.given
+
+    def _own_matrix(self, call: Call) -> ArraySource:
+        x = call["graph"]
+        native = x.dtype.newbyteorder("=")
+        original = None
+        if call.out is not None:
+            if not getattr(call.out.flags, "writeable", True):
+                raise ValueError("overwrite=True: the array is read-only")
+            d = call.out.astype(native, copy=False)
+        elif call.moved:
+            d = x
+        else:
+            check_memory(x.size * x.itemsize, matrix_of(x), call.engine)
+            original = x
+            if isinstance(x, np.ndarray):
+                d = np.empty(x.shape, native)
+                call.engine.copy(x, d)  # by all threads
+            else:
+                d = x.astype(native, order="C")
+        if self.directed is False:
+            symmetrize(call.engine, self.s, d)
+            original = None
+        return ArraySource(call.engine, self.s, d, original, undirected=self.directed is False)
+
+    @functools.cached_property
+    def problem(self) -> Problem:
+        """The problem of the matrix; only an elimination, or a forest, gains by symmetry."""
+        gains = self.hops is None and self.method != "squaring"
+        gains = gains and (self.sources is None or self.comparing)
+        directed = self.directed if gains else True
+        labels = self.labels if self.edges is None else self.edges.nodes
+        return Problem.of(self.given, directed, self.predecessors, labels, self.progress)
+
+    @functools.cached_property
+    def matrix(self) -> Problem:
+        """The same in numbers, of which facts are asked."""
+        return self.problem.in_numbers()
+
+    @functools.cached_property
+    def sparse(self) -> Problem:
+        """The problem of the edges; for truth values whether a path of any width is there."""
+        if self.edges is None:
+            return self._edges_of_matrix()
+        s, edges = self.s, self.edges
+        if self.dtype.kind == "b":
+            s, edges = semirings["max_min"], edges.weighted(np.ones(len(edges.col), np.float32))
+        dtype = np.float32 if edges.weight.dtype == np.float32 else np.float64
+        source = EdgeSource(s, edges.kept(edges.weight != s.zero), dtype)
+        return Problem.of(source, None, self.predecessors, edges.nodes, self.progress)
+
+    def _edges_of_matrix(self) -> Problem:
+        problem, n = self.matrix, self.n
+        engine, d = self.engine, memory.begin(problem)
+        d = engine.to_host(d)
+        zero, one = problem.source.s.identities(d.dtype)
+        there = d != zero
+        np.fill_diagonal(there, d.diagonal() != one)
+        row, col = np.nonzero(there)
+        small = {"i": np.int32, "f": np.float32, "V": np.float32}[d.dtype.kind]
+        weight = d[row, col].astype(d.dtype if d.dtype.itemsize >= 4 else small)
+        edges = EdgeSource(problem.source.s, EdgeList.of(n, row, col, weight), weight.dtype)
+        return replace(problem, source=edges)
+
+    @functools.cached_property
+    def searchable(self) -> bool:
+        """Whether a search finds best paths: ⊕ chooses, and no weight is better than one."""
+        return self.sparse.source.s.selective and not self.sparse.weights.look(1)
+
+    @property
+    def listed(self) -> EdgeList:
+        """The edges, as far as they are no zeros, each once."""
+        source = self.sparse.source
+        assert isinstance(source, EdgeSource)  # nothing has worsened its weights
+        return source.given
+
+    @property
+    def unit(self) -> bool:
+        """Whether every edge counts 1."""
+        facts = self.sparse.weights.facts
+        return bool(facts.lo == facts.hi == 1)
 
 
-def choose(asked: Request, machine: Machine) -> Choice:
-    """The fastest way to do what is asked for on a machine."""
-    n = asked.n
-    # the result, the graph as it was given, and half of it for products in place
-    needed = n * n * (5 * asked.itemsize // 2 + 6 * asked.predecessors)
-    device, tiles, tiles_can = asked.device, asked.tiles, not asked.refused_by_tiles()
-    if asked.may_use_gpu and machine.gpu is not None:
-        exceeds = needed > machine.gpu
-        if device is None and (tiles_can or not exceeds):
-            device = "cuda"
-        tiles = tiles or (device is not None and tiles_can and exceeds)
-    method = (
-        "hops" if asked.hops else "sources" if asked.sources is not None
-        else "squaring" if asked.method == "squaring" else "elimination"
-    )  # fmt: skip
-    if asked.hops and asked.sources is not None:
-        method = "sources"
-    forest = asked.comparing and not asked.hops and asked.method == "auto"
-    elsewhere, dense, search = device not in (None, "cpu"), math.inf, math.inf
-    if not asked.sparse or (tiles and (asked.tiles or not elsewhere)):
-        return Choice(device, tiles, method, forest=forest)
-    arcs = (1 + asked.undirected) * (asked.edges or 0)
-    if asked.method != "sparse":
-        dense = costs.closure(
-            n, asked.sources, itemsize=asked.itemsize, predecessors=asked.predecessors,
-            undirected=asked.undirected, threads=machine.threads,
-        )  # fmt: skip
-    if elsewhere:
-        few = asked.edges is not None and (asked.method == "sparse" or arcs < ROADS * n)
-        return Choice(device, tiles and not few, method, dense if few else 0.0, forest=forest)
-    if asked.method != "sparse":
-        count = n if asked.sources is None else asked.sources
-        search = costs.searches(n, arcs, count, threads=machine.threads)
-    return Choice(device, tiles, method, dense, search, forest)
+class TooExpensive(Exception):
+    """A method takes longer, or more memory, than another one; the message says what it takes."""
 
 
-# --- what a request and a machine are made of ---------------------------------------------------
+def check_graph(x: Array) -> None:
+    """Raise ValueError or TypeError if an array is no matrix of a graph, or stack of them."""
+    if len(x.shape) == 3 and x.shape[1] != x.shape[2]:
+        raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
+    if len(x.shape) not in (2, 3) or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"a graph's matrix is square, got shape {x.shape}{edges_hint(x.shape)}")
+    if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
+        raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
+
+
+def matrix_of(d: Array) -> str:
+    """The words for a matrix in messages about its memory."""
+    return f"the {' x '.join(map(str, d.shape))} matrix in {d.dtype}"
 
 
 def count_edges(matrix: Any, zero: Any, most: int) -> int | None:
@@ -267,13 +485,3 @@ def hop_device(time: float, n: int, arcs: int) -> int | None:
     searches = engines.named("cuda").HopSearches
     needed = None if searches is None else searches.bytes(n, arcs, 1, labels=False)
     return -1 if needed is not None and gpu_has(needed) else None
-
-
-def machine_for(asked: Request) -> Machine:
-    """What of this machine matters for a request."""
-    gpu = None
-    if asked.may_use_gpu and gpu_has(0):
-        index, engine = device_index(asked.device), named("cuda")
-        with engine.on(-1 if index is None else index):
-            gpu = engine.free_memory() or 1 << 62
-    return Machine(gpu, pool.get_num_threads())

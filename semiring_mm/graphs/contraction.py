@@ -12,30 +12,31 @@ a dense core (:mod:`..hierarchy`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import engine as engines
-from .. import pool
 from ..arrays import check_memory, device_index
-from ..closures.edges import EdgeList, edge_dtype
+from ..closures import memory
 from ..closures.solve import Problem
-from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
+from ..closures.sources import weights_of
 from ..closures.trees import repair_trees
 from ..hierarchy import costs
 from ..hierarchy.devices import fetch, place
-from ..hierarchy.structure import eliminate
+from ..hierarchy.structure import Structure, eliminate
 from ..hierarchy.sweeps import Metric, customize
-from ..memory import free_memory
-from ..progress import Progress, reporter
-from ..semirings import Semiring, semirings
-from .choice import Choice, hop_device, sweep_device
-from .dijkstra import search, search_shifted, searchable
+from ..progress import reporter
+from .choice import Request, TooExpensive, hop_device, sweep_device
+from .dijkstra import search, search_shifted
 from .hops import Hops
 
-__all__ = ["count_hops", "has_ties", "solve", "solve_edges", "solve_sparse"]
+__all__ = [
+    "by_elimination", "by_hops", "by_search", "by_search_shifted", "elimination_cost", "has_ties",
+    "hops_cost", "rows_by_sweeps",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -46,54 +47,68 @@ _CORE = 4096
 Solved = tuple[Array, NDArray[np.int32] | None]
 
 
-def solve(
-    problem: Problem,
-    *,
-    sources: Index | None,
-    limit: float = math.inf,
-    out: Array | None = None,
-    device: str | None = None,
-) -> Solved | None:
+def elimination_cost(r: Request, limit: float) -> float:
+    """Nanoseconds of an elimination and its sweeps; TooExpensive from a limit on.
+
+    The order is found on the way, and kept for the elimination.
+    """
+    problem, n = r.sparse, r.n
+    size = problem.steps.dtype.itemsize
+    if costs.least(n, len(r.listed.col), r.count, threads=r.threads) > limit:
+        raise TooExpensive("takes longer, whatever the separators")
+    row, col, _ = r.listed.arrays
+    if limit == math.inf and r.kept:  # before any work
+        check_memory(r.result_bytes + _NODE * n, f"the elimination of {n} nodes")
+    structure = r.structure
+    if structure is None:
+        structure = eliminate(n, row, col, sources=r.count, limit=limit, itemsize=size)
+    if structure is None:
+        raise TooExpensive("separators are large: takes longer")
+    if r.elsewhere and r.kept and limit < math.inf and structure.core > _CORE:
+        raise TooExpensive(f"a device closes more than {_CORE} nodes of a core as a whole")
+    r.structure = structure
+    degree = np.diff(structure.first)
+    return float(costs.fringes(n, len(row), degree, r.count, itemsize=size, threads=r.threads)[-1])
+
+
+def by_elimination(r: Request) -> Solved:
+    """Paths by sweeps over the elimination tree of the request's structure."""
+
+    def run(into: Array | None) -> Solved:
+        structure, count = r.structure, r.count
+        assert structure is not None
+        there = sweep_device(r.device, structure, count, r.sparse.steps.dtype.itemsize)
+        return r.sparse.solve(lambda given: rows_by_sweeps(given, structure, r.rows, into, there))
+
+    return _in_place(r, run)
+
+
+def rows_by_sweeps(
+    problem: Problem, structure: Structure, sources: Index | None, out: Array | None = None,
+    index: int | None = None,
+) -> Solved:  # fmt: skip
     """Paths, and predecessors if the problem has them, from all or some sources.
 
     Parameters
     ----------
     problem : Problem
         Of a source that has its edges at hand.
-    limit : float
-        Nanoseconds of the alternative; None is returned where this method would take longer.
     out : ndarray, optional
         Filled in place of a new array of distances; rows are contiguous.
-    device : {None, "cpu", "cuda", "cuda:N"}
-        Where the sweeps run; None: on a CUDA device if there is one and there is much to do.
+    index : int, optional
+        The CUDA device of the sweeps; None: the CPU.
     """
-    source, trees, steps = problem.source, problem.predecessors, problem.steps
-    n = source.n
-    count, size = n if sources is None else len(sources), steps.dtype.itemsize
-    result = count * n * ((0 if out is not None else size) + 4 * trees)
-    if limit == math.inf:
-        check_memory(result + _NODE * n, f"the elimination of {n} nodes")  # before any work
-    assert isinstance(source, EdgeSource | WorsenedEdges)
-    structure = eliminate(n, *source.given.arrays[:2], sources=count, limit=limit, itemsize=size)
-    if structure is None:
-        return None
-    needed = result + structure.bytes(size, trees=trees)
-    if limit < math.inf and needed > (free_memory() or 0):
-        return None
-    check_memory(needed, f"the result of {count} x {n} entries")
-    there = sweep_device(device, structure, count, size)
-    if device is not None and there is not None and limit < math.inf and structure.core > _CORE:
-        return None  # which is better closed there as a whole
-    metric = customize(structure, problem, trees=trees and there is None)
+    source, trees, n = problem.source, problem.predecessors, problem.source.n
     chosen = np.arange(n) if sources is None else sources
-    d = np.empty((count, n), steps.dtype) if out is None else out
+    metric = customize(structure, problem, trees=trees and index is None)
+    d = np.empty((len(chosen), n), problem.steps.dtype) if out is None else out
     p = np.empty(d.shape, np.int32) if trees else None
-    total = float(count) * n
+    total = float(len(chosen)) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
-    if there is None:
-        (metric.whole(d.dtype, count) or metric).sweep(chosen, d, p, tick)
+    if index is None:
+        (metric.whole(d.dtype, len(chosen)) or metric).sweep(chosen, d, p, tick)
     else:
-        _fetched(metric, problem, chosen, d, p, there)
+        _fetched(metric, problem, chosen, d, p, index)
     if p is not None and has_ties(problem):
         repair_trees(engines.named("cpu"), source.s, d, p, source.edges, chosen)
     if tick is not None:
@@ -127,87 +142,76 @@ def has_ties(problem: Problem) -> bool:
     return facts.lo <= 2 * float(n) ** 2 * eps * max(abs(facts.lo), abs(facts.hi))
 
 
-def solve_edges(
-    s: Semiring, edges: EdgeList, choice: Choice, rows: Index | None, predecessors: bool,
-    progress: Progress,
-) -> Solved | None:  # fmt: skip
-    """Paths of a list of edges by the sparse methods of a choice; None where they are refused."""
-    if edge_dtype(s, edges.weight).kind == "b":  # whether there is a path: one of any width
-        ones = edges.weighted(np.ones(len(edges.col), np.float32))
-        found = solve_edges(semirings["max_min"], ones, choice, rows, predecessors, progress)
-        return None if found is None else (found[0] > 0, found[1])
-    dtype = np.float32 if edges.weight.dtype == np.float32 else np.float64
-    source = EdgeSource(s, edges.kept(edges.weight != s.zero), dtype)
-    problem = Problem.of(source, None, predecessors, edges.nodes, progress)
-    return solve_sparse(problem, choice, rows)
+def by_search(r: Request) -> Solved:
+    """Paths by a search from each source."""
+    return _in_place(r, lambda into: search(r.sparse, sources=r.rows, out=into))
 
 
-def solve_sparse(
-    problem: Problem, choice: Choice, rows: Index | None, out: Array | None = None
-) -> Solved | None:
-    """An elimination where it takes less time than the choice's other methods, or searches.
-
-    None where the dense method of the choice takes the least.
-    """
-    assert isinstance(problem.source, EdgeSource)
-    plain, n, m = searchable(problem), problem.source.n, len(problem.source.given.col)
-    if not plain and problem.weights.may_overflow:  # which the dense method tells
-        return None
-    chosen = np.arange(n) if rows is None else rows
-    shifts = not plain and problem.source.s.name == "min_plus"
-    searches = choice.search if plain or shifts else math.inf
-    if shifts:
-        searches += costs.potentials(n, m)
-    limit, found = min(choice.dense, searches), None
-    hops = _hops(problem, len(chosen), limit) if plain and choice.dense < math.inf else None
-    walks = math.inf if hops is None else hops.time(len(chosen), labels=True)
-    limit = min(limit, walks)
-    if costs.least(n, m, len(chosen), threads=pool.get_num_threads()) <= limit:
-
-        def run(given: Problem) -> Solved | None:
-            return solve(given, sources=rows, limit=limit, out=out, device=choice.device)
-
-        found = problem.solve(run)
-    if found is None and hops is not None and walks == limit:
-        there = device_index(choice.device)
-        if choice.device is None:
-            there = hop_device(walks, hops.n, hops.arcs)
-        return count_hops(problem, hops, chosen, out, there), None
-    if found is None and searches < math.inf and searches <= choice.dense:
-        found = (search if plain else search_shifted)(problem, sources=rows, out=out)
-    return found
+def by_search_shifted(r: Request) -> Solved:
+    """The same with potentials for negative weights."""
+    return _in_place(r, lambda into: search_shifted(r.sparse, sources=r.rows, out=into))
 
 
-def _hops(problem: Problem, count: int, limit: float) -> Hops | None:
-    """The graph where the distances wanted are numbers of edges, and from several sources.
+def _in_place(r: Request, run: Callable[[Array | None], Solved]) -> Solved:
+    """Paths by the edges, in the memory and the type of the matrix if the graph has one."""
+    if r.edges is not None:
+        d, p = run(None)
+        return (d > 0 if r.dtype.kind == "b" else d), p
+    problem = r.matrix
+    source, kind = memory.source_of(problem), r.sparse.source.dtype
+    matrix = memory.begin(problem)
+    flat = r.engine.SPARSE and kind == matrix.dtype and matrix.strides[1] == matrix.itemsize
+    d, p = run(matrix if r.rows is None and flat else None)
+    if d is not matrix:
+        missing = d == r.sparse.source.s.identities(d.dtype)[0]
+        d = d.astype(matrix.dtype)
+        d[missing] = problem.source.s.identities(matrix.dtype)[0]
+        d = r.engine.from_host(d)
+        if r.rows is None:
+            matrix[...] = d
+            d = matrix
+    rows = None if r.rows is None else r.engine.from_host(r.rows)
+    return memory.finish(problem, d, rows, source.array), p
 
-    None, too, where searches for these would take more than a number of nanoseconds.
-    """
-    source, facts = problem.source, problem.weights.facts
-    if problem.predecessors or source.s.name != "min_plus" or not facts.lo == facts.hi == 1:
-        return None
-    assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
-    row, col, _ = source.given.arrays
-    engine = engines.named("cpu")
-    assert engine.HopSearches is not None
-    free = engine.free_memory()
-    needed = engine.HopSearches.bytes(source.n, len(row), count, labels=True)
-    if count < 2 or (free is not None and needed > free):
-        return None
-    if Hops.least(source.n, len(row), count, labels=True) > limit:
-        return None
-    return Hops(source.n, row, col, directed=not source.symmetric())
+
+def hops_cost(r: Request, limit: float) -> float:
+    """Nanoseconds of breadth-first searches over edges that all count 1."""
+    row, col, _ = r.listed.arrays
+    least = Hops.least(r.n, len(row), r.count, labels=r.kept)
+    if least > limit:
+        raise TooExpensive(f"{least / 1e9:.3g} s or more")
+    if r.hop_graph is None:
+        r.hop_graph = Hops(r.n, row, col, directed=not r.sparse.source.symmetric())
+    return r.hop_graph.time(r.count, labels=r.kept)
 
 
-def count_hops(
-    problem: Problem, hops: Hops, sources: Index, out: Array | None, device: int | None = None
-) -> Array:
-    """Distances by breadth-first searches, of the types of a problem whose edges all count 1."""
-    n, count, dtype = hops.n, len(sources), problem.steps.dtype
-    if out is None:
-        check_memory(count * n * dtype.itemsize, f"the result of {count} x {n} entries")
-    tick = reporter(problem.progress, float(count) * n, "breadth-first searches", "entries")
-    return hops.distances(
-        sources, dtype, problem.steps.identities[0], out=out, device=device,
-        done=None if tick is None else (lambda number: tick(float(number) * n)),
+def by_hops(r: Request) -> Solved:
+    """Distances by breadth-first searches."""
+    graph = r.hop_graph
+    if graph is None:  # of a matrix on a device
+        from . import dense
+
+        return dense.hops_on_device(r)
+
+    def run(into: Array | None) -> Solved:
+        index = device_index(r.device)
+        if r.device is None:
+            index = hop_device(graph.time(r.count, labels=True), graph.n, graph.arcs)
+        return _counted(r, graph, into, index), None
+
+    if r.edges is None and r.matrix_only:  # of a matrix full of edges
+        problem = r.matrix
+        d = memory.begin(problem)
+        d = _counted(r, graph, d if r.rows is None else None, None)
+        return memory.finish(problem, d, r.rows, memory.source_of(problem).array), None
+    return _in_place(r, run)
+
+
+def _counted(r: Request, graph: Hops, into: Array | None, index: int | None) -> Array:
+    """Distances in the type that a problem is computed in."""
+    problem = r.matrix if r.edges is None and r.matrix_only else r.sparse
+    tick = reporter(r.progress, float(r.count) * r.n, "breadth-first searches", "entries")
+    return graph.distances(
+        r.nodes, problem.steps.dtype, problem.steps.identities[0], out=into, device=index,
+        done=None if tick is None else (lambda number: tick(float(number) * r.n)),
     )  # fmt: skip

@@ -5,27 +5,28 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..arrays import check_memory
-from ..closures import memory, spanning
+from ..closures import memory
 from ..closures.edges import EdgeList
 from ..closures.solve import Problem
-from ..closures.sources import ArraySource, EdgeSource
+from ..closures.sources import ArraySource
 from ..closures.trees import cyclic_rows, repair_trees
 from ..closures.weights import edges_of
-from ..hierarchy import costs
 from ..products import multiply
-from ..progress import Progress, part_of, reporter
-from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
+from ..progress import part_of, reporter
+from .choice import SPARSE_FROM, Request, TooExpensive
 
-__all__ = ["Dense"]
+__all__ = [
+    "close", "close_at_once", "close_stack", "from_sources", "hops_cost", "hops_on_device",
+    "powers", "squaring",
+]  # fmt: skip
 
 _STRIP = 256  # rows that are looked at together
 _COUNTED = ("int32", "int64", "float32", "float64")  # types that hold numbers of edges
@@ -39,174 +40,143 @@ Index = NDArray[np.int64]
 #: Nodes from which ranges of the weights are known before a closure in one launch: it leaves no
 #: room for a scan beside it.
 _FACTS_FROM = 1200
-#: Blocks of rows from which a spanning forest takes less time than an elimination.
-_FOREST = 4
 Solved = tuple[Array, Array | None]
 
 
-@dataclass(frozen=True)
-class Dense:
-    """What is asked of a dense matrix, or of each of a stack of them.
+def in_matrix(r: Request, work: Callable[[Problem], Solved]) -> Solved:
+    """What some work on the matrix gives, in the memory of the matrix unless of some rows only."""
+    rows = None if r.rows is None else r.engine.from_host(r.rows)
 
-    Attributes
-    ----------
-    request : Request
-    directed : bool, optional
-    sources : (k,) int64, optional
-    hops : int, optional
-        The most edges of a path.
-    labels : sequence, optional
-        Names of the nodes, for messages.
-    progress : bool or callable, optional
+    def run(given: Problem) -> Solved:
+        problem = given.in_numbers()
+        d, p = work(problem)
+        return memory.finish(problem, d, rows, memory.source_of(given).array), p
+
+    return r.problem.solve(run)
+
+
+def close(r: Request) -> Solved:
+    """All pairs, or rows of them, by an elimination in blocks."""
+    if r.rows is None:
+        return in_matrix(r, memory.close)
+    index = r.engine.from_host(r.rows)
+
+    def rows(problem: Problem) -> Solved:
+        whole, trees = memory.close(replace(problem, progress=None))
+        return whole[index], None if trees is None else trees[index]
+
+    return in_matrix(r, rows)
+
+
+def squaring(r: Request) -> Solved:
+    """All pairs by repeated squaring."""
+    return in_matrix(r, _squaring)
+
+
+def powers(r: Request) -> Solved:
+    """Paths of at most so many edges."""
+    limit = r.hops
+    assert limit is not None
+    return in_matrix(r, lambda problem: (_power(problem, limit), None))
+
+
+def from_sources(r: Request) -> Solved:
+    """Paths from some nodes by rounds of products."""
+    rows, limit = r.rows, r.hops
+    assert rows is not None
+    return in_matrix(r, lambda problem: _from_sources(problem, rows, limit))
+
+
+def close_stack(r: Request) -> Solved:
+    """Every matrix of a stack, in its memory; small ones are spread over the threads."""
+    source = r.given
+    engine, d = source.engine, source.array
+    count, n = d.shape[:2]
+    tick = reporter(r.progress, float(count), "a batch", "graphs")
+    p = engine.xp.empty(d.shape, np.int32) if r.predecessors else None
+
+    def some(first: int, last: int) -> None:
+        for i in range(first, last):
+            part = ArraySource(engine, source.s, d[i], undirected=source.undirected)
+            _, tree = _alone(r, part)
+            if p is not None:
+                p[i] = tree
+
+    if n > 4 * engine.BASE or not engine.SPARSE:
+        for i in range(count):
+            some(i, i + 1)
+            if tick is not None:
+                tick(float(i + 1))
+    elif count:
+        parts = min(count, 8 * pool.get_num_threads())
+        cuts = np.linspace(0, count, parts + 1).astype(int).tolist()
+        pool.run(
+            [functools.partial(some, *x) for x in itertools.pairwise(cuts)],
+            None if tick is None else (lambda k: tick(float(cuts[k]))),
+        )
+    return d, p
+
+
+def _alone(r: Request, source: ArraySource) -> Solved:
+    """One matrix of a stack, as if it were the only one."""
+    from .methods import solve
+
+    alone = Request(
+        r.s, source.n, source.dtype, method="auto", predecessors=r.predecessors,
+        directed=r.directed, call=r.call,
+    )  # fmt: skip
+    alone.given = source
+    if source.engine.SPARSE:
+        alone.count_arcs(source.array)
+    solved: Solved = solve(alone, leave_out="one launch")
+    return solved
+
+
+def close_at_once(r: Request) -> Solved:
+    """A matrix, or each of a stack, in one launch; TooExpensive where the engine has none.
+
+    A matrix that is not to be overwritten stays, and the result is a new array.
     """
-
-    request: Request
-    directed: bool | None = None
-    sources: Index | None = None
-    hops: int | None = None
-    labels: Sequence[Any] | None = None
-    progress: Progress = None
-
-    def problem(self, source: ArraySource, method: str = "elimination") -> Problem:
-        """The problem; only an elimination gains by symmetry, which is not looked for else."""
-        directed = self.directed if method == "elimination" else True
-        return Problem.of(source, directed, self.request.predecessors, self.labels, self.progress)
-
-    def solve(self, source: ArraySource, choice: Choice) -> Solved:
-        """Distances, in the memory of the source unless of some rows only, and predecessors."""
-        n, engine, rows = source.n, source.engine, None
-        problem = self.problem(source, "elimination" if choice.forest else choice.method)
-        extra = 4 * self.request.predecessors if self.sources is None else 0
-        if choice.method == "squaring":
-            extra += 2 * source.dtype.itemsize
-        check_memory(extra * n * n, f"the work beside the {n} x {n} matrix", engine)
-        if self.sources is not None:
-            rows = engine.from_host(self.sources)
-
-        def run(given: Problem) -> Solved:
-            problem = given.in_numbers()
-            d, p = self._work(problem, choice)
-            return memory.finish(problem, d, rows, memory.source_of(given).array), p
-
-        return problem.solve(run)
-
-    def _work(self, problem: Problem, choice: Choice) -> Solved:
-        if choice.sparse:
-            solved = _sparse(problem, self.sources, choice)
-            if solved is not None:
-                return solved
-        if self._from_forest(problem, choice):
-            return spanning.close(problem, self.sources)
-        if self.request.method == "auto" and choice.method in ("elimination", "sources"):
-            d = _hops(problem, self.sources)
-            if d is not None:
-                return d, None
-        if choice.method == "sources":
-            assert self.sources is not None
-            return _from_sources(problem, self.sources, self.hops)
-        if choice.method == "hops":
-            assert self.hops is not None
-            return _power(problem, self.hops), None
-        if choice.method == "squaring":
-            return _squaring(problem)
-        return memory.close(problem)
-
-    def _from_forest(self, problem: Problem, choice: Choice) -> bool:
-        large = problem.source.n >= _FOREST * memory.source_of(problem).engine.BASE
-        return choice.forest and large and problem.undirected and spanning.applies(problem)
-
-    def forest(self, source: ArraySource, choice: Choice) -> Solved | None:
-        """From a spanning forest of a matrix that is not to be overwritten, or None."""
-        n = source.n
-        count = n if self.sources is None else len(self.sources)
-        size = count * n * (source.dtype.itemsize + 4 * self.request.predecessors)
-        check_memory(size, f"the result of {count} x {n} entries", source.engine)
-        problem = self.problem(source)
-        if not self._from_forest(problem, choice):  # which looks whether the matrix is symmetric
-            return None
-        return spanning.close(problem, self.sources, keep=True)
-
-    def each(self, source: ArraySource, choice: Choice) -> Solved:
-        """One matrix of a stack, as if it were the only one; `choice` is that of small ones."""
-        request = self.request
-        if source.engine.SPARSE and request.countable:
-            request = request.counted(source.array, source.s.identities(source.dtype)[0])
-            choice = choose(request, machine_for(request))
-        return self.solve(source, choice)
-
-    def stack(self, source: ArraySource) -> Solved:
-        """Every matrix of a stack, in its memory; small ones are spread over the threads."""
-        engine, d = source.engine, source.array
-        count, n = d.shape[:2]
-        tick = reporter(self.progress, float(count), "a batch", "graphs")
-        p = engine.xp.empty(d.shape, np.int32) if self.request.predecessors else None
-        alone, choice = replace(self, progress=None), choose(self.request, Machine())
-
-        def some(first: int, last: int) -> None:
-            for i in range(first, last):
-                part = ArraySource(engine, source.s, d[i], undirected=source.undirected)
-                _, tree = alone.each(part, choice)
-                if p is not None:
-                    p[i] = tree
-
-        if n > 4 * engine.BASE or not engine.SPARSE:
-            for i in range(count):
-                some(i, i + 1)
-                if tick is not None:
-                    tick(float(i + 1))
-        elif count:
-            parts = min(count, 8 * pool.get_num_threads())
-            cuts = np.linspace(0, count, parts + 1).astype(int).tolist()
-            pool.run(
-                [functools.partial(some, *x) for x in itertools.pairwise(cuts)],
-                None if tick is None else (lambda k: tick(float(cuts[k]))),
-            )
-        return d, p
-
-    def at_once(self, source: ArraySource) -> Solved | None:
-        """A matrix, or each of a stack, in one launch, or None where the engine has no such way.
-
-        A source that has its array as its original keeps it, and the result is a new array.
-        """
-        engine, xp, s, d = source.engine, source.engine.xp, source.s, source.array
-        problem = self.problem(source, "stack")
-        keep = source.original is not None
-        p = xp.empty(d.shape, np.int32) if problem.predecessors else None
-        closed = xp.empty(d.shape, d.dtype) if keep else d
-        # the device computes while the host reads facts; they make much arithmetic faster
-        early = keep and d.dtype.kind not in "biu" and d.shape[-1] < _FACTS_FROM
-        done: Array | bool = False
-        if early:
-            done = source.facts_beside(lambda: engine.closure_batch(s, d, None, closed, p))
-            if done is False:
-                return None
-        weights = problem.weights
-        wide = source.take(weights, trees=problem.predecessors)
-        if wide is not d:
-            closed = wide
-        if not early:
-            done = engine.closure_batch(s, wide, weights.known(), closed, p)
-            if done is False:
-                return None
-        each, trees, originals = map(_stacked, (closed, p, source.original))
-        for i in _improving(problem, each):
-            if originals is None:  # there is no cycle to name
-                problem.solve(functools.partial(_check, each[i].diagonal()))
-            part = ArraySource(engine, s, originals[i].copy())
-            found, tree = replace(self, progress=None).each(part, choose(self.request, Machine()))
-            each[i] = weights.widen(found)
-            if trees is not None:
-                trees[i] = tree
+    source = r.kept_given
+    engine, xp, s, d = source.engine, source.engine.xp, source.s, source.array
+    tick = reporter(r.progress, 1.0, "closures", "launches")
+    problem = Problem.of(source, True, r.predecessors, r.labels, r.progress)
+    keep = source.original is not None
+    p = xp.empty(d.shape, np.int32) if problem.predecessors else None
+    closed = xp.empty(d.shape, d.dtype) if keep else d
+    # the device computes while the host reads facts; they make much arithmetic faster
+    early = keep and d.dtype.kind not in "biu" and d.shape[-1] < _FACTS_FROM
+    done: Array | bool = False
+    if early:
+        done = source.facts_beside(lambda: engine.closure_batch(s, d, None, closed, p))
+    weights = problem.weights
+    wide = d if early else source.take(weights, trees=problem.predecessors)
+    if wide is not d:
+        closed = wide
+    if not early:
+        done = engine.closure_batch(s, wide, weights.known(), closed, p)
+    if done is False:
+        raise TooExpensive("the engine has no such launch")
+    each, trees, originals = map(_stacked, (closed, p, source.original))
+    for i in _improving(problem, each):
+        if originals is None:  # there is no cycle to name
+            problem.solve(functools.partial(_check, each[i].diagonal()))
+        found, tree = _alone(r, ArraySource(engine, s, originals[i].copy()))
+        each[i] = weights.widen(found)
         if trees is not None:
-            for i in _cyclic(problem, each, trees, None if done is True else done):
-                part = ArraySource(engine, s, each[i], None if originals is None else originals[i])
-                memory.repair(replace(problem, source=part), each[i], trees[i])
-        if wide is not d:
-            closed = weights.narrow(closed)
-            if not keep:
-                d[...] = closed
-                closed = d
-        return closed, p
+            trees[i] = tree
+    if trees is not None:
+        for i in _cyclic(problem, each, trees, None if done is True else done):
+            part = ArraySource(engine, s, each[i], None if originals is None else originals[i])
+            memory.repair(replace(problem, source=part), each[i], trees[i])
+    if wide is not d:
+        closed = weights.narrow(closed)
+        if not keep:
+            d[...] = closed
+            closed = d
+    if tick is not None:
+        tick(1.0)
+    return closed, p
 
 
 def _stacked(x: Array) -> Array:
@@ -247,74 +217,60 @@ def _cyclic(problem: Problem, closed: Array, p: Array, open_rows: Array | None) 
     return sorted(found)
 
 
-# --- algorithms on a matrix that they may overwrite ---------------------------------------------
+# --- breadth-first searches of a matrix ----------------------------------------------------------
 
 
-def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | None:
-    """By sparse elimination or by searches; None where both are refused."""
-    from .contraction import solve_sparse
+def hops_cost(r: Request, limit: float) -> float:
+    """Nanoseconds of breadth-first searches of a matrix whose edges all count 1, on the host.
 
-    source, n = memory.source_of(problem), problem.source.n
+    On a device none are known: TooExpensive where paths have many edges.
+    """
+    from . import hops
+
+    if r.hop_graph is not None:
+        return r.hop_graph.time(r.count, labels=True)
+    there = _edges_that_count_one(r)
+    problem, engine = r.matrix, r.engine
+    if engine.SPARSE:
+        r.hop_graph = hops.Hops.of_matrix(there, symmetric=problem.source.symmetric())
+        return r.hop_graph.time(r.count, labels=True)
+    assert engine.HopSearches is not None
+    lists = hops.lists_of_rows(engine.xp, there)
+    back = lists if problem.source.symmetric() else hops.lists_of_rows(engine.xp, there.T)
+    r.device_hops = searches = engine.HopSearches(r.n, lists, back)
+    probes = searches.statistics(r.nodes[:: -(-r.count // _PROBES)], np.empty(0, np.int64))
+    if (int(probes["far"].max()) + 1) * len(back[1]) > _LEVELS * r.n * r.n:
+        raise TooExpensive("paths have many edges")
+    return 0.0
+
+
+def hops_on_device(r: Request) -> Solved:
+    """Distances by breadth-first searches of a matrix in a device's memory."""
+    problem, source = r.matrix, memory.source_of(r.matrix)
     d = memory.begin(problem)
-    zero, one = source.s.identities(d.dtype)
-    there = d != zero
-    np.fill_diagonal(there, d.diagonal() != one)
-    row, col = np.nonzero(there)
-    del there
-    small = {"i": np.int32, "f": np.float32, "V": np.float32}[d.dtype.kind]
-    weight = d[row, col].astype(d.dtype if d.dtype.itemsize >= 4 else small)
-    whole = rows is None and weight.dtype == d.dtype and d.strides[1] == d.itemsize
-    edges = EdgeSource(source.s, EdgeList.of(n, row, col, weight), weight.dtype)
-    given = replace(problem, source=edges)
-    solved = solve_sparse(given, choice, rows, d if whole else None)
-    if solved is None or whole:
-        return solved
-    distances, p = solved
-    narrow = distances.astype(d.dtype)
-    narrow[distances == source.s.identities(distances.dtype)[0]] = zero
-    if rows is not None:
-        return narrow, p
-    d[...] = narrow
-    return d, p
+    zero, out = source.s.identities(d.dtype)[0], d if r.rows is None else None
+    found = r.device_hops.rows(r.nodes, d.dtype, zero, out)
+    rows = None if r.rows is None else r.engine.from_host(r.rows)
+    return memory.finish(problem, found, rows, source.array), None
 
 
-def _hops(problem: Problem, rows: Index | None) -> Array | None:
-    """By breadth-first searches where every edge counts 1; None where one does not."""
-    source, facts, n = memory.source_of(problem), problem.weights.facts, problem.source.n
-    engine, xp = source.engine, source.engine.xp
-    if engine.HopSearches is None:
-        return None
-    if n < (SPARSE_FROM if engine.SPARSE else _DEVICE_FROM) or source.s.name != "min_plus":
-        return None
-    if problem.predecessors or not 0 <= facts.lo <= 1:
-        return None
+def _edges_that_count_one(r: Request) -> Array:
+    """Where a matrix has edges; TooExpensive if one does not count 1, or for lack of memory."""
+    engine, n = r.engine, r.n
+    if engine.HopSearches is None or n < (SPARSE_FROM if engine.SPARSE else _DEVICE_FROM):
+        raise TooExpensive("needs a larger matrix, on an engine with such searches")
+    facts = r.matrix.weights.facts
+    if not 0 <= facts.lo <= 1:
+        raise TooExpensive("needs edges that all count 1")
     free = engine.free_memory()
     if free is not None and free < _BYTES * n * n:
-        return None
-    d = memory.begin(problem)
-    zero, out = source.s.identities(d.dtype)[0], d if rows is None else None
-    there = _ones(xp, d, zero) if d.dtype.name in _COUNTED else None
+        raise TooExpensive(f"{_BYTES * n * n / 1e9:.3g} GB are not free")
+    d = memory.begin(r.matrix)
+    zero = memory.source_of(r.matrix).s.identities(d.dtype)[0]
+    there = _ones(engine.xp, d, zero) if d.dtype.name in _COUNTED else None
     if there is None:
-        return None
-    from .contraction import count_hops
-    from .hops import Hops, lists_of_rows
-
-    chosen = np.arange(n) if rows is None else rows
-    if engine.SPARSE:
-        graph = Hops.of_matrix(there, symmetric=source.symmetric())
-        del there
-        team = pool.get_num_threads()
-        if graph.time(len(chosen), labels=True) > costs.closure(n, None, threads=team):
-            return None
-        return count_hops(problem, graph, chosen, out)
-    lists = lists_of_rows(xp, there)
-    back = lists if source.symmetric() else lists_of_rows(xp, there.T)
-    del there
-    searches = engine.HopSearches(n, lists, back)
-    probes = searches.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
-    if (int(probes["far"].max()) + 1) * len(back[1]) > _LEVELS * n * n:
-        return None  # in many levels
-    return searches.rows(chosen, d.dtype, zero, out)
+        raise TooExpensive("needs edges that all count 1")
+    return there
 
 
 def _ones(xp: Any, d: Array, zero: Any) -> Array | None:
@@ -327,6 +283,9 @@ def _ones(xp: Any, d: Array, zero: Any) -> Array | None:
         if int(xp.count_nonzero(ones) + xp.count_nonzero(part == zero)) + len(part) < part.size:
             return None
     return there
+
+
+# --- algorithms on a matrix that they may overwrite ---------------------------------------------
 
 
 def _squaring(problem: Problem) -> Solved:
@@ -389,8 +348,8 @@ def _power(problem: Problem, limit: int) -> Array:
 def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
     """Paths from some nodes: rounds of Bellman and Ford for all of them at once.
 
-    After as many rounds as the elimination of the whole matrix would cost, that is done instead;
-    so the work is at most twice the cheaper of the two.
+    TooExpensive after as many rounds as the elimination of the whole matrix would cost, which is
+    done instead: so the work is at most twice the cheaper of the two.
     """
     source, steps = memory.source_of(problem), problem.steps
     engine, xp, n = source.engine, source.engine.xp, source.n
@@ -420,8 +379,7 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
             break
     else:
         if limit is None:
-            whole, trees = memory.close(replace(problem, progress=None))
-            return whole[index], None if trees is None else trees[index]
+            raise TooExpensive(f"paths have more than {worth} edges")
     if p is not None:
         repair_trees(engine, source.s, x, p, functools.partial(_edges, problem, d), rows)
     return x, p

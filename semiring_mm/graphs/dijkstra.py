@@ -24,7 +24,7 @@ from ..plan import Plan, computed, stored
 from ..progress import reporter
 from .kernels import dijkstra as kernels
 
-__all__ = ["search", "search_shifted", "searchable"]
+__all__ = ["search", "search_shifted"]
 
 Array = NDArray[np.generic]
 Index = NDArray[np.int64]
@@ -32,11 +32,6 @@ Index = NDArray[np.int64]
 _MOST = 1 << 20
 #: Nanoseconds of searches in a task of a thread: handing it out takes a fiftieth of that.
 _PART = 1e6
-
-
-def searchable(problem: Problem) -> bool:
-    """Whether a search finds best paths: ⊕ chooses, and no weight is better than one."""
-    return problem.source.s.selective and not problem.weights.look(1)
 
 
 def _lists(problem: Problem, plan: Plan) -> tuple[Array, dict[str, Any]]:
@@ -69,7 +64,7 @@ def search(
     Parameters
     ----------
     problem : Problem
-        It is :func:`searchable`, and its source has its edges at hand.
+        ⊕ chooses, no weight is better than one, and its source has its edges at hand.
     out : (n, n) array, optional
         Filled in place of a new array; rows are contiguous.
     """

@@ -21,7 +21,7 @@ from .dijkstra import search
 from .inputs import positions
 from .kernels import nearest as kernels
 from .prepared import distances_of
-from .statistics import reversed_problem, sweeps_or_search
+from .statistics import Searches, Sweeps, finder, request_of, reversed_problem
 
 __all__ = ["Nearest", "nearest"]
 
@@ -155,11 +155,13 @@ def nearest(
     kept = min(k, max(1, len(places)))
     check_memory(n * kept * 24, f"the table of the {kept} nearest of {n} nodes")
     tick = reporter(progress, float(len(places)), "the nearest facilities", "facilities")
-    way = sweeps_or_search(edges, places) if metric is None else metric
-    if isinstance(way, Metric):
-        d, who = _by_lists(way if outward else reversed_metric(way), places, kept)
+    way = finder(request_of(edges, len(places), metric=True)) if metric is None else Sweeps(metric)
+    if isinstance(way, Sweeps):
+        d, who = _by_lists(way.metric if outward else reversed_metric(way.metric), places, kept)
     else:
-        d, who = _by_rows(way if outward else reversed_problem(way), places, kept, tick)
+        assert isinstance(way, Searches)
+        problem = way.problem if outward else reversed_problem(way.problem)
+        d, who = _by_rows(problem, places, kept, tick)
     if tick is not None:
         tick(float(len(places)))
     facility = np.append(places, -1)[who]

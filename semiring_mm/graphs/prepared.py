@@ -83,11 +83,21 @@ class PreparedGraph:
     dtype : dtype
         Of the results.
     directed : bool
+    fill : int
+        Edges of the elimination that the graph has not.
+    depth : int
+        Nodes on the longest way up the elimination tree: a query climbs it.
+    core : int
+        Nodes that are left as a dense core, since they have no small separators.
+    summary : str
+        These in words, as :func:`explain` prints them.
 
     Examples
     --------
     >>> import semiring_mm as sm
     >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+    >>> net.fill, net.depth, net.core
+    (0, 3, 0)
     >>> net.distance("a", "c"), net.path("a", "c")
     (4.0, ['a', 'b', 'c'])
     >>> net.distances(["a", "b"], targets=["c"])
@@ -125,6 +135,30 @@ class PreparedGraph:
     def metric(self) -> Metric:
         """The weights of the elimination, for what is computed from it."""
         return self._state.metric
+
+    @property
+    def depth(self) -> int:
+        """Nodes on the longest way up the elimination tree."""
+        return self._structure.depth
+
+    @property
+    def core(self) -> int:
+        """Nodes of the dense core."""
+        return self._structure.core
+
+    @property
+    def fill(self) -> int:
+        """Edges of the elimination that the graph has not."""
+        x, edges = self._structure, self._state.edges
+        u, v = x.position[edges.row], x.position[edges.col]
+        low, high = np.minimum(u, v).astype(np.int64), np.maximum(u, v)
+        own = (low < x.fringe) & (low != high)  # between nodes of the core nothing is filled in
+        return len(x.head) - len(np.unique(low[own] * x.n + high[own]))
+
+    @property
+    def summary(self) -> str:
+        """What was prepared, in words."""
+        return f"{self.edges.summary}; {self.fill:,} filled in: {self._structure.summary}"
 
     def __repr__(self) -> str:
         return f"<PreparedGraph: {self.edges.summary}, {self.semiring.name}, {self.dtype}>"

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
-from ..closures.edges import EdgeList, edge_dtype
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..progress import Progress, reporter
-from ..semirings import Semiring
+from ..progress import reporter
+from .choice import Request
 
 __all__ = ["solve_rounds"]
 
@@ -22,20 +21,18 @@ Index = NDArray[np.int64]
 _PIECE = 1 << 20  # sums that are compared at a time
 
 
-def solve_rounds(
-    s: Semiring, edges: EdgeList, rows: Index, limit: int, progress: Progress
-) -> Array:
-    """The weights of best paths of at most `limit` edges, over min_plus, from some nodes.
+def solve_rounds(r: Request) -> tuple[Array, None]:
+    """The weights of best paths of at most so many edges, over min_plus, from some nodes.
 
     O(edges) a source and round, and no memory beside the result but of some rows.
     """
-    dtype = edge_dtype(s, edges.weight)
-    problem = Problem.of(EdgeSource(s, edges, dtype), labels=edges.nodes, progress=progress)
-    check_memory(
-        len(rows) * edges.n * dtype.itemsize, f"the result of {len(rows)} x {edges.n} entries"
-    )
-    found: Array = problem.solve(lambda given: _rounds(given, rows, limit))
-    return found
+    edges, rows, limit = r.edges, r.rows, r.hops
+    assert edges is not None
+    assert rows is not None
+    assert limit is not None
+    problem = Problem.of(EdgeSource(r.s, edges, r.dtype), labels=edges.nodes, progress=r.progress)
+    check_memory(r.result_bytes, f"the result of {r.count} x {r.n} entries")
+    return problem.solve(lambda given: _rounds(given, rows, limit)), None
 
 
 def _rounds(problem: Problem, rows: Index, limit: int) -> Array:

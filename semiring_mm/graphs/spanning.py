@@ -6,18 +6,24 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import engine as engines
 from ..arrays import check_memory
-from ..closures.edges import EdgeList, edge_dtype
+from ..closures import memory
+from ..closures.edges import EdgeList
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..closures.spanning import SpanningForest, applies, of_edges
-from ..progress import Progress, reporter
-from ..semirings import Semiring
+from ..closures.spanning import SpanningForest, applies, close, of_edges
+from ..progress import reporter
+from .choice import Request
+from .dense import in_matrix
+from .inputs import warn_of_edges
 
-__all__ = ["as_undirected", "forest_of", "solve_forest"]
+__all__ = ["as_undirected", "forest_of", "gives", "solve_forest"]
+
+#: Blocks of rows from which a spanning forest takes less time than an elimination.
+_FOREST = 4
+Solved = tuple[Any, Any]
 
 
 def as_undirected(edges: EdgeList, least: bool) -> EdgeList:
@@ -50,23 +56,49 @@ def forest_of(problem: Problem) -> SpanningForest | None:
     return of_edges(source.s, source.n, *kept.arrays)
 
 
-def solve_forest(
-    s: Semiring, edges: EdgeList, rows: NDArray[np.int64] | None, predecessors: bool,
-    progress: Progress,
-) -> tuple[NDArray[Any], NDArray[np.int32] | None] | None:  # fmt: skip
-    """Rows of the closure of an undirected graph and its predecessors: see :func:`forest_of`."""
-    dtype = edge_dtype(s, edges.weight)
-    shape = edges.n if rows is None else len(rows), edges.n
-    size = shape[0] * shape[1] * (dtype.itemsize + 4 * predecessors)
-    check_memory(size, f"the result of {shape[0]} x {shape[1]} entries")
-    problem = Problem.of(EdgeSource(s, edges, dtype), None, predecessors, edges.nodes, progress)
-    tick = reporter(progress, float(shape[0]) * shape[1], "a spanning tree", "entries")
-    forest = forest_of(problem)
-    if forest is None:
-        return None
-    d = np.empty(shape, dtype)
-    p = np.empty(shape, np.int32) if predecessors else None
-    forest.write(engines.named("cpu"), d, p, None if rows is None else rows.astype(np.int32))
+def gives(r: Request) -> bool:
+    """Whether a spanning forest gives the paths of a request."""
+    if r.edges is not None and not (r.elsewhere or r.edges.directed):
+        return forest_of_edges(r) is not None
+    large = r.n >= _FOREST * r.engine.BASE
+    return large and _problem(r).undirected and applies(_problem(r))
+
+
+def forest_of_edges(r: Request) -> SpanningForest | None:
+    """The spanning forest of a request's edges, made once."""
+    if r.forest is None:
+        assert r.edges is not None
+        source = EdgeSource(r.s, r.edges, r.dtype)
+        warn_of_edges(r.s, r.edges)
+        r.forest = forest_of(Problem.of(source, None, r.predecessors, r.edges.nodes))
+    return r.forest
+
+
+def _problem(r: Request) -> Problem:
+    """That of the matrix as it was given."""
+    if "given" in r.__dict__ or r.edges is not None:
+        return r.problem
+    return Problem.of(r.kept_given, r.directed, r.predecessors, r.labels, r.progress)
+
+
+def solve_forest(r: Request) -> Solved:
+    """Rows of the closure of an undirected graph, and its predecessors."""
+    n, count = r.n, r.count
+    size = count * n * (r.dtype.itemsize + 4 * r.predecessors)
+    if r.edges is None or r.elsewhere or r.edges.directed:
+        problem = _problem(r)
+        keep = memory.source_of(problem).original is not None
+        if keep:
+            check_memory(size, f"the result of {count} x {n} entries", r.engine)
+            return close(problem, r.rows, keep=True)
+        return in_matrix(r, lambda given: close(given, r.rows))
+    check_memory(size, f"the result of {count} x {n} entries")
+    tick = reporter(r.progress, float(count) * n, "a spanning tree", "entries")
+    forest = forest_of_edges(r)
+    assert forest is not None
+    d = np.empty((count, n), r.dtype)
+    p = np.empty((count, n), np.int32) if r.predecessors else None
+    forest.write(engines.named("cpu"), d, p, None if r.rows is None else r.rows.astype(np.int32))
     if tick is not None:
         tick(math.inf)
     return d, p

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import pool
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.labelled import Labels, pandas
@@ -23,7 +22,6 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..deprecated import apart
 from ..display import cell, chosen, html_table
-from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCollector, Placed, place
 from ..hierarchy.statistics import (
     Collector,
@@ -33,22 +31,24 @@ from ..hierarchy.statistics import (
     reversed_metric,
     zero_bin,
 )
-from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
-from ..memory import free_memory
 from ..naming import named
 from ..progress import Progress, reporter
 from ..semirings import semirings
-from ..storage import atomic_write, read_arrays, seal, unseal
+from ..storage import atomic_write, read_arrays, seal, unseal, unusable
 from ..tiles import TileOptions, Tiles
-from .choice import hop_device, sweep_device
-from .dijkstra import search, searchable
+from .choice import Request, hop_device, sweep_device
+from .dijkstra import search
 from .hops import HopCollector, Hops
 from .inputs import positions
+from .methods import plan
 from .prepared import PreparedGraph, distances_of
 from .rows import RowCollector
 
-__all__ = ["Histogram", "Statistics", "collect", "fastest", "statistics", "sweeps_or_search"]
+__all__ = [
+    "Histogram", "Searches", "Statistics", "Sweeps", "collect", "fastest", "finder", "request_of",
+    "reversed_problem", "statistics",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -63,7 +63,6 @@ _KINDS = {
     "within": ("out", {"within"}),
 }
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
-_ROOM = 1 << 28  # bytes that are nothing to speak of
 _FORMAT = 1
 _EVERY = 10.0  # seconds between checkpoints
 
@@ -303,7 +302,11 @@ def statistics(
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if paths is None else _State(paths[0], work, options)
     find = graph.placed if isinstance(graph, PreparedGraph) else None
-    way = _way(work, where=where) if metric is None else _Sweeps(metric)
+    if metric is None:
+        device_, some = None if where is None else "cuda", not work.mass is work.columns is None
+        way = finder(request_of(edges, len(rows), device=device_, metric=some))
+    else:
+        way = Sweeps(metric)
     if columns is None:
         way = _on(way, len(rows), where, automatic=where is None and device is None, placed=find)
     found = work.run(way, state, progress)
@@ -361,7 +364,7 @@ def _wanted(
     return count, edges, radii, mass
 
 
-class _Sweeps:
+class Sweeps:
     """Distances by sweeps over an elimination."""
 
     method = "sweeps"
@@ -411,7 +414,7 @@ class _Sweeps:
         return _with_infinity(d, self.metric.steps.identities[0])
 
 
-class _DeviceSweeps(_Sweeps):
+class _DeviceSweeps(Sweeps):
     """Distances by sweeps on devices.
 
     Parameters
@@ -444,10 +447,10 @@ class _Hops:
     method = "breadth-first searches"
     along = True
 
-    def __init__(self, edges: EdgeList, devices: Sequence[int] | None = None) -> None:
-        self.graph = Hops(edges.n, edges.row, edges.col, directed=edges.directed)
-        self.devices = devices
-        self.symmetric, self.dtype = self.graph.symmetric, edges.weight.dtype
+    def __init__(self, graph: Hops, dtype: np.dtype[Any]) -> None:
+        self.graph, self.dtype = graph, dtype
+        self.symmetric = graph.symmetric
+        self.devices: Sequence[int] | None = None
 
     def order(self, rows: Index) -> Index:
         return np.arange(len(rows))
@@ -464,7 +467,7 @@ class _Hops:
         return self.graph.distances(sources, np.float64, np.inf)
 
 
-class _Searches:
+class Searches:
     """Distances by searches of Dijkstra's, whose rows are added up."""
 
     method = "Dijkstra from each node"
@@ -517,26 +520,31 @@ def reversed_problem(problem: Problem) -> Problem:
     return Problem.of(EdgeSource(problem.source.s, edges, problem.source.dtype))
 
 
-_Way = _Sweeps | _Hops | _Searches
+_Way = Sweeps | _Hops | Searches
 
 
-def _way(work: _Work, *, hops: bool = True, where: Sequence[int] | None = None) -> _Way:
-    """The fastest way: on the devices where there are any."""
-    x, count = work.edges, len(work.rows)
-    arcs = float(len(x.row) * (1 if x.directed else 2))
-    hops = hops and bool((x.weight == 1).all()) and work.mass is work.columns is None
-    problem, limit = problem_of(x), math.inf
-    if where is None and searchable(problem):
-        limit = costs.searches(x.n, int(arcs), count, threads=pool.get_num_threads())
-    walks = None
-    if hops and Hops.least(x.n, len(x.row), count, labels=False) <= limit:
-        walks = _Hops(x)
-        time = walks.graph.time(count, labels=False)
-        limit, walks = (time, walks) if time <= limit else (limit, None)
-    metric = _metric(work, problem, limit)
-    if metric is not None:
-        return _Sweeps(metric)
-    return _Searches(problem) if walks is None else walks
+def request_of(edges: EdgeList, count: int, **more: Any) -> Request:
+    """The request for distances from some nodes that pass, and are not kept."""
+    problem = problem_of(edges)
+    request = Request(
+        problem.source.s, edges.n, problem.dtype, len(edges.row), sources=count,
+        undirected=not edges.directed, kept=False, **more,
+    )  # fmt: skip
+    request.sparse = problem
+    return request
+
+
+def finder(request: Request) -> _Way:
+    """What finds distances by the cheapest method."""
+    method = plan(request).name
+    if method == "a search from each source":
+        return Searches(request.sparse)
+    if method == "breadth-first searches":
+        assert request.hop_graph is not None
+        return _Hops(request.hop_graph, request.sparse.source.dtype)
+    structure = request.structure
+    assert structure is not None
+    return Sweeps(request.sparse.solve(lambda x: customize(structure, x, trees=False)))
 
 
 def _on(
@@ -545,14 +553,14 @@ def _on(
 ) -> _Way:  # fmt: skip
     """It on some devices or, `automatic`, on the current one if there is one and much to do."""
     own: int | None = None
-    if automatic and isinstance(way, _Sweeps):
+    if automatic and isinstance(way, Sweeps):
         own = sweep_device(None, way.metric.structure, count, way.dtype.itemsize)
     elif automatic and isinstance(way, _Hops):
         time = way.graph.time(count, labels=False)
         own = hop_device(time, way.graph.n, way.graph.arcs)
     if own is not None:
         where = [own]
-    if where is not None and isinstance(way, _Sweeps):
+    if where is not None and isinstance(way, Sweeps):
         return _DeviceSweeps(way.metric, where, placed)
     if isinstance(way, _Hops):
         way.devices = where
@@ -561,42 +569,20 @@ def _on(
 
 def fastest(edges: EdgeList, sources: Index) -> _Way:
     """What finds distances from some nodes, and collects their statistics."""
-    return _way(_Work(edges, sources, (), 0, None, None, None))
+    return finder(request_of(edges, len(sources)))
 
 
 def collect(
     edges: EdgeList, sources: Index, kinds: set[str], device: str | None = None
 ) -> dict[str, Array]:
     """Results of one pass over the distances from some nodes: see :class:`Wanted`."""
-    work, where = (
-        _Work(edges, sources, (), 0, None, None, None),
-        TileOptions(device=device).indices(),
-    )
-    way = _on(_way(work, where=where), len(sources), where, automatic=device is None)
+    work = _Work(edges, sources, (), 0, None, None, None)
+    where = TileOptions(device=device).indices()
+    request = request_of(edges, len(sources), device=None if where is None else "cuda")
+    way = _on(finder(request), len(sources), where, automatic=device is None)
     collector = way.collector(Wanted(frozenset(kinds)))
     check_memory(collector.bytes(), f"the work by {way.method} over {edges.n} nodes")
     return work._pass(collector, way.order(sources), "out", None, None)
-
-
-def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
-    """What finds weighted distances from some nodes: sweeps of a metric, or a search from each."""
-    way = _way(_Work(edges, sources, (), 0, None, None, None), hops=False)
-    assert not isinstance(way, _Hops)
-    return way.metric if isinstance(way, _Sweeps) else way.problem
-
-
-def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
-    """The weights of an elimination of all nodes; None: a search takes less time or memory."""
-    n, itemsize = work.edges.n, problem.steps.dtype.itemsize
-    row, col = work.edges.row, work.edges.col
-    structure = eliminate(n, row, col, sources=len(work.rows), limit=limit, itemsize=itemsize)
-    if structure is None:
-        return None
-    needed = structure.bytes(itemsize, trees=False)
-    if math.isfinite(limit) and needed > max(_ROOM, free_memory() or 0):
-        return None
-    check_memory(needed, f"the elimination of {n} nodes")
-    return problem.solve(lambda given: customize(structure, given, trees=False))
 
 
 def problem_of(graph: EdgeList) -> Problem:
@@ -813,11 +799,7 @@ class _State:
                 mine = {x.split(".")[1]: a for x, a in arrays.items() if x.split(".")[0] == name}
                 self.passes[name] = operator.index(count), mine
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            raise ValueError(
-                f"{named('tiles.resume')}: {self.path} is no state of an unfinished run that this "
-                f"version can read, or it has changed since it was written; remove it to begin "
-                f"again"
-            ) from None
+            raise unusable(self.path, "it") from None
         if task != self.task:
             raise ValueError(
                 f"{named('tiles.resume')}: {self.path} is the state of other work: of another "

@@ -16,10 +16,13 @@ __all__ = [
     "ORDER",
     "brief",
     "closure",
+    "forest",
     "fringes",
+    "launch",
     "least",
     "neighbours",
     "potentials",
+    "rounds",
     "searches",
 ]
 
@@ -36,6 +39,8 @@ ENTRY = 4.0
 ROUNDS, ROUND = 128, 32
 #: An arc, or a step in the queue, of a search; with an arc being listed; and a call.
 SEARCH, LIST, CALL = 8.0, 10.0, 3e5
+#: An arc that is sorted by its weight, or joined in a round from one source; a pair in one launch.
+SORT, ROUND_ARC, LAUNCH = 40.0, 6.0, 0.002
 #: An arc in a round of Bellman and Ford, for potentials; and rounds, of which there may be fewer or
 #: many more.
 POTENTIAL, POTENTIALS = 60.0, 16
@@ -70,6 +75,21 @@ def closure(
     type_ = PREDECESSORS if predecessors else NARROW if itemsize <= 4 else 1.0
     begin = BEGIN if count is None else BEGIN_ROUNDS
     return begin + PAIR * type_ * pairs / threads + ENTRY * float(n) ** 2
+
+
+def forest(n: int, arcs: int, count: int) -> float:
+    """A spanning forest, and the rows that are written from it."""
+    return CALL / 4 + SORT * arcs + ENTRY / 4 * float(n) * count
+
+
+def rounds(arcs: int, hops: int, count: int) -> float:
+    """Rounds of Bellman and Ford over a list of edges."""
+    return CALL + ROUND_ARC * float(arcs) * hops * count
+
+
+def launch(n: int) -> float:
+    """A closure in one launch of a device."""
+    return CALL / 4 + LAUNCH * float(n) ** 3
 
 
 def searches(n: int, arcs: int, count: int, *, threads: int = 1) -> float:

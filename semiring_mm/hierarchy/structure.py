@@ -122,6 +122,19 @@ class Structure(SymbolicFactor):
         """Pairs (⊗, ⊕) that join the weights of the edges: Σ degree²."""
         return float((np.diff(self.first).astype(np.float64) ** 2).sum())
 
+    @functools.cached_property
+    def depth(self) -> int:
+        """Nodes on the longest way up the elimination tree, without the core."""
+        return int(self.level.max(initial=-1)) + 1
+
+    @property
+    def summary(self) -> str:
+        """How good the elimination is, in words."""
+        return (
+            f"{len(self.head):,} edges with those filled in, a tree {self.depth:,} deep, a dense "
+            f"core of {self.core:,} nodes"
+        )
+
     def bytes(self, itemsize: int, *, trees: bool) -> int:
         """Memory of weights of that size for all edges, of the core, and of sweeps."""
         edges, width = len(self.head), 2 * 64 // itemsize

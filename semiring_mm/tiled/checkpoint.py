@@ -10,7 +10,7 @@ from typing import Any
 
 from ..closures.elimination import Grid
 from ..naming import named
-from ..storage import atomic_write, seal, unseal
+from ..storage import atomic_write, seal, unseal, unusable
 from .results import part_of, work_of
 
 __all__ = [
@@ -95,12 +95,7 @@ class Checkpoint:
 
     def unusable(self) -> ValueError:
         """The error for a state that cannot be used."""
-        return ValueError(
-            f"{named('tiles.resume')}: {self.file} is no state of an unfinished run that this "
-            f"version can read, or it has changed since it was written; remove it and what begins "
-            f"with {self.path.name}.part beside it, and leave out {named('tiles.resume')} to begin "
-            f"again"
-        )
+        return unusable(self.file, f"it and what begins with {self.path.name}.part beside it")
 
     def check(self, task: dict[str, Any], steps: int) -> None:
         """Raise ValueError if the state is of another task, or of more than so many steps."""

@@ -19,14 +19,15 @@ from ..closures.sources import EdgeSource, Source, source_of
 from ..closures.spanning import SpanningForest, applies, of_matrix, spans
 from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers
-from ..graphs.choice import DENSE, SPARSE_FROM, Request, choose, count_edges, machine_for
+from ..graphs.choice import DENSE, SPARSE_FROM, Request, TooExpensive, count_edges
 from ..graphs.contraction import has_ties
-from ..graphs.dijkstra import search, searchable
+from ..graphs.dijkstra import search
+from ..graphs.methods import plan
 from ..graphs.spanning import forest_of
-from ..hierarchy.structure import Structure, eliminate
+from ..hierarchy.structure import Structure
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
-from ..progress import Progress, reporter
+from ..progress import reporter
 from ..semirings import Semiring, semirings
 from ..tiles import TileOptions
 from .budget import beyond_limit
@@ -44,26 +45,22 @@ _STRIP = 256 << 20  # bytes of strips of more rows
 _WIDE = 64  # rows that are converted at a time
 
 
-def sparse_rows(
-    s: Semiring, graph: Any, request: Request, options: TileOptions, rows: Index | None, *,
-    directed: bool | None, predecessors: bool, progress: Progress,
-) -> Any:  # fmt: skip
+def sparse_rows(graph: Any, request: Request) -> Any:
     """The closure of a sparse graph, or some rows of it, in files or beside little memory.
 
     Parameters
     ----------
     graph : EdgeList, or what gives arrays on the host for two slices
     request : Request
-        Of what is known of the graph.
-    options : TileOptions
-    rows : (rows,) int64, optional
-        From which nodes, however dense the graph is; None: from all of them, if it is sparse.
+        With `rows` from these nodes, however dense the graph is; else from all, if it is sparse.
 
-    Returns
-    -------
-    result or None
-        None: tiles take less time, or less memory than there is.
+    Raises
+    ------
+    TooExpensive
+        Tiles take less time, or less memory than there is.
     """
+    s, options, rows, directed = request.s, request.options, request.rows, request.directed
+    predecessors, progress = request.predecessors, request.progress
     labels = graph.nodes if isinstance(graph, EdgeList) else None
     given = source_of(s, graph, directed)
     count = given.n if rows is None else len(rows)
@@ -76,25 +73,25 @@ def sparse_rows(
     forced = rows is not None or request.method == "sparse"
     forced = forced or (files is not None and files.begun == "rows")
     if not forced and files is not None and files.begun == "tiles":
-        return None
+        raise TooExpensive("tiles were begun")
     problem, forest = replace(asked, progress=None), _forest(asked, graph)
     if forest is None:
-        edges = _edges(s, graph, given, directed, math.inf if forced else DENSE * given.n)
-        if edges is None or not (forced or _sparse(s, edges)):
-            return None
+        most = math.inf if forced else DENSE * given.n
+        edges = _edges(s, graph, given, directed, most)
+        if not (forced or _sparse(s, edges)):
+            raise TooExpensive(f"over {DENSE} edges a node")
         problem = replace(asked, source=edges, directed=None if s.commutes else True, progress=None)
         if as_numbers(s, given.dtype):
             numbers = edges.numbers(semirings["max_min"])
             problem = replace(problem, source=numbers, truth=True)
     state = None if files is None else files.find()
+    solver: _Solver
     if forest is not None:
-        solver: _Solver | None = _Forest(problem, forest)
+        solver = _Forest(problem, forest)
     elif state is not None and state.phase == "publish":
         solver = _Searches(problem)  # has nothing left to do
     else:
         solver = _solver(problem, request, count, _limit(options), forced)
-    if solver is None:
-        return None
     height = _height(solver, count, _limit(options), state.tile if state else None)
     tick = reporter(progress, float(count) * given.n, solver.method, "entries")
     if files is not None:
@@ -151,8 +148,8 @@ def _sparse(s: Semiring, edges: EdgeSource) -> bool:
 
 def _edges(
     s: Semiring, graph: Any, given: Source, directed: bool | None, most: float
-) -> EdgeSource | None:
-    """The edges of a graph that has not too many of them."""
+) -> EdgeSource:
+    """The edges of a graph; TooExpensive if a matrix has too many of them."""
     if isinstance(graph, EdgeList):
         assert isinstance(given, EdgeSource)
         edges = given.given
@@ -161,51 +158,36 @@ def _edges(
             few = isinstance(graph, np.ndarray) and given.n >= SPARSE_FROM
             zero = s.identities(given.dtype)[0]
             if not few or count_edges(graph, zero, int(most)) is None:
-                return None
+                raise TooExpensive(f"over {DENSE} edges a node")
         edges = replace(given.edges(), directed=directed is not False)
     if given.dtype.kind != "b":
         edges = edges.kept(edges.weight != s.identities(given.dtype)[0])
     return EdgeSource(s, edges, given.dtype)
 
 
-def _solver(
-    problem: Problem, request: Request, count: int, limit: int, forced: bool
-) -> _Solver | None:
-    """What takes the least time, within a limit of memory; None: tiles do."""
+def _solver(problem: Problem, request: Request, count: int, limit: int, forced: bool) -> _Solver:
+    """What takes the least time, within a limit of memory; TooExpensive: tiles do."""
     source = problem.source
     assert isinstance(source, EdgeSource)
-    request = replace(
-        request, n=source.n, itemsize=problem.dtype.itemsize, edges=len(source.given.col),
-        undirected=source.symmetric(), selective=True, tiles=False, device="cpu", sources=count,
+    inner = Request(
+        problem.source.s, source.n, problem.dtype, len(source.given.col), method=request.method,
+        predecessors=problem.predecessors, sources=count, undirected=source.symmetric(),
+        device="cpu", kept=False, metric=True, strips=not forced, room=limit,
+        extra=lambda x: _Sweeps.bytes(problem, x) + _row_bytes(problem),
     )  # fmt: skip
-    choice = choose(request, machine_for(request))
-    dense = math.inf if forced else choice.dense
-    searches = choice.search if searchable(problem) else math.inf
-    found = _sweeps(problem, count, min(dense, searches), limit)
-    if isinstance(found, _Sweeps):
-        return found
-    if searches <= dense and searchable(problem):
+    inner.sparse = problem
+    best = plan(inner).name
+    if best == "sparse elimination":
+        structure = inner.structure
+        assert structure is not None
+
+        def run(given: Problem) -> _Sweeps:
+            return _Sweeps(given, customize(structure, given, trees=problem.predecessors), count)
+
+        return problem.solve(run)
+    if best == "a search from each source":
         return _Searches(problem)
-    if forced and found:
-        raise beyond_limit(f"the elimination of {source.n} nodes", found, limit)
-    return None
-
-
-def _sweeps(problem: Problem, count: int, time: float, limit: int) -> _Sweeps | int:
-    """Sweeps; or the bytes that they lack, 0 where they take more than `time`, in nanoseconds."""
-    source, size = problem.source, problem.steps.dtype.itemsize
-    row, col, _ = source.edges().arrays
-    structure = eliminate(source.n, row, col, sources=count, limit=time, itemsize=size)
-    if structure is None:
-        return 0
-    needed = _Sweeps.bytes(problem, structure) + _row_bytes(problem)
-    if needed > limit:
-        return needed
-
-    def run(given: Problem) -> _Sweeps:
-        return _Sweeps(given, customize(structure, given, trees=problem.predecessors), count)
-
-    return problem.solve(run)
+    raise TooExpensive("tiles take less time, or less memory than there is")
 
 
 def _row_bytes(problem: Problem) -> int:

@@ -17,17 +17,12 @@ from ...kernel import (  # isort: skip
     S, T, across, add_exp, better, decode, each, encode, exp_gap, f64, first, fma, i32, i64, join,
     kernel, lanes, log, mul, overflows, same, static, u8, unrolled, zero,
 )  # fmt: skip
+from .shared import finite
 from .viterbi import strange
 
 INF, NAN = math.inf, math.nan
 TERMS, POWERS = 1, 2  # how sums of exponentials are computed; 0: there are none
 PAIRS = 64  # steps whose probabilities of pairs are added up before they join the others
-
-
-@kernel
-def finite(x):
-    """What terms up to x are measured from: an infinity less itself would be NaN."""
-    return 0.0 if abs(x) == INF else x
 
 
 @kernel

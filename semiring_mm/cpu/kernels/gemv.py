@@ -7,14 +7,12 @@ logaddexp, terms are looked at twice: each of them costs one exponential.
 
 from __future__ import annotations
 
-import math
-
 from ...kernel import (  # isort: skip
     S, T, across, add, add_exp, decode, each, encode, i64, kernel, lanes, log, mul, overflows,
-    scale, static, u8, unrolled, zero,
+    static, u8, unrolled, zero,
 )  # fmt: skip
+from .shared import INF, finite, scaled
 
-INF = math.inf
 CHUNK = 2048  # entries of y that stay in the cache while columns of A pass by
 ROWS = 4  # that are folded with x together
 BLOCK = (
@@ -28,16 +26,10 @@ def finish(y, n, i, value, more, beta, wrong):
     """Join (β ⊗) the entry that was there, and store."""
     if more:
         old = decode(y[n, i, 0])
-        value = add(value, old if beta is None else scale(beta, old))
+        value = add(value, scaled(beta, old))
     y[n, i, 0] = encode(value)
     if overflows(value):
         wrong[0] = 1
-
-
-@kernel
-def finite(x):
-    """What terms up to x are measured from: an infinity less itself would be NaN."""
-    return 0.0 if abs(x) == INF else x
 
 
 @kernel
@@ -53,11 +45,6 @@ def exact(total, lost):
     """A compensated sum; where it is infinite or NaN, what was lost is no number."""
     both = total + lost
     return both if both - both == 0.0 else total
-
-
-@kernel
-def scaled(alpha, x):
-    return x if alpha is None else scale(alpha, x)
 
 
 @kernel

@@ -8,19 +8,15 @@ commutes, and hides behind the memory. Nothing outside of A's arrays is read, wh
 from __future__ import annotations
 
 from ...kernel import (  # isort: skip
-    I, S, T, across, add, decode, encode, i64, kernel, lanes, mul, overflows, scale, static, u8,
-    u64, unrolled, zero,
+    I, S, T, across, add, decode, encode, i64, kernel, lanes, mul, overflows, static, u8, u64,
+    unrolled, zero,
 )  # fmt: skip
+from .shared import scaled
 
 CHUNK = 4096  # entries of y that stay in the cache while diagonals pass by
 ROWS = 64  # of a band, whose entries are laid row by row before they are multiplied
 SUMS = 4  # that a row times a vector is added up in
 VECTORS = 4  # of a row of C in registers
-
-
-@kernel
-def scaled(alpha, x):
-    return x if alpha is None else scale(alpha, x)
 
 
 @kernel
