@@ -146,7 +146,7 @@ class Steps(Protocol):
 
     def transposed(self, x: Array, axes: Sequence[int]) -> Array: ...
 
-    def path(self, subscripts: str, shapes: Any, optimize: Any) -> Any:
+    def path(self, subscripts: str, shapes: Any, optimize: Any) -> Sequence[tuple[int, ...]]:
         """The operands to contract at each step, of three and more; see :func:`found_path`."""
 
     def one_by_one(self, x: Array) -> bool:
@@ -184,7 +184,7 @@ class _OnEngine:
     def transposed(self, x: Array, axes: Sequence[int]) -> Array:
         return x.transpose(axes)
 
-    def path(self, subscripts: str, shapes: Any, optimize: Any) -> Any:
+    def path(self, subscripts: str, shapes: Any, optimize: Any) -> Sequence[tuple[int, ...]]:
         return found_path(subscripts, shapes, optimize)
 
     def one_by_one(self, x: Array) -> bool:
