@@ -52,11 +52,11 @@ import hashlib
 import inspect
 import math
 import operator
+import re
 import textwrap
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -139,18 +139,14 @@ class Kernel:
         )
 
     def _parameter(self, name: str, annotation: str) -> Parameter:
-        match ast.parse(annotation, mode="eval").body:
-            case ast.Compare(left=kind, ops=[ast.Lt()], comparators=[end]):
-                below: str | None = ast.unparse(end)
-            case kind:
-                below = None
-        match kind:
-            case ast.Name(id=word) if word == "static" or (word in TYPES and below is None):
-                return Parameter(name, word, 0)
-            case ast.Subscript(value=ast.Name(id=word), slice=axes) if word in TYPES:
-                sizes = axes.elts if isinstance(axes, ast.Tuple) else [axes]
-                least = tuple(None if isinstance(x, ast.Slice) else ast.unparse(x) for x in sizes)
-                return Parameter(name, word, len(least), least, below)
+        array, _, below = annotation.partition("] < ")
+        kind, bracket, sizes = array.removesuffix("" if below else "]").partition("[")
+        if bracket and kind in TYPES:
+            axes = re.split(r", (?![^(]*\))", sizes)
+            least = tuple(None if n == ":" else n for n in axes)
+            return Parameter(name, kind, len(axes), least, below or None)
+        if kind in (*TYPES, "static"):
+            return Parameter(name, kind, 0)
         raise self.error(
             next(x for x in self.tree.args.args if x.arg == name),
             f"a parameter is static, a number ({', '.join(TYPES)}) or an array (i64[:], "
@@ -289,6 +285,8 @@ class Operations:
 
 def _fma(x: float, y: float, z: float) -> float:
     """x y + z, rounded once."""
+    from fractions import Fraction  # which takes 2 ms
+
     if math.isfinite(x) and math.isfinite(y) and math.isfinite(z):
         return type(x)(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)))
     return x * y + z

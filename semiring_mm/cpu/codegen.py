@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import ctypes
 import functools
-import hashlib
 import operator
 import struct
 import sys
@@ -17,7 +16,6 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,7 +25,7 @@ from ..kernel import Kernel, KernelError, _Word
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
-from .compiler import KEPT, compile_kept, host_target
+from .compiler import KEPT, compile_kept, host_target, writers
 from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
 from .views import ArrayView, check_array_layout
 
@@ -174,7 +172,7 @@ class _Variants:
             known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
             what = repr((self._algebra, known))
             library = compile_kept(
-                [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
+                [self.kernel.name], (writers("codegen"), self.kernel.digest, what),
                 lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
                 host_target(),
             )  # fmt: skip
@@ -182,14 +180,6 @@ class _Variants:
             found = library.function(self.kernel.name, ctypes.c_void_p, result=result)
             self._variants[key] = found
         return found
-
-
-@functools.cache
-def _writer_digest() -> str:
-    """Of the modules that a kernel's IR is written by."""
-    here = Path(__file__)
-    files = [here.with_stem(name) for name in ("codegen", "ir", "algebra", "vmath")]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 class Call:
