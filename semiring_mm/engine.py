@@ -11,7 +11,6 @@ they call, never when they are imported.
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -31,6 +30,7 @@ from .graph_kernels import (
 )  # fmt: skip
 from .kernel import Kernel
 from .layouts import asserted
+from .lazy import cached_property
 from .plan import ALPHA, BETA, READ_C, Facts, Plan
 from .semirings import Semiring
 
@@ -191,7 +191,7 @@ class CloseSteps:
 
     steps: tuple[CloseStep, ...]
 
-    @functools.cached_property
+    @cached_property
     def pairs(self) -> float:
         """Pairs (⊕, ⊗) of all steps."""
         return sum(step.pairs for step in self.steps)

@@ -61,6 +61,8 @@ from typing import Any
 
 import numpy as np
 
+from .lazy import cached_property
+
 __all__ = [
     "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
     "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
@@ -115,7 +117,7 @@ class Kernel:
     def __call__(self, *args: Any, **fields: Any) -> Any:
         raise TypeError(f"{self!r} is called in kernels; run it by cpu.codegen.compiled or plain()")
 
-    @functools.cached_property
+    @cached_property
     def tree(self) -> ast.FunctionDef:
         """The function's syntax tree, with the line numbers of its file."""
         lines, first = inspect.getsourcelines(self.function)
@@ -131,7 +133,7 @@ class Kernel:
         file, line = inspect.getsourcefile(self.function), getattr(node, "lineno", 0)
         return KernelError(f"{self.name}: {message}", (file, line, None, text))
 
-    @functools.cached_property
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         code, types_ = self.function.__code__, self.function.__annotations__
         return tuple(
@@ -192,7 +194,7 @@ class Kernel:
         """Whether it returns an integer when it is called from Python."""
         return "return" in self.function.__annotations__
 
-    @functools.cached_property
+    @cached_property
     def digest(self) -> str:
         """Of what its compiled code depends on: the function, and what its names stand for."""
         codes, found = [(self, self.function.__code__)], list[str]()

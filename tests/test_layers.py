@@ -16,7 +16,7 @@ from semiring_mm import registry
 PACKAGE = Path(semiring_mm.__file__).parent
 #: The rooms, and their modules.
 ROOMS = {
-    "base": "version naming warn cache storage display text memory pool progress registry",
+    "base": "version naming warn cache storage display text lazy memory pool progress registry",
     "algebra": "expressions laws semirings metrics plan spanning",
     "engine": "engine graph_kernels layouts kernel",
     "cpu": "cpu.*",

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import Kernel, KernelError, _Word
+from ..lazy import cached_property
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
@@ -120,7 +121,7 @@ class _Variants:
 
         return call
 
-    @functools.cached_property
+    @cached_property
     def _packed(self) -> Callable[..., tuple[Any, bytes]]:
         return self.caller("code_, words_")
 

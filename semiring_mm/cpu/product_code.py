@@ -32,6 +32,7 @@ from typing import Any
 
 from .. import expressions as ex
 from ..expressions import joins, joins_logarithms
+from ..lazy import cached_property
 from ..plan import ALPHA, BETA, READ_C, Plan, scalar_bits
 from . import vmath
 from .algebra import Algebra, compute_type
@@ -193,7 +194,7 @@ class ProductCode:
     watches: bool  # whether packing sees which numbers the operands hold
     plan: Plan
 
-    @functools.cached_property
+    @cached_property
     def address(self) -> int:
         """Where the function lies."""
         return ctypes.cast(self.call, ctypes.c_void_p).value or 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from .. import pool
 from ..arrays import device_index, gpu_has
 from ..engine import named
 from ..hierarchy import costs
+from ..lazy import cached_property
 
 if TYPE_CHECKING:
     from ..hierarchy.structure import Structure
@@ -120,7 +120,7 @@ class Request:
             return True
         return self.edges is not None and (self.n >= SPARSE_FROM or self.sources is not None)
 
-    @functools.cached_property
+    @cached_property
     def may_use_gpu(self) -> bool:
         """Whether it matters what a CUDA device has free."""
         if not self.host or self.n < GPU_FROM or self.device == "cpu":

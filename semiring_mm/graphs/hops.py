@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from .. import engine as engines
 from .. import pool
 from ..closures.edges import both_ways
 from ..graph_kernels import HopSearches, offsets
+from ..lazy import cached_property
 
 if TYPE_CHECKING:
     from ..hierarchy.statistics import Wanted
@@ -97,7 +97,7 @@ class Hops:
         extra = (0.0, 0.0) if not labels else _LABEL if 3 * levels < 2 * _BYTE else _WIDE
         return _time(self.n, self.arcs, count, 1 + levels // 2, extra)
 
-    @functools.cached_property
+    @cached_property
     def levels(self) -> int:
         """Of a search from a node with many edges."""
         if not self.arcs:

@@ -27,6 +27,7 @@ from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
+from ..lazy import cached_property
 from ..progress import Progress, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
@@ -586,7 +587,7 @@ class _State:
         self._free: list[PathQuery] = []  # one for each thread that asks
         self._trees: tuple[Metric, Problem] | None = None
 
-    @functools.cached_property
+    @cached_property
     def metric(self) -> Metric:
         """The metric on the host."""
         if isinstance(self.found.out, np.ndarray):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from ..hierarchy.sweeps import Metric
+from ..lazy import cached_property
 from .kernels import queries as kernels
 
 __all__ = ["PathQuery"]
@@ -61,14 +61,14 @@ class PathQuery:
         call()
         return self._value[0].item()
 
-    @functools.cached_property
+    @cached_property
     def _meet(self) -> Callable[[], None]:
         call: Callable[[], None] = engines.compiled(kernels.meet, *self._algebra).bind(
             **self._fields, **self._core
         )
         return call
 
-    @functools.cached_property
+    @cached_property
     def _route(self) -> Callable[[], None]:
         call: Callable[[], None] = engines.compiled(kernels.route, *self._algebra).bind(
             **self._fields, **self._tails

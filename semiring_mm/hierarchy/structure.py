@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import math
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from .. import pool
 from ..engine import compiled
 from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
 from ..graphs.kernels import elimination as kernels
+from ..lazy import cached_property
 from ..naming import install
 from ..progress import Progress, reporter
 from . import costs
@@ -117,7 +117,7 @@ class Structure(SymbolicFactor):
         _slots(first, head, parent[tail[rest]], head[rest])
         return cls.restored(fringe, node, parent, level, first, head)
 
-    @functools.cached_property
+    @cached_property
     def pairs(self) -> float:
         """Pairs (⊗, ⊕) that join the weights of the edges: Σ degree²."""
         return float((np.diff(self.first).astype(np.float64) ** 2).sum())
@@ -130,7 +130,7 @@ class Structure(SymbolicFactor):
         labels = pool.get_num_threads() * width * self.n * each
         return 2 * edges * each + 8 * edges + core + labels
 
-    @functools.cached_property
+    @cached_property
     def schedule(self) -> tuple[Node, Index]:
         """The fringe in an order for threads, and where its parts begin and end.
 

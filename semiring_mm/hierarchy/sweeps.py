@@ -23,6 +23,7 @@ from ..expressions import evaluate
 from ..graph_kernels import Factor, Index
 from ..graphs.kernels import factor as kernels
 from ..kernel import Kernel
+from ..lazy import cached_property
 from ..memory import scratch
 from ..plan import Plan, computed, stored
 from ..progress import Progress, Tick, reporter
@@ -84,7 +85,7 @@ class Metric:
         """Whether there are predecessors."""
         return self.core_pred is not None
 
-    @functools.cached_property
+    @cached_property
     def identities(self) -> tuple[Any, Any]:
         """zero and one in the type computed in."""
         zero, one = self.steps.identities
@@ -103,14 +104,14 @@ class Metric:
         """A kernel for the type computed in."""
         return engines.compiled(kernel, self.plan, *self.identities)
 
-    @functools.cached_property
+    @cached_property
     def fall_order(self) -> NDArray[np.int32]:
         """Positions of the fringe, descending, of which labels are wanted."""
         if self.falls is not None:
             return self.falls
         return np.arange(self.structure.fringe - 1, -1, -1, dtype=np.int32)
 
-    @functools.cached_property
+    @cached_property
     def largest(self) -> Any:
         """The largest absolute value of a weight."""
         return max((abs(w).max().item() for w in self.finite() if w.size), default=0)
@@ -122,7 +123,7 @@ class Metric:
         found = [w[w != far] for w in arrays]
         return [*found, core[core != self.steps.identities[0]]]
 
-    @functools.cached_property
+    @cached_property
     def bound(self) -> tuple[float, bool]:
         """A number that no distance over min_plus exceeds, and whether it is near the largest one.
 
@@ -164,7 +165,7 @@ class Metric:
             written=replace(plan, storage=dtype.name, missing=missing),
         )  # fmt: skip
 
-    @functools.cached_property
+    @cached_property
     def _whole(self) -> tuple[Array, Array] | None:
         """The weights as 32-bit integers, if these hold all distances."""
         if self.largest >= 1 << 29 or any(
