@@ -20,6 +20,7 @@ import numpy as np
 
 from . import engine as engines
 from .engine import Engine
+from .memory import too_large
 
 __all__ = [
     "Call", "check_all_pairs", "check_memory", "device_index", "gpu_has", "joined", "masked",
@@ -478,23 +479,19 @@ def check_all_pairs(n: int, needed: int, instead: str) -> None:
     `instead` is what to write.
     """
     if needed > _ALL_PAIRS:
-        free = engines.named("cpu").free_memory()
-        room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
-        raise MemoryError(
-            f"all pairs of {n:,} nodes take {needed / 2**30:,.1f} GiB of memory{room}: {instead}"
-        )
+        what = f"a matrix of all pairs of {n:,} nodes"
+        raise too_large(what, needed, engines.named("cpu").free_memory(), instead)
 
 
 def check_memory(
-    needed: int, what: str, engine: Engine | None = None, less: str = "take a smaller graph"
+    needed: int, what: str, engine: Engine | None = None, less: str = "take less at a time"
 ) -> None:
-    """Raise MemoryError before the work if an engine, or the host, has not `needed` bytes free."""
+    """Raise MemoryError before the work if an engine, or the host, has not `needed` bytes free.
+
+    `less` is what to do where float32 in place of float64 does not help.
+    """
     engine = engine or engines.named("cpu")
     free = engine.free_memory() if needed > _UNASKED else None
     if free is not None and needed > free:
-        near = needed < 4 * free
-        hint = "use float32 (half of float64)" if near else less
-        raise MemoryError(
-            f"{what} needs {needed / 1e9:.3g} GB{engine.WHERE}, and {free / 1e9:.3g} GB are free: "
-            f"{hint} or a larger machine"
-        )
+        hint = "use float32 (half of float64)" if needed < 4 * free else less
+        raise too_large(what, needed, free, f"{hint} or a larger machine", where=engine.WHERE)

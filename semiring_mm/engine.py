@@ -922,8 +922,10 @@ def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
     return member
 
 
-def named(name: str) -> Engine:
+def named(name: str, argument: str = "") -> Engine:
     """The engine of a name, "cpu" or "cuda", whether or not it was loaded before.
+
+    `argument` is the one that asks for it, if that is not `device`.
 
     Raises
     ------
@@ -932,7 +934,8 @@ def named(name: str) -> Engine:
     """
     engine = _engines.get(name) or _load(name)
     if reason := engine.why_not():
-        raise ValueError(f"{naming.named('device', name)}: {reason}")
+        asked = naming.named(argument) if argument else naming.named("device", name)
+        raise ValueError(f"{asked}: {reason}")
     return engine
 
 

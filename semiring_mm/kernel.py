@@ -9,14 +9,15 @@
 
 A kernel takes numbers and arrays and returns nothing, or an integer (``-> i64``). Inside it
 integers have 64 bits, whatever an array stores; those of ``u64`` have no sign, and ``u64(x)`` is
-the lowest 64 bits of x. ``T`` is the type that a semiring is computed in, and ``add, mul, better,
-zero, one`` are its operations. Arrays of ``S`` hold entries as they are stored: ``decode`` and
-``encode`` lead to T and back. Statements are assignments, ``for`` over ``range``, ``while``,
-``if``, ``break``, ``continue`` and ``return``. A call of another kernel is inlined: its parameters
-need no annotations there, and it may return values. ``x[i:]`` is an array from entry i on, ``x[i]``
-of an array of two axes a row. A ``static`` parameter is known when the kernel is compiled, and so
-is whether an array is None: an ``if`` about them costs nothing. Everything else is an error that
-names the line.
+the lowest 64 bits of x. An array of ``I`` has int32 or int64. ``T`` is the type that a semiring is
+computed in, and ``add, mul, better, zero, one`` are its operations; ``scale(x, y)`` is x ⊗ y
+outside of inner loops. Arrays of ``S`` hold entries as they are stored: ``decode`` and ``encode``
+lead to T and back. Statements are assignments, ``for`` over ``range``, ``while``, ``if``,
+``break``, ``continue`` and ``return``. A call of another kernel is inlined: its parameters need no
+annotations there, and it may return values. ``x[i:]`` is an array from entry i on, ``x[i]`` of an
+array of two axes a row. A ``static`` parameter is known when the kernel is compiled, and so is
+whether another is None: an ``if`` about them costs nothing. Everything else is an error that names
+the line.
 
 An array's annotation may state how long it is (``first: i64[n + 1]``), and that its entries are
 indices (``head: i32[first[n]] < n``): a call compares them. A module of kernels begins with
@@ -27,14 +28,14 @@ second argument of several vectors; with ``whole=True`` n is a multiple of what 
 lower power of two that is known when the kernel is compiled, and with ``times=k``, k known, it is
 at most k times that). ``if`` about a condition in each lane has assignments only, which are made
 where it holds. ``each(x)`` is a number in every lane, to begin a sum with; ``x[j]`` of a list with
-an entry for each lane is a vector of these. ``across(v)`` is ⊕ over the lanes, ``across(v, sum)``,
-min, max and any are other ways to join them, with ``ordered=True`` one lane after the other.
-``first(j, condition)`` is the first lane where a condition holds, else 2**62, and ``for c in
-where(j, condition)`` visits all of these, as numbers. Of ``x[j] if j < n else zero`` only lanes
-below n are loaded. Where an index other than the last differs from lane to lane, so does the row:
-``entries(row, n)`` loads the first n entries of each as a list, and ``pick(row, i)`` is ``row[i]``
-of a row as long as a vector. ``stream(row, j, v)`` stores a whole vector past the caches, to a
-multiple of its size: its line is not read first.
+an entry for each lane is a vector of these, also as a target. ``across(v)`` is ⊕ over the lanes,
+``across(v, sum)``, min, max and any are other ways to join them, with ``ordered=True`` one lane
+after the other. ``first(j, condition)`` is the first lane where a condition holds, else 2**62, and
+``for c in where(j, condition)`` visits all of these, as numbers. Of ``x[j] if j < n else zero``
+only lanes below n are loaded. Where an index other than the last differs from lane to lane, so does
+the row: ``entries(row, n)`` loads the first n entries of each as a list, and ``pick(row, i)`` is
+``row[i]`` of a row as long as a vector. ``stream(row, j, v)`` stores a whole vector past the
+caches, to a multiple of its size: its line is not read first.
 
 ``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
 lists; a second argument is how many independent sums there are, and with ``numbers=True`` no entry
@@ -64,16 +65,16 @@ import numpy as np
 from .lazy import cached_property
 
 __all__ = [
-    "TYPES", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
-    "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries", "exp",
-    "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel", "lanes",
-    "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "sqrt", "static",
-    "stream", "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
+    "TYPES", "I", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
+    "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries",
+    "exp", "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel",
+    "lanes", "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "scale",
+    "sqrt", "static", "stream", "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
 ]  # fmt: skip
 
-#: Types of parameters and of arrays. T, the type computed in, and S, that of stored entries, are a
-#: semiring's.
-TYPES = "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "T", "S"
+#: Types of parameters and of arrays. I is int32 or int64, as an array has it; T, the type computed
+#: in, and S, that of stored entries, are a semiring's.
+TYPES = "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "I", "T", "S"
 
 
 class KernelError(SyntaxError):
@@ -184,9 +185,9 @@ class Kernel:
         """Conditions that an array's lengths, and its indices, meet: :meth:`check` as text."""
         x = p.name
         tests = [f"{shape}[{i}] >= {n}" for i, n in enumerate(p.least) if n is not None]
-        if p.below is not None:
-            word = f"u{int(p.kind[1:]) // 8}"  # without a sign, what is below 0 is large
-            tests.append(f"(not {x}.size or maximum_({x}.view('{word}'), None) < {p.below})")
+        if p.below is not None:  # without a sign, what is below 0 is large
+            size = f"{{{x}.itemsize}}" if p.kind == "I" else int(p.kind[1:]) // 8
+            tests.append(f"(not {x}.size or maximum_({x}.view(f'u{size}'), None) < {p.below})")
         return tests
 
     @property
@@ -212,7 +213,9 @@ class Kernel:
     def plain(self, operations: Operations | None = None, **fields: Any) -> Any:
         """Run in Python, on NumPy arrays, with a check of every index."""
         self.check(fields)
-        names = {} if operations is None else vars(operations) | {"join": operations.join}
+        names = {}
+        if operations is not None:
+            names = vars(operations) | {"join": operations.join, "scale": operations.mul}
         arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
         with np.errstate(divide="ignore", invalid="ignore"):  # in lanes that are not taken
             return self._python(_PLAIN | names)(**arrays)
@@ -253,15 +256,15 @@ class _Word:
         raise TypeError(f"{self.name} is for kernels (semiring_mm.kernel)")
 
 
-i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, T, S, static = (
+i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, I, T, S, static = (  # noqa: E741
     _Word(name) for name in (*TYPES, "static")
 )
 add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
     pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, add_exp, log, same, \
-    stream, where, sqrt, overflows = map(_Word, (
+    stream, where, sqrt, overflows, scale = map(_Word, (
         "add mul better zero one decode encode each across first join lanes unrolled entries "
         "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same stream "
-        "where sqrt overflows"
+        "where sqrt overflows scale"
     ).split())  # fmt: skip
 
 

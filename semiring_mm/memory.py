@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import pool
 
-__all__ = ["cut", "free_memory", "room_of", "scratch", "workspace"]
+__all__ = ["cut", "free_memory", "room_of", "scratch", "too_large", "workspace"]
 
 
 def free_memory() -> int | None:
@@ -41,6 +41,39 @@ def free_memory() -> int | None:
         except (ValueError, OSError):
             return None
     return min(found) if found else None
+
+
+def too_large(
+    what: str, needed: float | None, free: float | None, advice: str, *, where: str = "",
+    room: str = "free",
+) -> MemoryError:  # fmt: skip
+    """The error for work that does not fit in memory.
+
+    Parameters
+    ----------
+    what : str
+        ``"the 9 x 9 matrix"``.
+    needed, free : float
+        Bytes; None if that is not known.
+    advice : str
+        What to do instead.
+    where : str
+        ``" on cuda:0"``, if not on the host.
+    room : str
+        What the `free` bytes are.
+
+    Examples
+    --------
+    >>> too_large("the 50000 x 50000 matrix", 2e10, 9.5e8, "take float32")
+    MemoryError('the 50000 x 50000 matrix needs 20 GB, and 950 MB are free: take float32')
+    """
+    there = "" if free is None else f", and {_amount(free)} are {room}"
+    size = "more memory than there is" if needed is None else _amount(needed)
+    return MemoryError(f"{what} needs {size}{where}{there}: {advice}")
+
+
+def _amount(size: float) -> str:
+    return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.4g} MB"
 
 
 def _read(path: str) -> bytes:

@@ -32,6 +32,7 @@ __dir__ = listing(__all__)
 
 Array = Any
 
+_FEWER = "take fewer rows at a time"  # where there is too little memory
 _WIDE = 8  # coordinates from which Euclidean distances are screened
 _FAR = 1e150  # the largest range of these, and the inverse of the smallest
 _CANDIDATES = 1 / 16  # the share of a tile up to which that pays
@@ -131,7 +132,9 @@ def cdist(
         if target is not None:
             check_out(target, (m, n), pairs.dtype)
         if target is None or overlaps(engine.xp, target, call["X"], call["Y"]):
-            check_memory(m * n * pairs.dtype.itemsize, f"{m} × {n} distances", engine)
+            check_memory(
+                m * n * pairs.dtype.itemsize, f"a matrix of {m} × {n} distances", engine, _FEWER
+            )
             target = engine.xp.empty((m, n), pairs.dtype)
 
         def block(i: int, j: int, start: int, end: int) -> None:
@@ -666,7 +669,12 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
             f"arrays on the host"
         )
     dtype, fill = (pairs.joined, pairs.join) if pairs.rising else (pairs.dtype, pairs.distances)
-    check_memory(m * k * (8 + dtype.itemsize), f"the {k} nearest of {m} rows", call.engine)
+    check_memory(
+        m * k * (8 + dtype.itemsize),
+        f"a matrix of the {k} nearest of {m} rows",
+        call.engine,
+        _FEWER,
+    )
     size, width = pairs.tiles(k)
     across = pairs.across(k)
     value, index = select.empty(len(across) * m, k, dtype)

@@ -28,8 +28,8 @@ from .semirings import Semiring, fold_start
 __all__ = [
     "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bit_join", "bytewise",
     "can_use_fma", "can_use_keys", "computed", "contracted", "distributes", "float_key",
-    "infinite_zero", "make_plan", "make_step_plan", "needs_facts", "overflow", "scalar_bits",
-    "scaled_bools", "stored", "unpack_bits", "with_keys", "words_of_bits",
+    "infinite_zero", "make_plan", "make_step_plan", "needs_facts", "overflow", "scalar",
+    "scalar_bits", "scaled_bools", "stored", "unpack_bits", "with_keys", "words_of_bits",
 ]  # fmt: skip
 
 
@@ -161,16 +161,23 @@ def is_sum(plan: Plan) -> bool:
 
 def scalar_bits(plan: Plan, value: float | int | None) -> int:
     """A scalar as a 64-bit parameter, whose low bytes are it in the type computed in."""
-    if value is None:
+    number = scalar(plan, value)
+    if number is None:
         return 0
+    text = struct.pack({"f32": "f", "f64": "d", "u64": "Q"}.get(plan.compute, "q"), number)
+    return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
+
+
+def scalar(plan: Plan, value: float | int | None) -> float | int | None:
+    """A scalar in the type computed in."""
+    if value is None:
+        return None
     assert plan.codec != "key", "keys are not scaled"
     if plan.missing is not None and value == plan.missing:
         value = plan.infinite
-    code = {"f32": "f", "f64": "d", "u64": "Q"}.get(plan.compute, "q")
-    if code == "f":
-        value = _float32(value)
-    text = struct.pack(code, value if code in "fd" else int(value))
-    return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
+    if plan.compute[0] != "f":
+        return int(value)
+    return _float32(value) if plan.compute == "f32" else value
 
 
 def absent(semiring: Semiring, dtype: np.dtype[Any], plan: Plan) -> float | int | None:
@@ -336,7 +343,7 @@ def _in_float32(expr: ex.Expr) -> ex.Expr:
 def _float32(value: float | int) -> float | int:
     """The value itself, or an infinity where it rounds to one in float32, as in NumPy."""
     try:
-        struct.pack("f", value)
+        struct.pack("<f", value)
     except OverflowError:
         return math.copysign(math.inf, value)
     return value

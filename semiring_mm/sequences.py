@@ -797,7 +797,12 @@ def _best(m: _Model, k: int) -> tuple[Array, Array]:
             f"viterbi: k = {k}, which takes {needed / 1e9:.3g} GB, and there are {there} sequences "
             f"of {m.steps} steps: all of them are k={there}"
         )
-    check_memory(needed, f"the {k} best of {m.chains} sequences", m.call.engine, "take a lower k")
+    check_memory(
+        needed,
+        f"a table of the {k} best of {m.chains} sequences",
+        m.call.engine,
+        "take a lower k",
+    )
     paths = m.xp.full((m.chains, k, m.steps), -1, np.int32)
     scores = m.xp.full((m.chains, k), -np.inf, m.dtype)
     scores[m.xp.asarray(m.counts == 0), 0] = 0

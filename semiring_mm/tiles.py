@@ -165,7 +165,7 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
 
     Raises
     ------
-    ValueError, RuntimeError
+    ValueError
         For a value that names no devices; where there are none.
     """
     everything = isinstance(devices, str) and devices == "all"
@@ -176,9 +176,7 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
         raise ValueError(
             f"devices is 'all' or a sequence of devices such as 0 or 'cuda:0', got {devices!r}"
         ) from None
-    if why := engines.why_not("cuda"):
-        raise RuntimeError(f"{named(name)}: {why}")
-    count = engines.named("cuda").count()
+    count = engines.named("cuda", "" if name == "device" else name).count()
     if everything:
         return list(range(count))
     chosen = [x for x in found if x is not None and 0 <= x < count]

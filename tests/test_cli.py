@@ -109,7 +109,7 @@ def test_example_is_as_described():
 def test_large_results_are_asked_for(run, edges, monkeypatch):
     monkeypatch.setattr("semiring_mm.arrays._ALL_PAIRS", 1)
     err = run.refused("apsp", edges)
-    assert "all pairs of 5 nodes take 0.0 GiB of memory (" in err
+    assert "a matrix of all pairs of 5 nodes needs " in err
     assert "--force takes it, -o D.npy --memory-limit 4GB works in a file" in err
     assert run("apsp", edges, "--force")[0] == 0
 

@@ -82,8 +82,8 @@ def test_examples_of_classes_are_found():
 
 
 def test_every_public_name_is_documented():
-    for name in sm.__all__:
-        value = getattr(sm, name)
+    modules = (sm, sm.alignment, sm.eigenvalues, sm.files, sm.gf2, sm.neighbours, sm.sequences)
+    for value, name in ((getattr(x, name), name) for x in modules for name in x.__all__):
         assert value.__doc__, name
         if callable(value) and not isinstance(value, type):
             first = value.__doc__.strip().splitlines()[0]

@@ -10,6 +10,7 @@ from semiring_mm.cpu import codegen
 from semiring_mm.cpu.codegen import compiled
 from semiring_mm.cpu.compiler import host_target
 from semiring_mm.kernel import (
+    I,
     KernelError,
     S,
     T,
@@ -39,6 +40,7 @@ from semiring_mm.kernel import (
     one,
     pick,
     popcount,
+    scale,
     sqrt,
     static,
     stream,
@@ -549,3 +551,22 @@ def test_stored_entries_are_converted():
     x, y = np.array([True, False]), np.array([False, False])
     compiled(closer, bytewise(plan))(n=2, x=x, y=y)
     assert y.tolist() == [True, False]
+
+
+@kernel
+def scattered(n: i64, m: i64, near: I[n] < m, alpha: T, x: T[m], out: T[n]):
+    for k in range(n):
+        found = x[near[k]]
+        out[k] = found if alpha is None else scale(alpha, found)
+
+
+@pytest.mark.parametrize("alpha", [None, 2.5])
+@pytest.mark.parametrize("index", ["i4", "i8"])
+def test_numbers_that_are_none_and_indices_of_two_types(index, alpha):
+    plan = make_plan(semirings["min_plus"], np.dtype("f4"), KNOWN, KNOWN, 1)
+    near, x = np.array([2, 0, 1], index), np.array([3, 5, 9], "f4")
+    both(scattered, MIN_PLUS, plan, n=3, m=3, near=near, alpha=alpha, x=x, out=x * 0)
+    with pytest.raises(TypeError, match=r"near is an array of int32 or int64 .* got int16"):
+        compiled(scattered, plan)(n=3, m=3, near=near.astype("i2"), alpha=alpha, x=x, out=x)
+    with pytest.raises(ValueError, match=r"near has indices below 2, got 2"):
+        compiled(scattered, plan)(n=3, m=2, near=near, alpha=alpha, x=x, out=x)

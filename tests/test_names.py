@@ -147,6 +147,37 @@ def test_a_name_that_is_none():
         _ = sm.strassen
 
 
+#: Arguments that are called the same everywhere, in the order in which they come.
+ARGUMENTS = (
+    "weight source target dtype directed sources targets return_predecessors overwrite out "
+    "return_arg device progress tiles"
+).split()
+READING = ["weight", "source", "target", "dtype", "directed"]
+
+
+def functions():
+    for home in ("", *LATER):
+        if home in ("csgraph", "jax", "sklearn", "torch") or not installed(LATER.get(home, ())):
+            continue  # which have the conventions of other packages
+        module = importlib.import_module(f"semiring_mm.{home}".rstrip("."))
+        for name in module.__all__:
+            if inspect.isfunction(getattr(module, name)):
+                yield f"{home}.{name}", list(inspect.signature(getattr(module, name)).parameters)
+
+
+FUNCTIONS = dict(functions())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arguments_are_called_the_same_and_come_in_the_same_order(name):
+    given = FUNCTIONS[name]
+    common = [x for x in given if x in ARGUMENTS]
+    assert common == [x for x in ARGUMENTS if x in common]
+    assert not {"devices", "memory_limit", "checkpoint", "resume"} & set(given)
+    if "weight" in given and name != "files.read_graph":  # whose graph keeps what is in the file
+        assert common[: len(READING)] == READING
+
+
 # --- what things are called ---------------------------------------------------------------------
 
 CLASSES = [

@@ -15,6 +15,7 @@ from plain_kernels import both
 import semiring_mm as sm
 from semiring_mm import arrays, neighbours
 from semiring_mm import expressions as ex
+from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import select
 from semiring_mm.cpu.kernels import combine
 from semiring_mm.cpu.kernels import select as kernels
@@ -617,3 +618,12 @@ def test_other_calls_than_the_quick_ones(general):
     }.items():
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_too_little_memory_is_told_before_any_work(monkeypatch):
+    monkeypatch.setattr(arrays, "_UNASKED", 0)
+    monkeypatch.setattr(cpu, "free_memory", lambda: 1000)
+    x = np.ones((40, 3))
+    text = "^a matrix of 40 × 40 distances needs .* free: take fewer rows at a time or a larger mac"
+    with pytest.raises(MemoryError, match=text):
+        sm.neighbours.cdist(x, x)

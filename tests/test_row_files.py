@@ -119,7 +119,9 @@ def test_one_row_has_to_fit():
     each = out_of_core._row_bytes(problem) + solver.extra
     assert out_of_core._height(solver, N, solver.fixed + each, None) == 1
     for limit in (0, solver.fixed + each - 1):
-        with pytest.raises(MemoryError, match=f"^1 rows of {N} nodes take .* larger tiles.memory"):
+        with pytest.raises(
+            MemoryError, match=f"^a strip of 1 rows of {N} nodes needs .* larger tiles.memory"
+        ):
             out_of_core._height(solver, N, limit, None)
 
 

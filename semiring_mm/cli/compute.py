@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..memory import free_memory
+from ..memory import free_memory, too_large
 from ..progress import ProgressBar, Watched
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
@@ -273,7 +273,6 @@ def _check_memory(
         return
     unasked = (not file) * size + (trees and not args.predecessors) * 4 * entries
     free = free_memory()
-    room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
     instead = (
         f"--force takes it, -o D.npy --memory-limit 4GB works in a file"
         f"{', --from A --to B needs one row of it' if args.start is None else ''}"
@@ -286,10 +285,8 @@ def _check_memory(
     except MemoryError as error:
         raise Refusal(str(error)) from None
     if file and free is not None and size > free:
-        raise Refusal(
-            f"{file}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB of memory{room}: "
-            f"--memory-limit 4GB works in the file, --force in memory all the same"
-        )
+        instead = "--memory-limit 4GB works in the file, --force in memory all the same"
+        raise Refusal(str(too_large(f"{file} of {n:,} × {n:,} entries", size, free, instead)))
 
 
 def _mapped_output(

@@ -131,6 +131,10 @@ class EdgeList:
         """The same edges, each in both directions."""
         return replace(self, directed=False, first=None)
 
+    def reversed(self) -> EdgeList:
+        """The same edges, each from its end to its start."""
+        return EdgeList(self.nodes, self.col, self.row, self.weight, self.directed)
+
     def kept(self, wanted: NDArray[np.bool_]) -> EdgeList:
         """Some of the edges, in their order."""
         if wanted.all():

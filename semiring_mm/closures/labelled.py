@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Call
+from ..deprecated import renamed
 from ..display import cell, chosen, html_table, text_table
 from ..engine import Engine
 from ..lazy import cached_property
@@ -139,17 +140,18 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
     def predecessors(self) -> LabelledArray | None:
         return self._tree if self._columns is None or self._semiring is not None else self
 
-    def path(self, start: Any, end: Any) -> list[Any]:
+    @renamed(start="source", end="target")
+    def path(self, source: Any, target: Any) -> list[Any]:
         """The labels of the nodes on a best path.
 
         Parameters
         ----------
-        start, end : node labels
+        source, target : node labels
 
         Returns
         -------
         list
-            From `start` to `end`, both included; ``[start]`` if they are the same.
+            From `source` to `target`, both included; ``[source]`` if they are the same.
 
         Raises
         ------
@@ -157,16 +159,16 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
             If there is no path, no such node, or there are no predecessors.
         """
         columns, rows = self._own()
-        j, row = columns.unique().place(end), rows.place(start)
+        j, row = columns.unique().place(target), rows.place(source)
         tree = self.predecessors
         if tree is None:
             raise ValueError(
                 "path() needs predecessors, which this array has not: D, P = sm.apsp(graph, "
-                "return_predecessors=True), or net.path(start, end) of a prepared graph"
+                "return_predecessors=True), or net.path(source, target) of a prepared graph"
             )
-        found = _walk(np.asarray(tree[row]), columns.place(start), j, row)
+        found = _walk(np.asarray(tree[row]), columns.place(source), j, row)
         if found is None:
-            raise ValueError(f"there is no path from {start!r} to {end!r}")
+            raise ValueError(f"there is no path from {source!r} to {target!r}")
         return [columns.nodes[k] for k in found]
 
     def to_frame(self, *, long: bool = False) -> Any:
@@ -352,26 +354,27 @@ def _objects(labels: Sequence[Any]) -> Any:
     return found
 
 
-def reconstruct_path(predecessors: Any, i: Any, j: Any) -> list[Any]:
-    """The path from node `i` to node `j` by a predecessor matrix.
+@renamed(i="source", j="target")
+def reconstruct_path(predecessors: Any, source: Any, target: Any) -> list[Any]:
+    """The path between two nodes by a predecessor matrix.
 
     Parameters
     ----------
     predecessors : array of int32, shape (n, n) or (sources, n)
         From :func:`apsp` or :func:`closure`; ``predecessors[i, j]`` is the node before `j` on the
-        path from `i`. With ``sources=`` the row of `i` is found by its entries.
-    i, j : int
+        path from `i`. With ``sources=`` the row of `source` is found by its entries.
+    source, target : int
         The first and the last node; of a :class:`LabelledArray` their labels.
 
     Returns
     -------
     list of int, or of labels
-        Nodes from `i` to `j`, both included; ``[i]`` if they are the same.
+        Nodes from `source` to `target`, both included; ``[source]`` if they are the same.
 
     Raises
     ------
     ValueError
-        If `j` cannot be reached, or the matrix has no row of paths from `i`.
+        If `target` cannot be reached, or the matrix has no row of paths from `source`.
 
     Examples
     --------
@@ -387,9 +390,9 @@ def reconstruct_path(predecessors: Any, i: Any, j: Any) -> list[Any]:
     [1, 2]
     """
     if isinstance(predecessors, LabelledArray) and predecessors.nodes is not None:
-        return predecessors.path(i, j)
+        return predecessors.path(source, target)
     with Call(predecessors=predecessors) as call:
-        return _path(call.engine, call["predecessors"], i, j)
+        return _path(call.engine, call["predecessors"], source, target)
 
 
 def _path(engine: Engine, matrix: Any, i: Any, j: Any) -> list[int]:

@@ -35,6 +35,7 @@ __all__ = ["Call", "Compiled", "compiled", "function_of"]
 Array = NDArray[Any]
 
 U64 = Type("u", 64)
+_INDICES = np.dtype(np.int32), np.dtype(np.int64)  # an array of I
 _NEVER = 1 << 62  # the first of no lanes
 _PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -74,7 +75,8 @@ def compiled(
 class Compiled(Protocol):
     """A kernel to be called with its parameters by name.
 
-    Each set of static parameters, and of arrays that are None, is compiled when it is met first.
+    Each set of static parameters, of others that are None and of types of indices is compiled when
+    it is met first.
 
     Attributes
     ----------
@@ -135,6 +137,7 @@ class _Variants:
         dtypes = {f"dtype_{x}": t for x, t in self.dtypes.items()}
         names = self.kernel.function.__globals__ | dtypes
         names |= {
+            "indices_": _INDICES,
             "ndarray_": np.ndarray, "lies_": _lies, "pack_": struct.Struct(f"={codes}").pack,
             "maximum_": np.maximum.reduce, "error_": struct.error, "variants_": self._variants,
             "variant_": self._variant, "refusal_": self._refusal,
@@ -145,16 +148,19 @@ class _Variants:
         """The error for parameters that do not fit."""
         for p in self.kernel.parameters:
             x, dtype = fields[p.name], self.dtypes[p.name]
-            what = f"{self.kernel.name}: {p.name} is"
+            what, kind = f"{self.kernel.name}: {p.name} is", str(dtype)
+            if p.kind == "I":
+                kind = "int32 or int64"
+                dtype = x.dtype if getattr(x, "dtype", None) in _INDICES else dtype
             if p.axes and x is not None and not _lies(x, dtype, p.axes):
                 got = type(x).__name__
                 if isinstance(x, np.ndarray):
                     got = f"{x.dtype} of shape {x.shape}, strides {x.strides}"
                 return TypeError(
-                    f"{what} an array of {dtype} with {p.axes} axes whose last is contiguous; "
+                    f"{what} an array of {kind} with {p.axes} axes whose last is contiguous; "
                     f"got {got}"
                 )
-            if not p.axes and p.kind != "static":
+            if not p.axes and p.kind != "static" and x is not None:
                 try:
                     struct.pack(_code(dtype), x)
                 except struct.error as error:
@@ -168,9 +174,13 @@ class _Variants:
     def _variant(self, key: tuple[Any, ...], fields: dict[str, Any]) -> Any:
         found = self._variants.get(key)
         if found is None:
-            arrays = (p.name for p in self.kernel.parameters if p.axes and fields[p.name] is None)
-            known: dict[str, Any] = dict.fromkeys(arrays)
-            known |= {p.name: fields[p.name] for p in self.kernel.parameters if p.kind == "static"}
+            known: dict[str, Any] = {}
+            for p in self.kernel.parameters:
+                x = fields[p.name]
+                if p.kind == "static" or x is None:
+                    known[p.name] = x
+                elif p.kind == "I":
+                    known[p.name] = Type("i", 8 * x.itemsize)
             what = repr((self._algebra, known))
             library = compile_kept(
                 [self.kernel.name], (writers("codegen"), self.kernel.digest, what),
@@ -215,6 +225,8 @@ def _dtype_of(kind: str, plan: Plan | str | None) -> np.dtype[Any]:
         return np.dtype(plan.storage)  # bool, for one
     if kind == "static":
         return np.dtype(object)
+    if kind == "I":
+        return _INDICES[1]
     t = _type_of(kind, plan)
     return np.dtype(f"{t.kind}{t.size}")
 
@@ -240,13 +252,18 @@ def _caller_code(kernel: Kernel, result: str) -> types.CodeType:
     key, words, tests = list[str](), list[str](), ["True"]
     for p in kernel.parameters:
         x = p.name
-        if not p.axes:
-            (key if p.kind == "static" else words).append(x)
+        if p.kind == "static":
+            key.append(x)
             continue
-        key.append(f"{x} is None")
-        words.append(f"(0 if {x} is None else id({x}))")
-        lies = f"{x}.flags.c_contiguous and {x}.ndim == {p.axes} and {x}.dtype is dtype_{x}"
-        lies = f"(isinstance({x}, ndarray_) and {lies} or lies_({x}, dtype_{x}, {p.axes}))"
+        key.append(f"{x} is None" if p.kind != "I" else f"{x} is None or {x}.itemsize")
+        words.append(f"(0 if {x} is None else {f'id({x})' if p.axes else x})")
+        if not p.axes:
+            continue
+        dtype = f"dtype_{x}"
+        if p.kind == "I":
+            dtype = f"({x}.dtype if {x}.dtype in indices_ else dtype_{x})"
+        lies = f"{x}.flags.c_contiguous and {x}.ndim == {p.axes} and {x}.dtype is {dtype}"
+        lies = f"(isinstance({x}, ndarray_) and ({lies} or lies_({x}, {dtype}, {p.axes})))"
         fits = [lies, f"(shape_ := {x}.shape)", *kernel.fits(p, "shape_")]
         tests.append(f"({x} is None or {' and '.join(fits)})")
     text = f"""
@@ -315,15 +332,16 @@ def function_of(
     one: float | int,
     known: dict[str, Any],
 ) -> Function:
-    """The function of a kernel; `known` has static parameters, and None for arrays that are."""
+    """The function of a kernel; `known` has static ones, those that are None, and types of I."""
     f = Function(kernel.name, [PTR], result=I64 if kernel.returns else None)
     names, at = dict[str, Any](), 0
     for p in kernel.parameters:
-        if p.name in known:
-            names[p.name] = known[p.name]
+        own = known.get(p.name)
+        if p.name in known and not isinstance(own, Type):
+            names[p.name] = own
             at += 8 * (p.kind != "static")
             continue
-        t, word = _type_of(p.kind, plan), f.args[0].at(at)
+        t, word = own or _type_of(p.kind, plan), f.args[0].at(at)
         at += 8
         if p.axes:
             array = ArrayView(f, f.load(word, PTR, 8))
@@ -469,6 +487,11 @@ class _Writer:
         elif isinstance(target, ast.Subscript):
             array = self._expr(target.value)
             if isinstance(array, list):
+                index = self._expr(target.slice)
+                if isinstance(index, _Lanes) and len(array) == index.count == value.type.lanes:
+                    for k, var in enumerate(array):
+                        self._set(var, value[k], target)
+                    return
                 self._set(array[self._static(target.slice)], value, target)
             else:
                 self._store(array, target, value)
@@ -989,7 +1012,7 @@ class _Writer:
             if len(args) > len(names) or given.keys() != set(names):
                 raise self._error(e, f"{inner.name} takes {', '.join(names)}")
             return self.inline(inner, given)
-        if word in ("add", "mul", "better", "same"):
+        if word in ("add", "mul", "better", "same", "scale"):
             algebra = self.algebra(e)
             x, y = (self._as(v, algebra.compute, e) for v in args)
             return getattr(algebra, word)(*self._pair(x, y, e))
@@ -1080,8 +1103,8 @@ class _Writer:
         self, x: Value, by: str | None = None, *, ordered: bool = False, node: ast.AST
     ) -> Value:
         """All lanes joined: by ⊕, or by sum, min, max or any."""
-        if by == "any" and x.type.lanes > 1:
-            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0)
+        if by == "any":
+            return x.bits_as(Type("u", x.type.lanes)).cmp("!=", 0) if x.type.lanes > 1 else x
         joined = {
             None: lambda x, y: self.algebra(node).add(x, y),
             "sum": operator.add,

@@ -424,35 +424,6 @@ class LogSum:
         return self.high.get() + log(self.f, self.total.get())
 
 
-class Sum:
-    """A compensated sum (Neumaier): what each addition rounds off is added up beside the total.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    total, lost : Value
-        What to start from; the second, by default 0, is what the first has lost.
-    """
-
-    def __init__(self, f: Function, total: Value, lost: Value | None = None) -> None:
-        self.f, self.total = f, f.var(total)
-        self.lost = f.var(f.const(0.0, total.type) if lost is None else lost)
-
-    def add(self, x: Value) -> None:
-        old = self.total.get()
-        new = old + x
-        of_x = new - old  # Knuth's sum of two: exact whichever is the larger
-        self.lost.set(self.lost.get() + ((old - (new - of_x)) + (x - of_x)))
-        self.total.set(new)
-
-    def value(self) -> Value:
-        """The sum; where it is infinite or NaN, what was lost is no number."""
-        total = self.total.get()
-        exact = total + self.lost.get()
-        return self.f.select((exact - exact).cmp("==", 0.0), exact, total)
-
-
 def without_infinity(f: Function, x: Value) -> Value:
     """What terms up to `x` are measured from: an infinity less itself would be NaN."""
     far = absolute(f, x).cmp("==", _INF)

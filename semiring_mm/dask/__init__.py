@@ -50,6 +50,9 @@ def apsp(
     graph: Any,
     *,
     weight: str | int | None = "weight",
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
     return_predecessors: bool = False,
     tile: int | None = None,
@@ -65,7 +68,7 @@ def apsp(
     graph : dask.array.Array of shape (n, n), or any graph that :func:`semiring_mm.apsp` takes
         What is not a Dask array travels to the workers through the scheduler, which keeps it: a
         file or a list of edges is small, but a large dense matrix is better given as a Dask array.
-    weight : str or None, default "weight"
+    weight, source, target, dtype : optional
         As for :func:`semiring_mm.apsp`.
     directed : bool, optional
         As for :func:`semiring_mm.apsp`: a symmetric matrix is found to be undirected, which halves
@@ -130,8 +133,8 @@ def apsp(
            [    2,     0, -9999]], dtype=int32)
     """
     return _solve(
-        client, semirings["min_plus"], graph, weight, directed, return_predecessors, tile, device,
-        progress, tiles,
+        client, semirings["min_plus"], graph, (weight, directed, source, target, dtype),
+        return_predecessors, tile, device, progress, tiles,
     )  # fmt: skip
 
 
@@ -142,6 +145,9 @@ def closure(
     semiring: str | Semiring,
     *,
     weight: str | int | None = "weight",
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
     return_predecessors: bool = False,
     tile: int | None = None,
@@ -157,7 +163,7 @@ def closure(
     a : dask.array.Array of shape (n, n), or any graph that :func:`semiring_mm.closure` takes
     semiring : str or Semiring
         With an idempotent ⊕.
-    weight, directed, return_predecessors, tile, device, progress, tiles
+    weight, source, target, dtype, directed, return_predecessors, tile, device, progress, tiles
         As for :func:`apsp`.
 
     Returns
@@ -186,8 +192,9 @@ def closure(
     s = as_semiring(semiring)
     check_idempotent(s, "matmul")
     return _solve(
-        client, s, a, weight, directed, return_predecessors, tile, device, progress, tiles
-    )
+        client, s, a, (weight, directed, source, target, dtype), return_predecessors, tile, device,
+        progress, tiles,
+    )  # fmt: skip
 
 
 def matmul(a: Any, b: Any, semiring: str | Semiring = "plus_times") -> Any:
@@ -234,9 +241,8 @@ def matmul(a: Any, b: Any, semiring: str | Semiring = "plus_times") -> Any:
 
 
 def _solve(
-    client: Any, s: Semiring, graph: Any, weight: str | int | None, directed: bool | None,
-    predecessors: bool, tile: int | None, device: str | None, progress: Progress,
-    tiles: Tiles | None,
+    client: Any, s: Semiring, graph: Any, reading: tuple[Any, ...], predecessors: bool,
+    tile: int | None, device: str | None, progress: Progress, tiles: Tiles | None,
 ) -> Any:  # fmt: skip
     reporter(progress, 1.0)  # the argument's own errors come first
     check_client(client)
@@ -248,7 +254,7 @@ def _solve(
     options = TileOptions.of(None, tiles, "devices", "memory")  # workers have their own
     paths = options.paths(False, "of a folder")
     state = None if paths is None else State(paths[0].absolute(), options.checkpoint)
-    given = Given.of(s, graph, weight, directed)
+    given, directed = Given.of(s, graph, *reading), reading[1]
     if predecessors:
         check_predecessors(s, given.dtype)
     if given.n == 0:

@@ -14,6 +14,7 @@ import numpy as np
 from .. import pool
 from ..closures.elimination import Grid
 from ..engine import Engine, named
+from ..memory import too_large
 from ..naming import integer
 
 __all__ = ["LEAST", "Cluster", "Worker", "check_client", "positive", "worker_name"]
@@ -83,11 +84,12 @@ class Cluster:
         # the matrix; row and column k and k + 1 where they are needed; what tasks are writing
         needed = unit * (n * n + 4 * n * tile * side + 3 * tile * tile * self.tasks)
         if needed > self.memory:
-            raise MemoryError(
-                f"the {n} x {n} matrix in {dtype}{' with predecessors' if predecessors else ''}, "
-                f"in tiles of {tile}, needs {needed / 1e9:.3g} GB on the workers, and they may use "
-                f"{self.memory / 1e9:.3g} GB: add workers, or use float32 (half of float64)"
-            )
+            trees = " with predecessors" if predecessors else ""
+            raise too_large(
+                f"the {n} x {n} matrix in {dtype}{trees}, in tiles of {tile},", needed, self.memory,
+                "add workers, or use float32 (half of float64)", where=" on the workers",
+                room="allowed",
+            )  # fmt: skip
 
     def worker(self) -> Worker:
         return Worker(self.device, self.sharers)
@@ -122,11 +124,11 @@ class Worker:
                 with pool.limited(max(1, pool.default_threads() // self.sharers)):
                     yield named("cpu")
         except MemoryError as error:
-            where = "its GPU" if self.device == "cuda" else "the host"
-            raise MemoryError(
-                f"{tile}: {where} of worker {worker_name()} has too little memory ({error}); take "
-                f"smaller tiles, or more workers"
-            ) from None
+            where = f" on {'its GPU' if self.device == 'cuda' else 'the host'}"
+            raise too_large(
+                f"{tile}: worker {worker_name()} ({error})", None, None,
+                "take smaller tiles, or more workers", where=where,
+            ) from None  # fmt: skip
 
 
 def worker_name() -> str:

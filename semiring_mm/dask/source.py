@@ -21,7 +21,7 @@ from ..closures.elimination import Grid
 from ..closures.sources import DenseSource, EdgeSource
 from ..closures.weights import Weights, edges_of, worsened
 from ..expressions import evaluate
-from ..graphs.inputs import adjacency, as_graph, warn_of_entries
+from ..graphs.inputs import adjacency, as_graph, as_typed, warn_of_entries
 from ..lazy import cached_property
 from ..plan import Facts
 from ..semirings import Semiring
@@ -51,8 +51,12 @@ class Given:
     labels: Sequence[Any] | None = None
 
     @classmethod
-    def of(cls, s: Semiring, graph: Any, weight: str | int | None, directed: bool | None) -> Given:
+    def of(
+        cls, s: Semiring, graph: Any, weight: str | int | None, directed: bool | None,
+        source: Any, target: Any, dtype: Any,
+    ) -> Given:  # fmt: skip
         """What :func:`semiring_mm.dask.apsp` takes."""
+        graph, weight = as_typed(s, graph, weight, directed, source, target, dtype)
         x, labels = as_graph(graph, weight=weight, directed=directed)
         if isinstance(x, EdgeList):
             source = EdgeSource(s, x, edge_dtype(s, x.weight))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,7 @@ from .dense import Dense
 from .inputs import (
     adjacency,
     as_graph,
+    as_typed,
     edges_hint,
     positions,
     warn_of_edges,
@@ -46,10 +48,14 @@ def apsp(
     graph: Any,
     *,
     weight: str | int | None = "weight",
-    method: str = "auto",
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
-    return_predecessors: bool = False,
+    method: str = "auto",
     sources: Any = None,
+    targets: Any = None,
+    return_predecessors: bool = False,
     max_hops: int | None = None,
     overwrite: bool = False,
     device: str | None = None,
@@ -67,6 +73,14 @@ def apsp(
     weight : str or None, default "weight"
         The attribute of edges, or the column, that holds their weights; None: each edge counts 1.
         See :func:`adjacency`.
+    source, target : optional
+        The columns of a table, or of a file, that hold the ends of edges.
+    dtype : dtype, optional
+        Of the distances. Default: that of a dense matrix; else float32 for float32 weights and
+        float64 for others.
+    directed : bool, optional
+        False reads every edge both ways. Default: what the graph says; a matrix that is symmetric
+        is found to be undirected, which halves the work.
     method : {"auto", "floyd_warshall", "squaring", "sparse"}
         ``"floyd_warshall"``: Kleene's elimination in blocks, n³ steps. ``"squaring"``: repeated
         min-plus squaring, at most ⌈log₂ n⌉ products, fewer if nothing changes any more.
@@ -74,14 +88,12 @@ def apsp(
         separators such as road networks. ``"auto"``: ``"squaring"`` with `max_hops`; for a graph
         with few edges ``"sparse"`` where that is faster, or else Dijkstra's search from each source
         if no weight is negative and that is faster; else ``"floyd_warshall"``.
-    directed : bool, optional
-        False reads every edge both ways. Default: what the graph says; a matrix that is symmetric
-        is found to be undirected, which halves the work.
+    sources, targets : node or sequence of nodes, optional
+        Only paths from the sources, and to the targets, by label if the graph has labels and else
+        by number: the result has a row for each source and a column for each target. For many
+        tables of one graph :func:`prepare` it.
     return_predecessors : bool, default False
-        Also return the predecessor matrix.
-    sources : node or sequence of nodes, optional
-        Only paths from these nodes, by label if the graph has labels and else by number: the result
-        has a row for each.
+        Also return the predecessor matrix, which has a column for every node: not with `targets`.
     max_hops : int, optional
         Only paths of at most this many edges.
     overwrite : bool, default False
@@ -101,7 +113,7 @@ def apsp(
 
     Returns
     -------
-    distances : ndarray, shape (n, n), (sources, n) or (b, n, n)
+    distances : ndarray, shape (n, n), (sources, n), (sources, targets) or (b, n, n)
         Of the library, on the device and in the dtype of a dense input; for other graphs NumPy's,
         float64 unless their weights are float32, and of a graph with labels a
         :class:`LabelledArray`, which has them as ``nodes``. With ``tiles.out`` the file, open to
@@ -185,9 +197,12 @@ def apsp(
         "min_plus", 0, 0, method=method, predecessors=return_predecessors,
         hops=max_hops is not None, overwrite=overwrite,
     )  # fmt: skip
-    return _solve(
-        semirings["min_plus"], graph, asked, weight, directed, sources, max_hops, options, progress
-    )
+    s = semirings["min_plus"]
+    graph, weight = as_typed(s, graph, weight, directed, source, target, dtype)
+    return _between(
+        s, graph, asked, weight, directed, sources, targets, max_hops, options,
+        progress,
+    )  # fmt: skip
 
 
 @apart()
@@ -196,9 +211,13 @@ def closure(
     semiring: str | Semiring,
     *,
     weight: str | int | None = "weight",
-    return_predecessors: bool = False,
-    sources: Any = None,
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
+    sources: Any = None,
+    targets: Any = None,
+    return_predecessors: bool = False,
     overwrite: bool = False,
     device: str | None = None,
     progress: Progress = None,
@@ -217,7 +236,8 @@ def closure(
         if a matrix has inf where -inf means no edge.
     semiring : str or Semiring
         With an idempotent ⊕.
-    weight, return_predecessors, sources, directed, overwrite, device, progress, tiles
+    weight, source, target, dtype, directed, sources, targets, return_predecessors, overwrite, \
+device, progress, tiles
         As for :func:`apsp`.
 
     Returns
@@ -251,12 +271,54 @@ def closure(
     s = as_semiring(semiring)
     check_idempotent(s, "matrix_power")
     if isinstance(a, BitMatrix):
-        others = (sources, directed, progress, tiles)
+        others = (source, target, dtype, directed, sources, targets, progress, tiles)
         refused = return_predecessors or overwrite or any(x is not None for x in others)
         return _closure_of_bits(s, a, device, refused)
     options = TileOptions.of(device, tiles).alone()
     asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
-    return _solve(s, a, asked, weight, directed, sources, None, options, progress)
+    a, weight = as_typed(s, a, weight, directed, source, target, dtype)
+    return _between(s, a, asked, weight, directed, sources, targets, None, options, progress)
+
+
+def _between(
+    s: Semiring, graph: Any, asked: Request, weight: str | int | None, directed: bool | None,
+    sources: Any, targets: Any, max_hops: int | None, options: TileOptions, progress: Progress,
+) -> Any:  # fmt: skip
+    """Best paths to some nodes: to few of them along the reversed edges."""
+    if targets is None:
+        return _solve(s, graph, asked, weight, directed, sources, max_hops, options, progress)
+    for name, given in (
+        ("return_predecessors", asked.predecessors), ("overwrite", asked.overwrite),
+        ("tiles", bool(options)),
+    ):  # fmt: skip
+        if given:
+            raise ValueError(f"{name} is for all targets: leave out {name} or targets")
+    graph, nodes = as_graph(graph, weight=weight, directed=directed)
+    edges = graph if isinstance(graph, EdgeList) else None
+    if edges is None:
+        _check_graph(graph)
+        if len(graph.shape) == 3:
+            raise ValueError("sources, targets and max_hops are for one graph, not for a batch")
+    n, labels = graph.shape[0] if edges is None else edges.n, _labels(nodes)
+    rows, columns = positions(sources, n, labels), positions(targets, n, labels, "targets")
+    assert columns is not None
+
+    def solve(graph: Any, chosen: Index | None) -> Array:
+        if chosen is not None and edges is not None and nodes is not None:
+            chosen = [nodes[i] for i in chosen]  # type: ignore[assignment]
+        found = _solve(s, graph, asked, "weight", directed, chosen, max_hops, options, progress)
+        return found.view(np.ndarray) if isinstance(found, np.ndarray) else found
+
+    d = None
+    if s.commutes and (rows is None or len(columns) < len(rows)):
+        back = graph.T if edges is None else edges.reversed()
+        with contextlib.suppress(ValueError):  # of a cycle: the graph itself has it in order
+            d = solve(back, columns).T
+            d = d if rows is None else d[rows]
+    if d is None:
+        d = solve(graph, rows)[:, columns]
+    named = nodes is not None and isinstance(d, np.ndarray)
+    return labelled(d, None, s, nodes or (), rows, columns)[0] if named else d
 
 
 def distances(

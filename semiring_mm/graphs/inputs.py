@@ -99,6 +99,37 @@ def adjacency(
     return matrix, known if nodes is None else list(nodes)
 
 
+def as_typed(
+    s: Semiring, graph: Any, weight: str | int | None, directed: bool | None, source: Any,
+    target: Any, dtype: Any,
+) -> tuple[Any, str | int | None]:  # fmt: skip
+    """A graph read from chosen columns, or in a dtype, and the `weight` that is still to be chosen.
+
+    The graph as it is where neither is asked for.
+    """
+    if source is target is dtype is None:
+        return graph, weight
+    found, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
+    if isinstance(found, EdgeList):
+        return (found if dtype is None else _typed(s, found, np.dtype(dtype))), "weight"
+    graph = found if nodes is None else graph
+    if not hasattr(graph, "astype"):
+        raise TypeError(f"dtype: convert the {type(graph).__name__}, and leave dtype out")
+    same = getattr(graph, "dtype", None) == np.dtype(dtype)
+    return (graph if same else graph.astype(dtype)), weight
+
+
+def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:
+    """Edges with weights of the dtype that results are wanted in."""
+    known = ["bool"] if s.bitwise else ["float32", "float64"]
+    if dtype not in known:
+        raise TypeError(
+            f"dtype: results of a graph that is no matrix are {' or '.join(known)} over {s.name}, "
+            f"got {dtype}; sm.adjacency(graph, {s.name!r}, dtype=...)[0] is a matrix"
+        )
+    return edges if s.bitwise else edges.weighted(edges.weight.astype(dtype))
+
+
 def as_graph(
     graph: Any, *, weight: str | int | None = "weight", directed: bool | None = None,
     source: Any = None, target: Any = None,

@@ -16,11 +16,11 @@ from ..closures.solve import Problem
 from ..display import cell, chosen, html_table
 from ..hierarchy.statistics import reversed_metric
 from ..hierarchy.sweeps import Metric
-from ..semirings import semirings
+from ..progress import Progress, Tick, reporter
 from .dijkstra import search
 from .inputs import positions
 from .kernels import nearest as kernels
-from .prepared import PreparedGraph, edges_of_graph
+from .prepared import distances_of
 from .statistics import reversed_problem, sweeps_or_search
 
 __all__ = ["Nearest", "nearest"]
@@ -94,8 +94,12 @@ def nearest(
     k: int = 1,
     *,
     weight: str | int | None = "weight",
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
     outward: bool = False,
+    progress: Progress = None,
 ) -> Nearest:
     """The k nearest of some facilities to every node.
 
@@ -106,10 +110,14 @@ def nearest(
     k : int, default 1
     weight : str or None, default "weight"
         As for :func:`adjacency`; None: each edge counts 1.
+    source, target, dtype : optional
+        As for :func:`statistics`.
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
     outward : bool, default False
         In a directed graph: the distances from the facilities, not to them.
+    progress : bool or callable, optional
+        As for :func:`apsp`, of the facilities from which a search runs.
 
     Returns
     -------
@@ -136,12 +144,7 @@ def nearest(
     """
     if type(k) is not int or k < 1:
         raise ValueError(f"k: a positive number of facilities, got {k!r}")
-    if isinstance(graph, PreparedGraph):
-        if graph.semiring.name != "min_plus":
-            raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
-        edges, metric = graph.edges, graph.metric
-    else:
-        edges, metric = edges_of_graph(semirings["min_plus"], graph, weight, directed), None
+    edges, metric = distances_of(graph, weight, directed, source, target, dtype)
     n = edges.n
     labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
     given = positions(facilities, n, labels, "facilities")
@@ -150,12 +153,15 @@ def nearest(
     _, at = np.unique(given, return_index=True)
     places = given[np.sort(at)]
     kept = min(k, max(1, len(places)))
-    check_memory(n * kept * 24, f"the {kept} nearest of {n} nodes")
+    check_memory(n * kept * 24, f"the table of the {kept} nearest of {n} nodes")
+    tick = reporter(progress, float(len(places)), "the nearest facilities", "facilities")
     way = sweeps_or_search(edges, places) if metric is None else metric
     if isinstance(way, Metric):
         d, who = _by_lists(way if outward else reversed_metric(way), places, kept)
     else:
-        d, who = _by_rows(way if outward else reversed_problem(way), places, kept)
+        d, who = _by_rows(way if outward else reversed_problem(way), places, kept, tick)
+    if tick is not None:
+        tick(float(len(places)))
     facility = np.append(places, -1)[who]
     if kept < k:
         room = ((0, 0), (0, k - kept))
@@ -185,10 +191,11 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     return d, np.where(none, len(places), who).astype(np.int64)
 
 
-def _by_rows(problem: Problem, places: Index, k: int) -> tuple[Array, Index]:
+def _by_rows(problem: Problem, places: Index, k: int, tick: Tick | None) -> tuple[Array, Index]:
     """The same by a search from each place."""
     n, none = problem.source.n, len(places)
-    d, who = np.full((k, n), np.inf), np.full((k, n), none)
+    kind = problem.steps.dtype if problem.steps.dtype.kind == "f" else np.float64
+    d, who = np.full((k, n), np.inf, kind), np.full((k, n), none)
     for i in range(0, none, _ROWS):
         some = np.arange(i, min(i + _ROWS, none))
         rows = search(problem, sources=places[some])[0]
@@ -197,4 +204,6 @@ def _by_rows(problem: Problem, places: Index, k: int) -> tuple[Array, Index]:
         who = np.concatenate([who, np.where(missing, none, some[:, np.newaxis])])
         order = np.argsort(d, axis=0, kind="stable")[:k]  # earlier places come first
         d, who = np.take_along_axis(d, order, 0), np.take_along_axis(who, order, 0)
+        if tick is not None and i + _ROWS < none:
+            tick(float(i + _ROWS))
     return np.ascontiguousarray(d.T), np.ascontiguousarray(who.T)

@@ -28,7 +28,7 @@ from ..hierarchy.devices import DeviceCustomizer, Placed, fetch, host_metric, pl
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..lazy import cached_property
-from ..progress import Progress, reporter
+from ..progress import Progress, Tick, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, one_line, read_arrays
@@ -37,7 +37,7 @@ from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
 from .queries import PathQuery
 
-__all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
+__all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "prepare"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -333,8 +333,9 @@ class PreparedGraph:
         return self._customizers[here]
 
     def distances(
-        self, sources: Any = None, targets: Any = None, *, device: str | None = None
-    ) -> Any:
+        self, sources: Any = None, targets: Any = None, *, device: str | None = None,
+        progress: Progress = None,
+    ) -> Any:  # fmt: skip
         """The weights of best paths from some nodes to all others, or to some.
 
         Parameters
@@ -346,6 +347,8 @@ class PreparedGraph:
         device : {None, "cpu", "cuda", "cuda:N"}
             Where to compute; None: where `sources` or `targets` live, if one is an array of numbers
             on a CUDA device, or else on the CPU. The first call brings the graph to the device.
+        progress : bool or callable, optional
+            As for :func:`apsp`, of the sources.
 
         Returns
         -------
@@ -395,12 +398,16 @@ class PreparedGraph:
                 engines.named("cpu") if call.moved else call.engine,
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
-            if call.engine.FactorSweeps is None:
-                found = self._on_cpu(state, start, columns)
+            tick = reporter(progress, float(count), "sweeps", "sources")
+            host = call.engine.FactorSweeps is None
+            if host:
+                found = self._on_cpu(state, start, columns, tick)
             else:
                 found = self._on_device(call, state, start, columns)
-                if not call.moved:
-                    return call.give(found)
+            if tick is not None:
+                tick(float(count))
+            if not (host or call.moved):
+                return call.give(found)
         if self._labels is None:
             return found
         return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
@@ -424,7 +431,7 @@ class PreparedGraph:
         d = sweeps.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
         return d if restore is None else restore(d)
 
-    def _on_cpu(self, state: _State, start: Index, end: Index | None) -> Array:
+    def _on_cpu(self, state: _State, start: Index, end: Index | None, tick: Tick | None) -> Array:
         count, width = len(start), len(self.nodes) if end is None else len(end)
         steps = state.metric.steps
         metric, found = state.metric, np.empty((count, width), self.dtype)
@@ -437,7 +444,9 @@ class PreparedGraph:
         if end is not None and found.size:
             metric = metric.above(start, end)
         if found.size and (whole is not None or steps.dtype == self.dtype):
-            metric.sweep(start, found, None, targets=end)
+            n = metric.structure.n
+            told = None if tick is None else (lambda entries: tick(entries / n))
+            metric.sweep(start, found, None, told, targets=end)
         elif found.size:  # computed in a wider type, some rows at a time
             wide = np.empty((min(count, max(_ROWS, _PIECE // width)), width), steps.dtype)
             for begin in range(0, count, len(wide)):
@@ -680,11 +689,11 @@ def prepare(
     *,
     semiring: str | Semiring = "min_plus",
     weight: str | int | None = "weight",
-    directed: bool | None = None,
-    order: str = "auto",
-    dtype: Any = None,
     source: Any = None,
     target: Any = None,
+    dtype: Any = None,
+    directed: bool | None = None,
+    order: str = "auto",
     progress: Progress = None,
 ) -> PreparedGraph:
     """Prepare a sparse graph for many questions about best paths.
@@ -696,6 +705,11 @@ def prepare(
         Whose ⊕ chooses one of its operands (min, max), or works on truth values.
     weight : str or None, default "weight"
         As for :func:`adjacency`.
+    source, target : optional
+        The columns of a table, or of a file, that hold the ends of edges.
+    dtype : dtype, optional
+        Of the weights and the results: default float32 for float32 weights and
+        float64 for others; bool where the semiring works on truth values.
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
     order : {"auto", "minimum_degree", "nested_dissection"}
@@ -704,11 +718,6 @@ def prepare(
         elimination tree is half as deep, so that a single pair takes a third of the time, but
         finding it may take as long again as all other preparation. "auto" takes it for graphs of
         more than 1000 nodes where METIS is installed.
-    dtype : dtype, optional
-        Of the weights and the results: default float32 for float32 weights and
-        float64 for others; bool where the semiring works on truth values.
-    source, target : optional
-        The columns of a table, or of a file, that hold the ends of edges.
     progress : bool or callable, optional
         As for :func:`apsp`: of the nodes in the order, and then of the pairs (⊗, ⊕) of weights.
 
@@ -787,23 +796,41 @@ def _is_array(x: Any) -> bool:
 
 def edges_of_graph(
     s: Semiring, graph: Any, weight: str | int | None, directed: bool | None, source: Any = None,
-    target: Any = None,
+    target: Any = None, dtype: Any = None,
 ) -> EdgeList:  # fmt: skip
-    """The edges of any graph."""
+    """The edges of any graph, with weights of a dtype if one is asked for."""
     if isinstance(graph, PreparedGraph):
         raise TypeError("the graph is prepared already; customize() takes new weights")
     found, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
-    if isinstance(found, EdgeList):
-        return found
-    matrix = np.asarray(found)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
-    if matrix.dtype.kind not in "biuf":
-        raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
-    warn_of_entries(s, matrix)
-    row, col, values = edges_of(s, matrix)
-    nodes = range(len(matrix)) if nodes is None else nodes
-    return EdgeList(nodes, row, col, values, directed is not False)
+    if not isinstance(found, EdgeList):
+        matrix = np.asarray(found)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
+        if matrix.dtype.kind not in "biuf":
+            raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
+        warn_of_entries(s, matrix)
+        row, col, values = edges_of(s, matrix)
+        nodes = range(len(matrix)) if nodes is None else nodes
+        found = EdgeList(nodes, row, col, values, directed is not False)
+    return found if dtype is None else _typed(s, found, np.dtype(dtype))
+
+
+def distances_of(
+    graph: Any, weight: str | int | None, directed: bool | None, source: Any, target: Any,
+    dtype: Any,
+) -> tuple[EdgeList, Metric | None]:  # fmt: skip
+    """The edges of a graph over min_plus, and the metric of a prepared one."""
+    if not isinstance(graph, PreparedGraph):
+        s = semirings["min_plus"]
+        return edges_of_graph(s, graph, weight, directed, source, target, dtype), None
+    if graph.semiring.name != "min_plus":
+        raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
+    if not (source is target is dtype is directed is None and weight == "weight"):
+        raise ValueError(
+            "weight, source, target, dtype and directed are chosen when a graph is prepared: give "
+            "them to sm.prepare"
+        )
+    return graph.edges, graph.metric
 
 
 def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:

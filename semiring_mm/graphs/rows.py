@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..closures.solve import Problem
 from ..hierarchy.statistics import Wanted
-from .dijkstra import search
 
 __all__ = ["RowCollector"]
 
@@ -25,16 +24,24 @@ class RowCollector:
 
     Parameters
     ----------
-    problem : Problem
-        Of weights that are not negative.
+    rows : callable
+        The distances from some sources to n nodes, in the type of `missing`.
+    n : int
+    missing : scalar
+        What stands for no path.
     wanted : Wanted
+    negative : bool
+        Whether there are negative weights.
     """
 
-    negative, tight = False, False
+    bound, tight = np.inf, False
 
-    def __init__(self, problem: Problem, wanted: Wanted) -> None:
-        self.problem, self.n, self.bound = problem, problem.source.n, np.inf
-        self.whole = problem.steps.dtype.kind == "i"
+    def __init__(
+        self, rows: Callable[[Index], Array], n: int, missing: Any, wanted: Wanted, *,
+        negative: bool = False,
+    ) -> None:  # fmt: skip
+        self.rows, self.n, self.missing, self.negative = rows, n, missing, negative
+        self.whole = np.asarray(missing).dtype.kind == "i"
         self.want(wanted)
 
     @property
@@ -58,8 +65,8 @@ class RowCollector:
     def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources."""
         kinds, wanted = self.wanted.kinds, self.wanted
-        d = search(self.problem, sources=sources)[0]
-        there = d != self.problem.steps.identities[0]
+        d = self.rows(sources)
+        there = d != self.missing
         finite = np.where(there, d, 0).astype(found["sum"].dtype if "sum" in kinds else d.dtype)
         if self.whole and int(finite.max(initial=0)) * self.n >= 1 << 63:
             raise OverflowError(

@@ -25,7 +25,14 @@ from ..deprecated import apart
 from ..display import cell, chosen, html_table
 from ..hierarchy import costs
 from ..hierarchy.devices import DeviceCollector, Placed, place
-from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
+from ..hierarchy.statistics import (
+    Collector,
+    Extent,
+    Wanted,
+    is_symmetric,
+    reversed_metric,
+    zero_bin,
+)
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
@@ -38,7 +45,7 @@ from .choice import hop_device, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
-from .prepared import PreparedGraph, edges_of_graph
+from .prepared import PreparedGraph, distances_of
 from .rows import RowCollector
 
 __all__ = ["Histogram", "Statistics", "collect", "fastest", "statistics", "sweeps_or_search"]
@@ -89,15 +96,16 @@ class Histogram:
 class Statistics:
     """Statistics of the distances of a graph; None is what was not asked for.
 
-    Distances are from each of the `nodes` to all others, but closeness and harmonic closeness are
-    of the distances to it, as in NetworkX. Pairs without a path do not count.
+    Distances are from each of the `nodes` to all others, or to the targets, but closeness and
+    harmonic closeness are of the distances to it, as in NetworkX. Pairs without a path do not
+    count.
 
     Attributes
     ----------
     nodes : sequence
         The nodes of which the arrays are, in their order.
     n : int
-        Nodes of the graph.
+        Nodes of the graph, or how many targets there are.
     reached : (nodes,) int64
         To how many nodes there is a path, itself included.
     eccentricity : (nodes,) array
@@ -196,8 +204,12 @@ def statistics(
     what: str | Sequence[str] | None = None,
     *,
     weight: str | int | None = "weight",
+    source: Any = None,
+    target: Any = None,
+    dtype: Any = None,
     directed: bool | None = None,
     sources: Any = None,
+    targets: Any = None,
     bins: int | Sequence[Any] = 50,
     radius: Any = None,
     attribute: Any = None,
@@ -215,10 +227,18 @@ def statistics(
         and "within". Default: all, the last one if a `radius` is given.
     weight : str or None, default "weight"
         As for :func:`adjacency`; None: each edge counts 1.
+    source, target : optional
+        The columns of a table, or of a file, that hold the ends of edges.
+    dtype : dtype, optional
+        Of the distances. Default: float32 for float32 weights, int64 for whole numbers in an
+        integer dtype, and float64 for others.
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
     sources : node, or sequence of nodes, optional
         Whose statistics are wanted; default: of all nodes.
+    targets : node, or sequence of nodes, optional
+        The nodes to which distances count (and from which, for closeness and harmonic closeness);
+        default: all nodes. Computed on the CPU.
     bins : int or sequence, default 50
         Of the histogram: the edges, ascending; or about how many bins, of a round width from 0 on.
     radius : number or sequence of them, optional
@@ -269,22 +289,23 @@ def statistics(
     """
     asked = _asked(what, radius)
     options = TileOptions.of(device, tiles, "memory")
+    if targets is not None and (options.devices is not None or device not in (None, "cpu")):
+        raise ValueError("targets: statistics of some are computed on the CPU: leave out device")
     where, paths = options.indices(), options.paths(False, "ending in .npz")
-    if isinstance(graph, PreparedGraph):
-        if graph.semiring.name != "min_plus":
-            raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
-        edges, metric = graph.edges, graph.metric
-    else:
-        edges, metric = edges_of_graph(semirings["min_plus"], graph, weight, directed), None
+    edges, metric = distances_of(graph, weight, directed, source, target, dtype)
     labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
     rows = positions(sources, edges.n, labels)
     rows = np.arange(edges.n) if rows is None else rows
-    work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute))
+    columns = positions(targets, edges.n, labels, "targets")
+    if columns is not None and not columns.size:
+        raise ValueError("targets: at least one node")
+    work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute), columns)
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if paths is None else _State(paths[0], work, options)
     find = graph.placed if isinstance(graph, PreparedGraph) else None
     way = _way(work, where=where) if metric is None else _Sweeps(metric)
-    way = _on(way, len(rows), where, automatic=where is None and device is None, placed=find)
+    if columns is None:
+        way = _on(way, len(rows), where, automatic=where is None and device is None, placed=find)
     found = work.run(way, state, progress)
     if state is not None:
         state.remove()
@@ -354,8 +375,26 @@ class _Sweeps:
         """An order in which sources are near each other."""
         return np.argsort(self.metric.structure.position[rows], kind="stable")
 
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector | DeviceCollector:
+    def collector(
+        self, wanted: Wanted, *, backward: bool = False
+    ) -> Collector | DeviceCollector:  # fmt: skip
         return Collector(reversed_metric(self.metric) if backward else self.metric, wanted)
+
+    def between(self, columns: Index, wanted: Wanted, *, backward: bool = False) -> RowCollector:
+        """A collector of the distances to some nodes."""
+        metric = reversed_metric(self.metric) if backward else self.metric
+        end = metric.structure.position[columns].astype(np.int64)
+
+        def rows(sources: Index) -> Array:
+            start = metric.structure.position[sources].astype(np.int64)
+            d = np.empty((len(start), len(end)), metric.steps.dtype)
+            if d.size:
+                metric.above(start, end).sweep(start, d, None, targets=end)
+            return d
+
+        return RowCollector(
+            rows, len(end), metric.steps.identities[0], wanted, negative=Extent.of(metric).negative
+        )
 
     def row(self, source: int) -> Array:
         """The distances from a node; -1 where there is no path."""
@@ -439,7 +478,18 @@ class _Searches:
         return np.arange(len(rows))
 
     def collector(self, wanted: Wanted, *, backward: bool = False) -> RowCollector:
-        return RowCollector(reversed_problem(self.problem) if backward else self.problem, wanted)
+        return self.between(slice(None), wanted, backward=backward)
+
+    def between(
+        self, columns: Index | slice, wanted: Wanted, *, backward: bool = False
+    ) -> RowCollector:
+        """A collector of the distances to some nodes."""
+        problem = reversed_problem(self.problem) if backward else self.problem
+        n = problem.source.n if isinstance(columns, slice) else len(columns)
+        return RowCollector(
+            lambda sources: search(problem, sources=sources)[0][:, columns], n,
+            problem.steps.identities[0], wanted,
+        )  # fmt: skip
 
     def row(self, source: int) -> Array:
         d = search(self.problem, sources=np.array([source]))[0][0]
@@ -474,7 +524,7 @@ def _way(work: _Work, *, hops: bool = True, where: Sequence[int] | None = None) 
     """The fastest way: on the devices where there are any."""
     x, count = work.edges, len(work.rows)
     arcs = float(len(x.row) * (1 if x.directed else 2))
-    hops = hops and bool((x.weight == 1).all()) and work.mass is None
+    hops = hops and bool((x.weight == 1).all()) and work.mass is work.columns is None
     problem, limit = problem_of(x), math.inf
     if where is None and searchable(problem):
         limit = costs.searches(x.n, int(arcs), count, threads=pool.get_num_threads())
@@ -524,7 +574,7 @@ def collect(
     )
     way = _on(_way(work, where=where), len(sources), where, automatic=device is None)
     collector = way.collector(Wanted(frozenset(kinds)))
-    check_memory(collector.bytes(), f"{way.method} over {edges.n} nodes")
+    check_memory(collector.bytes(), f"the work by {way.method} over {edges.n} nodes")
     return work._pass(collector, way.order(sources), "out", None, None)
 
 
@@ -571,15 +621,21 @@ class _Work:
     def __init__(
         self, edges: EdgeList, rows: Index, asked: tuple[str, ...], bins: int,
         limits: Array | None, radii: Array | None, mass: Array | None,
+        columns: Index | None = None,
     ) -> None:  # fmt: skip
         self.edges, self.rows, self.asked = edges, rows, asked
         self.bins, self.limits, self.radii, self.mass = bins, limits, radii, mass
+        self.columns = None if columns is None else np.unique(columns)
+        self.n = edges.n if self.columns is None else len(self.columns)
+        if self.columns is not None and mass is not None:
+            self.mass = mass[self.columns]
 
     def fingerprint(self) -> str:
         """A digest of all that decides the result."""
         x = self.edges
         mark = hashlib.sha256(f"{_FORMAT} {x.n} {x.directed} {self.asked} {self.bins}".encode())
-        for array in (x.row, x.col, x.weight, self.rows, self.limits, self.radii, self.mass):
+        given = (self.rows, self.limits, self.radii, self.mass, self.columns)
+        for array in (x.row, x.col, x.weight, *given):
             if array is not None:
                 mark.update(f"{array.dtype} {array.shape}".encode())
                 mark.update(np.ascontiguousarray(array).tobytes())
@@ -592,8 +648,9 @@ class _Work:
             kinds["out" if way.symmetric else side] |= needed
         radii, mass, limits = self.radii, self.mass, self.limits
         every = len(self.rows) == self.edges.n and bool((np.bincount(self.rows) == 1).all())
+        every = every and self.columns is None
         wanted = Wanted(frozenset(kinds["out"]), limits, radii, mass, every)
-        collector, later = way.collector(wanted), False
+        collector, later = self._collector(way, wanted), False
         if "bins" in wanted.kinds and limits is None:
             # The range of the histogram has to be known: by a bound, or after a first pass.
             if collector.negative:
@@ -611,17 +668,25 @@ class _Work:
         found: dict[str, dict[str, Array]] = {}
         for number, name in enumerate(passes):
             if name == "in":
-                collector = way.collector(Wanted(frozenset(kinds["in"])), backward=True)
+                collector = self._collector(way, Wanted(frozenset(kinds["in"])), backward=True)
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)
                 collector.want(Wanted(frozenset({"bins"}), limits, every=every))
-            check_memory(collector.bytes(), f"{way.method} over {self.edges.n} nodes")
+            check_memory(collector.bytes(), f"the work by {way.method} over {self.edges.n} nodes")
             found[name] = self._pass(
                 collector, order, name, state,
                 None if tick is None else _shifted(tick, number * len(order), self.edges.n),
             )  # fmt: skip
         return self._result(way, found, limits)
+
+    def _collector(
+        self, way: _Way, wanted: Wanted, *, backward: bool = False
+    ) -> Collector | DeviceCollector | HopCollector | RowCollector:
+        if self.columns is None:
+            return way.collector(wanted, backward=backward)
+        assert not isinstance(way, _Hops)
+        return way.between(self.columns, wanted, backward=backward)
 
     def _pass(
         self, collector: Collector | DeviceCollector | HopCollector | RowCollector,
@@ -645,12 +710,14 @@ class _Work:
         self, way: _Way, found: dict[str, dict[str, Array]],
         limits: Array | None,
     ) -> Statistics:  # fmt: skip
-        x, n, rows, asked = self.edges, self.edges.n, self.rows, self.asked
+        x, n, rows, asked = self.edges, self.n, self.rows, self.asked
+        ends = np.arange(n) if self.columns is None else self.columns
+        own = np.isin(rows, ends).astype(np.int64)  # the distance of a node to itself
         out = found.get("out", {})
         inward = out if way.symmetric else found.get("in", {})
         kind = way.dtype.type if way.dtype.kind == "f" else np.int64
         nodes: Sequence[Any] = x.nodes
-        if not (len(rows) == n and (rows == np.arange(n)).all()):
+        if not (len(rows) == x.n and (rows == np.arange(x.n)).all()):
             nodes = [x.nodes[i] for i in rows.tolist()]
         fields: dict[str, Any] = {}
         if "count" in out:
@@ -663,20 +730,20 @@ class _Work:
                 fields |= {"diameter": far[top].item(), "radius": far[most].min().item()}
                 fields["ends"] = (
                     x.nodes[rows[top]],
-                    x.nodes[int(np.argmax(way.row(int(rows[top]))))],
+                    x.nodes[int(ends[np.argmax(way.row(int(rows[top]))[ends])])],
                 )
         if "mean" in asked:
-            others = out["count"] - 1
+            others = out["count"] - own
             with np.errstate(invalid="ignore", divide="ignore"):
                 fields["mean"] = out["sum"] / others
             pairs, total = int(others.sum()), _total(out["sum"])
             fields["mean_distance"] = total / pairs if pairs else math.nan
         if "closeness" in asked:
-            others, sums = inward["count"] - 1.0, inward["sum"].astype(np.float64)
-            there = (sums > 0) & (n > 1)
+            others, sums = inward["count"] - 1.0 * own, inward["sum"].astype(np.float64)
+            there = (sums > 0) & (n > own)
             closeness = np.zeros(len(rows))
             np.divide(others, sums, out=closeness, where=there)
-            fields["closeness"] = closeness * (others / max(n - 1, 1))
+            fields["closeness"] = closeness * (others / np.maximum(n - own, 1))
         if "harmonic" in asked:
             fields["harmonic"] = inward["inverse"]
         if "within" in asked:
@@ -685,9 +752,9 @@ class _Work:
         if "histogram" in asked:
             assert limits is not None
             counts = (found.get("bins") or out)["bins"].copy()
-            own = zero_bin(limits)
-            if own is not None:
-                counts[own] -= len(rows)  # of each node to itself
+            zero = zero_bin(limits)
+            if zero is not None:
+                counts[zero] -= own.sum()
             if self.limits is None:
                 kept = int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1
                 counts, limits = counts[:kept], limits[: kept + 1]

@@ -106,7 +106,7 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
         )
     if name.startswith(_MATRICES):
         try:
-            check_memory(_BYTES * n * n, f"distances between {n} nodes")
+            check_memory(_BYTES * n * n, f"a matrix of distances between {n} nodes")
         except MemoryError as error:
             return str(error)
     return True

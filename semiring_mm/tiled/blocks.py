@@ -19,17 +19,26 @@ import numpy as np
 
 from ..closures.elimination import Grid, eliminate, multiply
 from ..closures.steps import Steps
+from ..memory import too_large
 from ..naming import named
 from ..progress import Tick
 from .devices import Device, Mark
 from .timeline import Timeline
 
-__all__ = ["Blocks", "shape_of"]
+__all__ = ["Blocks", "beyond_devices", "shape_of"]
 
 Array = Any
 #: Reads (rows, columns) of an operand, as an array of this namespace or of the host.
 Read = Callable[[slice, slice, Any], Array]
 _SETS = 2  # of panels: of this step, and of the next
+
+
+def beyond_devices(what: str, needed: int | None, free: int | None) -> MemoryError:
+    """The error for work that needs more than devices have."""
+    return too_large(
+        what, needed, free, "take more devices, float32 (half of float64), or "
+        f"{named('tiles.out')} and {named('tiles.memory')}",
+    )  # fmt: skip
 
 
 def shape_of(count: int) -> tuple[int, int]:
@@ -193,11 +202,8 @@ class Blocks:
                 p_panels = [_Panels(xp, np.int32, self.grid, rows, columns) for _ in range(_SETS)]
                 self._p_panels[device] = p_panels
         except MemoryError as error:  # CuPy's is one, too
-            raise MemoryError(
-                f"{device.name}: a part of {shape[0]} x {shape[1]} of the matrix in {dtype} and "
-                f"what goes with it need {self._needed(rows, columns) / 1e9:.3g} GB: take more "
-                f"devices, float32, or {named('tiles.out')} and {named('tiles.memory')}"
-            ) from error
+            part = f"{device.name}: a part of {shape[0]} x {shape[1]} of the matrix in {dtype}"
+            raise beyond_devices(part, self._needed(rows, columns), None) from error
 
     def read(self, rows: slice, columns: slice) -> Array:
         """Any rectangle of the matrix, on the host."""
@@ -256,11 +262,8 @@ class Blocks:
         try:
             work()
         except MemoryError as error:  # of a device, beside the tiles
-            raise MemoryError(
-                f"a device had no memory left for the work beside its tiles ({error}): take more "
-                f"devices, float32 (half of float64), or {named('tiles.out')} and "
-                f"{named('tiles.memory')}"
-            ) from error
+            what = f"the work of a device in addition to its tiles ({error})"
+            raise beyond_devices(what, None, None) from error
         finally:  # nothing of an interrupted run goes on
             for device in self.devices:
                 for held in (self._panels, self._p_panels):

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 
 from .. import engine as engines
 from .. import pool
-from ..memory import free_memory
+from ..memory import free_memory, too_large
 from ..naming import named
 from .devices import CpuDevice, CudaDevice, Device
 
-__all__ = ["Plan", "choose_tile", "make_plan", "room"]
+__all__ = ["Plan", "beyond_limit", "choose_tile", "make_plan", "room"]
 
 _SPARE = 3  # tiles' worth of temporary memory: the engine's, a chunk at the edge read, one written
 _LEAST, _STEP = 256, 64  # rows of the smallest tile, and of which others are a multiple
+
+
+def beyond_limit(what: str, needed: int, limit: int) -> MemoryError:
+    """The error for work that needs more than it may take."""
+    return too_large(what, needed, limit, f"use a larger {named('tiles.memory')}", room="allowed")
 
 
 def room(n: int, tile: int, size: int, slots: int) -> int:
@@ -36,10 +41,7 @@ def choose_tile(n: int, size: int, limit: int, *, slots: int, most: int) -> int:
     """
     least = min(_LEAST, n)
     if room(n, least, size, slots) > limit:
-        raise MemoryError(
-            f"out of core, {n} nodes take {room(n, least, size, slots) / 1e6:.4g} MB of memory at "
-            f"least, and {limit / 1e6:.4g} MB are allowed; use a larger {named('tiles.memory')}"
-        )
+        raise beyond_limit(f"the work on {n} nodes in tiles", room(n, least, size, slots), limit)
     tile = next((x for x in range(most, _LEAST, -_STEP) if room(n, x, size, slots) <= limit), least)
     count = -(-n // max(tile, 1))  # and as even as possible
     return max(1, min(n, tile, -(-n // max(count, 1) // _STEP) * _STEP))
@@ -86,10 +88,7 @@ def make_plan(
     if tile is None:
         tile = choose_tile(n, size, room_, slots=slots, most=most)
     elif (needed := room(n, tile, size, slots)) > room_:
-        raise MemoryError(
-            f"out of core, {n} nodes in tiles of {tile} take {needed / 1e6:.4g} MB of memory, and "
-            f"{room_ / 1e6:.4g} MB are allowed; use a larger {named('tiles.memory')}"
-        )
+        raise beyond_limit(f"the work on {n} nodes in tiles of {tile}", needed, room_)
     spare = allowed // (tile**2 * size) - staged
     loaders = max(1, min(pool.get_num_threads(), spare // _LOADING))
     return Plan(tile, size, slots, workers, loaders, devices)

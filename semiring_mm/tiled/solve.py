@@ -20,7 +20,7 @@ from ..closures.trees import repair_trees
 from ..progress import Progress, reporter
 from ..semirings import Semiring
 from ..tiles import TileOptions
-from .blocks import Blocks, shape_of
+from .blocks import Blocks, beyond_devices, shape_of
 from .devices import Device, cuda_devices
 from .stored import multiply_streamed, solve_streamed
 from .timeline import Timeline
@@ -62,7 +62,7 @@ def over(
         if short := _lacking(blocks):
             if otherwise is not None:
                 return otherwise(given)
-            raise MemoryError(short)
+            raise short
         d, p = _results(problem)
         blocks.load(lambda rows, columns, xp: problem.weights.widen(source.read(rows, columns)))
         blocks.run(reporter(problem.progress, blocks.pairs, "elimination over devices"))
@@ -121,19 +121,16 @@ def _results(problem: Problem) -> tuple[Array, Array | None]:
     return np.empty((n, n), dtype), np.empty((n, n), np.int32) if trees else None
 
 
-def _lacking(blocks: Blocks) -> str:
-    """What is missing where the blocks do not fit, or an empty string."""
+def _lacking(blocks: Blocks) -> MemoryError | None:
+    """What is missing where the blocks do not fit."""
     for device in blocks.devices:
         with device:
             free = device.engine.free_memory()
         if free is not None and blocks.needed() > free:
             (m, n), dtype = (blocks.grid.n, blocks.other.n), blocks.steps.dtype
-            return (
-                f"{device.name}: its part of the {m} x {n} matrix in {dtype} needs "
-                f"{blocks.needed() / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: take more "
-                f"devices, or float32 (half of float64)"
-            )
-    return ""
+            what = f"{device.name}: its part of the {m} x {n} matrix in {dtype}"
+            return beyond_devices(what, blocks.needed(), free)
+    return None
 
 
 def _tile(devices: Sequence[Device], n: int) -> int:

@@ -26,10 +26,10 @@ from ..graphs.spanning import forest_of
 from ..hierarchy.structure import Structure, eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..memory import free_memory
-from ..naming import named
 from ..progress import Progress, reporter
 from ..semirings import Semiring, semirings
 from ..tiles import TileOptions
+from .budget import beyond_limit
 from .rows import RowFiles
 
 __all__ = ["sparse_rows"]
@@ -187,10 +187,7 @@ def _solver(
     if searches <= dense and searchable(problem):
         return _Searches(problem)
     if forced and found:
-        raise MemoryError(
-            f"the elimination of {source.n} nodes takes {found / 1e6:.4g} MB of memory, and "
-            f"{limit / 1e6:.4g} MB are allowed; use a larger {named('tiles.memory')}"
-        )
+        raise beyond_limit(f"the elimination of {source.n} nodes", found, limit)
     return None
 
 
@@ -222,10 +219,8 @@ def _height(solver: _Solver, count: int, limit: int, fixed: int | None) -> int:
     room = (limit - solver.fixed) // max(1, each)
     if room < (fixed or 1):
         needed = solver.fixed + (fixed or 1) * each
-        raise MemoryError(
-            f"{fixed or 1} rows of {problem.source.n} nodes take {needed / 1e6:.4g} MB of memory, "
-            f"and {limit / 1e6:.4g} MB are allowed; use a larger {named('tiles.memory')}"
-        )
+        what = f"a strip of {fixed or 1} rows of {problem.source.n} nodes"
+        raise beyond_limit(what, needed, limit)
     if fixed is not None:
         return fixed
     most = max(_ROWS, _STRIP // max(1, problem.source.n * problem.dtype.itemsize))
