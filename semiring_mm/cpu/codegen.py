@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import functools
+import marshal
 import operator
 import struct
 import sys
@@ -21,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cache import cached
 from ..kernel import Kernel, KernelError, _Word
 from ..lazy import cached_property
 from ..plan import Plan
@@ -278,7 +280,11 @@ def {kernel.name}({", ".join(p.name for p in kernel.parameters)}):
     code_ = variants_.get(key_) or variant_(key_, locals())
     return {result}
 """
-    code = compile(text, f"<parameters of {kernel.name}>", "exec").co_consts[0]
+
+    def compile_() -> bytes:
+        return marshal.dumps(compile(text, f"<parameters of {kernel.name}>", "exec").co_consts[0])
+
+    code = marshal.loads(cached("callers", (text, sys.version), compile_))
     assert isinstance(code, types.CodeType)
     return code
 
