@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from ..expressions import COMPARISONS, Expr
 from ..plan import Plan, contracted
 from . import vmath
 from .ir import F32, I1, Function, Type, Value
 
-__all__ = ["Algebra", "compute_type", "storage_type"]
+__all__ = ["Algebra", "compute_type"]
 
 _STORAGE = {
     "float16": Type("f", 16), "bfloat16": Type("u", 16), "float32": F32, "float64": Type("f", 64),
@@ -263,12 +261,3 @@ class Algebra:
         rounded = (raw + odd + 0x7FFF) >> 16
         quiet = (raw >> 16) | 0x40
         return f.select(x.cmp("uno", x), quiet, rounded).to(Type("u", 16))
-
-    def scan_limits(self) -> tuple[float | int, float | int]:
-        """Starts for a running minimum and maximum over stored values."""
-        if self.storage.kind == "f" or self.plan.storage == "bfloat16":
-            return math.inf, -math.inf
-        bits = self.storage.bits
-        if self.storage.kind == "u":
-            return (1 << bits) - 1, 0
-        return (1 << (bits - 1)) - 1, -(1 << (bits - 1))

@@ -139,10 +139,9 @@ class _Variants:
         dtypes = {f"dtype_{x}": t for x, t in self.dtypes.items()}
         names = self.kernel.function.__globals__ | dtypes
         names |= {
-            "indices_": _INDICES,
             "ndarray_": np.ndarray, "lies_": _lies, "pack_": struct.Struct(f"={codes}").pack,
-            "maximum_": np.maximum.reduce, "error_": struct.error, "variants_": self._variants,
-            "variant_": self._variant, "refusal_": self._refusal,
+            "maximum_": np.maximum.reduce, "indices_": _INDICES, "error_": struct.error,
+            "variants_": self._variants, "variant_": self._variant, "refusal_": self._refusal,
         }  # fmt: skip
         return types.FunctionType(_caller_code(self.kernel, result), names)
 
