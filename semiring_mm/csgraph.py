@@ -18,7 +18,6 @@ array([[0., 3., 4.],
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +33,7 @@ from .graphs.apsp import distances
 from .graphs.choice import DENSE, Request
 from .graphs.methods import plan, searches_first
 from .hierarchy import costs
+from .lazy import cached_property
 from .naming import listing
 from .semirings import semirings
 
@@ -390,7 +390,7 @@ class _Graph:
         weights = self.edges if self.dense else self.edges.weight
         return float(weights.min()) if weights.size else math.inf
 
-    @functools.cached_property
+    @cached_property
     def stored(self) -> int:
         """The number of entries that are edges."""
         edges = self.edges

@@ -13,7 +13,6 @@ they call, never when they are imported.
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -28,6 +27,7 @@ from .expressions import Expr
 from .graph_kernels import Customizer, FactorRows, FactorSweeps, HopSearches
 from .kernel import Kernel
 from .layouts import asserted
+from .lazy import cached_property
 from .plan import ALPHA, BETA, READ_C, Facts, Plan
 from .semirings import Semiring
 
@@ -197,7 +197,7 @@ class CloseSteps:
 
     steps: tuple[CloseStep, ...]
 
-    @functools.cached_property
+    @cached_property
     def pairs(self) -> float:
         """Pairs (⊕, ⊗) of all steps."""
         return sum(step.pairs for step in self.steps)

@@ -57,12 +57,12 @@ import textwrap
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from .layouts import Signature
+from .lazy import cached_property
 
 __all__ = [
     "TYPES", "I", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
@@ -111,7 +111,7 @@ class Kernel:
     def __call__(self, *args: Any, **fields: Any) -> Any:
         raise TypeError(f"{self!r} is called in kernels; run it by cpu.codegen.compiled or plain()")
 
-    @functools.cached_property
+    @cached_property
     def tree(self) -> ast.FunctionDef:
         """The function's syntax tree, with the line numbers of its file."""
         lines, first = inspect.getsourcelines(self.function)
@@ -127,7 +127,7 @@ class Kernel:
         file, line = inspect.getsourcefile(self.function), getattr(node, "lineno", 0)
         return KernelError(f"{self.name}: {message}", (file, line, None, text))
 
-    @functools.cached_property
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         code, types_ = self.function.__code__, self.function.__annotations__
         return tuple(
@@ -162,7 +162,7 @@ class Kernel:
         """Whether it returns an integer when it is called from Python."""
         return "return" in self.function.__annotations__
 
-    @functools.cached_property
+    @cached_property
     def digest(self) -> str:
         """Of what its compiled code depends on: the function, and what its names stand for."""
         codes, found = [(self, self.function.__code__)], [self.name]  # which is a symbol's
@@ -257,6 +257,8 @@ class Operations:
 
 def _fma(x: float, y: float, z: float) -> float:
     """x y + z, rounded once."""
+    from fractions import Fraction  # which takes 2 ms
+
     if math.isfinite(x) and math.isfinite(y) and math.isfinite(z):
         return type(x)(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)))
     return x * y + z

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import expressions as ex
+from .lazy import cached_property
 from .semirings import Semiring
 
 Array = Any
@@ -106,7 +107,7 @@ class Metric:
             joined = _JOINS[kind].reduce(terms) if len(a) else empty
             return float(ex.evaluate(self.final_expr, joined, float(len(a))))
 
-    @functools.cached_property
+    @cached_property
     def algebra(self) -> Semiring:
         """The metric as a product takes it.
 
@@ -114,12 +115,12 @@ class Metric:
         """
         return Semiring(self.name, self.join, self.pair, _STARTS[ex.joins(ex.parse(self.join))], 0)
 
-    @functools.cached_property
+    @cached_property
     def weighted_algebra(self) -> Semiring:
         """The algebra of rows whose entries alternate with their weights."""
         return _Weighted(self.name, self.join, self.pair, self.algebra.zero, 0)
 
-    @functools.cached_property
+    @cached_property
     def final_expr(self) -> ex.Expr:
         return ex.parse(self.final)
 
@@ -151,7 +152,7 @@ class BuiltIn(Metric):
     rising: bool = True
     counts: bool = False
 
-    @functools.cached_property
+    @cached_property
     def over_metric(self) -> Metric:
         """`over` as a metric."""
         return Metric(self.name, self.over)
@@ -239,7 +240,7 @@ def _power(x: str, n: int) -> str:
 class _Weighted(Semiring):
     """A product of :func:`weighted` rows: each second k of the right ones is a weight."""
 
-    @functools.cached_property
+    @cached_property
     def mul_expr(self) -> ex.Expr:
         return ex.Expr("*", (ex.W, ex.parse(self.mul)))
 

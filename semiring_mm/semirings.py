@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from . import expressions as ex
 from . import laws
+from .lazy import cached_property
 
 __all__ = ["Semiring", "as_semiring", "row_of", "semiring_of", "semirings"]
 

@@ -18,7 +18,6 @@ array([0.17, 0.33, 0.42, 0.85, 0.87])
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +28,7 @@ from numpy.typing import ArrayLike
 from .arrays import Call, check_memory, repeat
 from .chains import as_lengths, chains_of, flat, on_host
 from .engine import Chains
+from .lazy import cached_property
 from .naming import integer, listing
 from .semirings import Semiring, semirings
 from .verb import Verb, refuse_ragged, sum_to
@@ -630,7 +630,7 @@ class _Model:
     def dtype(self) -> Any:
         return self.given.dtype
 
-    @functools.cached_property
+    @cached_property
     def e(self) -> Array:
         """The emissions (chains, steps, S)."""
         return self.given if self.symbols is None else self.given[self.symbols]

@@ -205,3 +205,40 @@ sys.exit(failed)
 def test_a_child_compiles_and_multiplies_whatever_the_parents_threads_did():
     done = subprocess.run([sys.executable, "-c", FORKS], timeout=200, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
+
+
+LATE = """
+import os, signal, sys, threading
+from semiring_mm.lazy import cached_property
+
+begun, go_on = threading.Event(), threading.Event()
+
+class Late:
+    def __init__(self, number):
+        self.number = number
+
+    @cached_property
+    def value(self):
+        if self.number == 1:
+            begun.set()
+            go_on.wait()
+        return [self.number]
+
+thread = threading.Thread(target=lambda: Late(1).value)
+thread.start()
+begun.wait()
+child = os.fork()
+if not child:
+    signal.alarm(30)
+    late = Late(2)
+    os._exit(0 if late.value == [2] and late.value is late.value else 1)
+go_on.set()
+thread.join()
+sys.exit(os.waitpid(child, 0)[1] != 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_child_computes_properties_that_the_parents_threads_were_computing():
+    done = subprocess.run([sys.executable, "-c", LATE], timeout=200, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()

@@ -16,7 +16,7 @@ from semiring_mm import registry
 PACKAGE = Path(semiring_mm.__file__).parent
 #: The rooms, and their modules.
 ROOMS = {
-    "base": "version naming warn cache storage display text memory pool progress registry",
+    "base": "version naming warn cache storage display text lazy memory pool progress registry",
     "algebra": "expressions laws semirings metrics plan spanning",
     "engine": "engine graph_kernels layouts kernel",
     "cpu": "cpu.*",
@@ -203,7 +203,7 @@ def test_importing_the_package_loads_numpy_only():
     assert "semiring_mm" in loaded
     tops = {name.split(".")[0] for name in loaded - modules_after("import numpy")}
     assert tops - sys.stdlib_module_names <= {"semiring_mm", "numpy"}
-    assert own(loaded) == {"expressions", "laws", "semirings", "version"}
+    assert own(loaded) == {"expressions", "laws", "lazy", "semirings", "version"}
 
 
 def own(loaded):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import functools
 import itertools
 import sys
 import zipfile
@@ -24,6 +23,7 @@ from ..files.columns import FROM, NODE, TO, is_real
 from ..files.file import File
 from ..files.nodes import read_nodes
 from ..files.npy import map_matrix, zero_warnings
+from ..lazy import cached_property
 from ..naming import named
 from .options import KINDS, Kind, Refusal, did_you_mean
 
@@ -68,7 +68,7 @@ class GivenGraph:
                 best[pair] = self.kind.better(weight, best.get(pair, weight))
         return [best[pair] for pair in ends]
 
-    @functools.cached_property
+    @cached_property
     def whole(self) -> bool:
         """Whether all weights are whole numbers, and so all values."""
         if self.matrix is None:
@@ -288,7 +288,7 @@ class Finder:
     def __init__(self, graph: Graph) -> None:
         self._labels, self._display = graph.nodes, graph.names or []
 
-    @functools.cached_property
+    @cached_property
     def _positions(self) -> dict[str, int]:
         return {label: k for k, label in enumerate(self._labels)}
 
@@ -296,7 +296,7 @@ class Finder:
     def _numbered(self) -> bool:
         return all(self._labels[k].isdigit() for k in (0, -1))
 
-    @functools.cached_property
+    @cached_property
     def _names(self) -> dict[str, list[int]]:
         names: dict[str, list[int]] = {}
         for k, name in enumerate(self._display):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import json
 import math
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..lazy import cached_property
 from ..plot import draw
 from ..progress import format_rate
 from ..storage import atomic_write
@@ -144,7 +144,7 @@ class Report:
     def given(self) -> GivenGraph:
         return self.result.given
 
-    @functools.cached_property
+    @cached_property
     def path(self) -> list[int]:
         """The nodes of the path that is asked for; empty if none is, or there is none."""
         return [] if self.ends is None else self.result.path(*self.ends)
@@ -173,7 +173,7 @@ class Report:
 
     # --- the path ---------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @cached_property
     def _legs(self) -> list[tuple[float, float]]:
         """The legs of the path that is asked for."""
         return self._legs_of(self.path)
@@ -220,7 +220,7 @@ class Report:
 
     # --- the summary ------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @cached_property
     def _statistics(self) -> _Statistics:
         result = self.result
         pairs, total, worst, ends = 0, 0.0, math.nan, (0, 0)

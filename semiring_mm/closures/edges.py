@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
@@ -14,6 +13,7 @@ from ..display import cell, chosen, html_table
 from ..engine import Engine
 from ..expressions import evaluate
 from ..graph_kernels import offsets
+from ..lazy import cached_property
 from ..semirings import Semiring
 
 __all__ = [
@@ -151,7 +151,7 @@ class EdgeList:
         assert self.first is not None
         return self.first
 
-    @functools.cached_property
+    @cached_property
     def sorted(self) -> EdgeList:
         """The edges row after row, by column in each; undirected ones in both directions."""
         row, col, weight = self.arrays
@@ -163,7 +163,7 @@ class EdgeList:
         row, col, weight = row[order], col[order], weight[order]
         return replace(EdgeList.of(self.n, row, col, weight), first=first)
 
-    @functools.cached_property
+    @cached_property
     def entering(self) -> EdgeList:
         """The edges that lead the other way, sorted: by the nodes to which these lead."""
         return EdgeList(range(self.n), self.col, self.row, self.weight, self.directed).sorted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from ..arrays import Call
 from ..deprecated import renamed
 from ..display import cell, chosen, html_table, text_table
 from ..engine import Engine
+from ..lazy import cached_property
 from ..naming import install, integer
 from ..semirings import Semiring
 from .paths import leg_counts
@@ -40,7 +40,7 @@ class Labels:
     def __reduce__(self) -> Any:
         return Labels, (self.nodes, self.what)
 
-    @functools.cached_property
+    @cached_property
     def _places(self) -> dict[Any, int] | None:
         if not isinstance(self.nodes, (list, tuple)):  # a sequence that finds its items itself
             return None

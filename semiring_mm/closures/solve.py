@@ -8,13 +8,13 @@ Where the matrix lies and who computes is the executor's matter: a callable that
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ..lazy import cached_property
 from ..progress import Progress, reporter
 from ..semirings import semirings
 from .sources import Source
@@ -92,7 +92,7 @@ class Problem:
         """Of the result."""
         return np.dtype(bool) if self.truth else self.source.dtype
 
-    @functools.cached_property
+    @cached_property
     def weights(self) -> Weights:
         """What is known of the weights; ValueError at the first entry that is no weight."""
         source = self.source
@@ -101,12 +101,12 @@ class Problem:
             source.refuse(weights)
         return weights
 
-    @functools.cached_property
+    @cached_property
     def undirected(self) -> bool:
         """Whether each edge leads both ways."""
         return self.directed is not True and self.source.symmetric()
 
-    @functools.cached_property
+    @cached_property
     def steps(self) -> Steps:
         """The operations on tiles."""
         halved = not self.predecessors and self.source.s.commutes and self.undirected

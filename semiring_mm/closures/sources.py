@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from ..engine import Engine
 from ..expressions import evaluate
+from ..lazy import cached_property
 from ..plan import Facts
 from ..semirings import Semiring
 from . import trees
@@ -110,7 +110,7 @@ class _Readable:
             for y in strips[i:]
         )
 
-    @functools.cached_property
+    @cached_property
     def facts(self) -> Facts:
         found = Facts(np.inf, -np.inf, False)
         for rows in self._strips():
@@ -177,7 +177,7 @@ class EdgeSource(_Readable):
         join_edges(self.s, part, row - rows.start, col - columns.start, weight)
         return part
 
-    @functools.cached_property
+    @cached_property
     def facts(self) -> Facts:
         return engines.named("cpu").facts(self.s, self.given.weight)
 
@@ -234,7 +234,7 @@ class ArraySource(_Readable):
         self._taken: Array | None = None
         self._facts: Callable[[], Facts] | None = None
 
-    @functools.cached_property
+    @cached_property
     def facts(self) -> Facts:
         return self._facts() if self._facts else self.engine.facts(self.s, self.array)
 
@@ -307,7 +307,7 @@ class _WorsenedSource(_Readable):
 class WorsenedEdges(_WorsenedSource):
     """A list of edges with worsened weights."""
 
-    @functools.cached_property
+    @cached_property
     def facts(self) -> Facts:
         return engines.named("cpu").facts(self.s, weights_of(self, self.given))
 

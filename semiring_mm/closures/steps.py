@@ -12,6 +12,7 @@ import numpy as np
 from .. import pool
 from ..engine import JOIN, CloseStep, Engine
 from ..expressions import evaluate
+from ..lazy import cached_property
 from ..plan import Facts, Plan, make_plan
 from ..progress import Tick, part_of
 from ..semirings import Semiring
@@ -68,7 +69,7 @@ class Steps:
             symmetric and not predecessors, predecessors,
         )  # fmt: skip
 
-    @functools.cached_property
+    @cached_property
     def identities(self) -> tuple[Any, Any]:
         """zero and one in ``dtype``."""
         return self.s.identities(self.dtype)

@@ -21,8 +21,8 @@ from ..memory import workspace
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
 from ..semirings import Semiring
 from .algebra import Algebra
-from .compiler import KEPT, Library, Target, compile_functions, host_target
-from .ir import I32, I64, PTR, Function, Type, Value
+from .compiler import KEPT, Library, Target, compile_functions, compile_kept, host_target, writers
+from .ir import I32, I64, PTR, Function, Type, Value, module_text
 from .product_code import PARAMS, SQUARE, params_of
 from .team import COUNTERS, Team, lease, run_program
 from .views import HEAD, ArrayView, address, check_array_layout
@@ -122,9 +122,11 @@ def doubtful(semiring: Semiring, d: Array, p: NDArray[np.int32]) -> NDArray[np.i
 @functools.lru_cache(maxsize=KEPT)
 def _code(plan: Plan, marked: bool) -> ClosureCode:
     check_array_layout()
-    library = compile_functions(
-        closure_functions(plan, host_target(), marked=marked), host_target()
-    )
+    library = compile_kept(
+        ["closure", "look", "mirror"],
+        (writers("closure", "product_code", "team"), repr((plan, marked, host_target()))),
+        lambda: module_text(closure_functions(plan, host_target(), marked=marked)), host_target(),
+    )  # fmt: skip
     params = functools.lru_cache(maxsize=BASE)(lambda n: params_of(plan, 0, 0, 0, i1=n))
     return ClosureCode(library, _call_of(library, "closure"), params, _own(plan))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import functools
-import hashlib
+import marshal
 import operator
 import struct
 import sys
@@ -17,18 +17,19 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cache import cached
 from ..kernel import Kernel, KernelError, _Word
 from ..layouts import LayoutError
+from ..lazy import cached_property
 from ..plan import Plan
 from . import vmath
 from .algebra import Algebra
-from .compiler import KEPT, compile_kept, host_target
+from .compiler import KEPT, compile_kept, host_target, writers
 from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
 from .views import ArrayView, check_array_layout
 
@@ -126,7 +127,7 @@ class _Variants:
 
         return call
 
-    @functools.cached_property
+    @cached_property
     def _packed(self) -> Callable[..., tuple[Any, bytes]]:
         return self.caller("code_, words_")
 
@@ -171,7 +172,7 @@ class _Variants:
                     known[p.name] = Type("i", 8 * x.itemsize)
             what = repr((self._algebra, known))
             library = compile_kept(
-                [self.kernel.name], (_writer_digest(), self.kernel.digest, what),
+                [self.kernel.name], (writers("codegen"), self.kernel.digest, what),
                 lambda: module_text([function_of(self.kernel, *self._algebra, known)]),
                 host_target(),
             )  # fmt: skip
@@ -179,14 +180,6 @@ class _Variants:
             found = library.function(self.kernel.name, ctypes.c_void_p, result=result)
             self._variants[key] = found
         return found
-
-
-@functools.cache
-def _writer_digest() -> str:
-    """Of the modules that a kernel's IR is written by."""
-    here = Path(__file__)
-    files = [here.with_stem(name) for name in ("codegen", "ir", "algebra", "vmath")]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 class Call:
@@ -257,7 +250,11 @@ def {kernel.name}({signature.parameters}):
     code_ = variants_.get(key_) or variant_(key_, locals())
     return {result}
 """
-    code = compile(text, f"<parameters of {kernel.name}>", "exec").co_consts[0]
+
+    def compile_() -> bytes:
+        return marshal.dumps(compile(text, f"<parameters of {kernel.name}>", "exec").co_consts[0])
+
+    code = marshal.loads(cached("callers", (text, sys.version), compile_))
     assert isinstance(code, types.CodeType)
     return code
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import os
 import sys
 import threading
@@ -25,6 +26,7 @@ __all__ = [
     "compile_functions",
     "compile_kept",
     "host_target",
+    "writers",
 ]
 
 #: Compiled forms of each kind (products, matrix-vector products, ...) that are kept, those used
@@ -223,6 +225,15 @@ def compile_functions(functions: Sequence[Function], target: Target) -> Library:
     """Compile functions into a library that exports all but the private ones."""
     text, names = module_text(functions), [f.name for f in functions if not f.private]
     return compile_kept(names, (text,), lambda: text, target)
+
+
+@functools.cache
+def writers(*names: str) -> str:
+    """Digest of the modules of this folder, by name, that some IR is written by."""
+    folder, digest = Path(__file__).parent, hashlib.sha256()
+    for name in ("ir", "algebra", "vmath", "views", *names):
+        digest.update((folder / f"{name}.py").read_bytes())
+    return digest.hexdigest()
 
 
 def compile_kept(

@@ -32,13 +32,14 @@ from typing import Any
 
 from .. import expressions as ex
 from ..expressions import joins, joins_logarithms
+from ..lazy import cached_property
 from ..plan import ALPHA, BETA, READ_C, Plan, scalar_bits
 from . import vmath
 from .algebra import Algebra, compute_type
-from .compiler import KEPT, Target, host_target
-from .ir import F32, I32, I64, PTR, Function, Type, Value, Var, transposed
+from .compiler import KEPT, Target, compile_kept, host_target, writers
+from .ir import F32, I32, I64, PTR, Function, Type, Value, Var, module_text, transposed
 from .team import COUNTERS, Team
-from .views import HEAD, ArrayView, array_function
+from .views import HEAD, ArrayView, function_of_arrays
 
 __all__ = [
     "GATHER", "NOTHING_SEEN", "PARAMS", "SEEN", "SLAB", "SQUARE", "TRIANGLE", "TURN_A", "TURN_B",
@@ -193,7 +194,7 @@ class ProductCode:
     watches: bool  # whether packing sees which numbers the operands hold
     plan: Plan
 
-    @functools.cached_property
+    @cached_property
     def address(self) -> int:
         """Where the function lies."""
         return ctypes.cast(self.call, ctypes.c_void_p).value or 0
@@ -217,7 +218,12 @@ def fewer_vectors(plan: Plan, columns: int) -> tuple[int, ...]:
 def product_code(plan: Plan, arg: bool, vectors: int = 0) -> ProductCode:
     lanes = tile_shape(plan, host_target()).lanes
     shape = tile_shape(plan, host_target(), vectors * lanes or _WIDEST)
-    call = array_function(product_functions(plan, host_target(), arg=arg, shape=shape), 7)
+    library = compile_kept(
+        ["product"], (writers("product_code", "team"), repr((plan, arg, shape))),
+        lambda: module_text(product_functions(plan, host_target(), arg=arg, shape=shape)),
+        host_target(),
+    )  # fmt: skip
+    call = function_of_arrays(library, "product", 7)
     size = int(plan.compute[1:]) // 8
     # the bytes of a bool C are many times its bits: as few visits to it as possible
     deep = 4 if plan.codec == "bits" else 1

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiler import compile_functions, host_target
+from .compiler import Library, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Value
 
-__all__ = ["HEAD", "ArrayView", "address", "array_function", "check_array_layout", "even_strides"]
+__all__ = [
+    "HEAD", "ArrayView", "address", "array_function", "check_array_layout", "even_strides",
+    "function_of_arrays",
+]  # fmt: skip
 
 HEAD = object.__basicsize__  # bytes of the C struct that every Python object begins with
 
@@ -75,8 +78,14 @@ def check_array_layout() -> None:
 
 def array_function(functions: list[Function], arguments: int) -> Any:
     """The last of the functions, compiled; it takes so many arrays, the fifth argument bytes."""
+    library = compile_functions(functions, host_target())
+    return function_of_arrays(library, functions[-1].name, arguments)
+
+
+def function_of_arrays(library: Library, name: str, arguments: int) -> Any:
+    """A function of a library that takes so many arrays, the fifth argument bytes."""
     check_array_layout()
     kinds: list[Any] = [ctypes.py_object] * arguments
     if arguments > 4:  # the parameter block is fifth everywhere
         kinds[4] = ctypes.c_char_p
-    return compile_functions(functions, host_target()).function(functions[-1].name, *kinds)
+    return library.function(name, *kinds)

@@ -22,6 +22,7 @@ from ..closures.sources import DenseSource, EdgeSource
 from ..closures.weights import Weights, edges_of, worsened
 from ..expressions import evaluate
 from ..graphs.inputs import adjacency, as_graph, as_typed, warn_of_entries
+from ..lazy import cached_property
 from ..plan import Facts
 from ..semirings import Semiring
 
@@ -157,7 +158,7 @@ class DaskSource:
         """The results of some calls."""
         return list(self.client.gather(self.compute(calls)))
 
-    @functools.cached_property
+    @cached_property
     def _scan(self) -> _Scan:
         side = range(self.grid.count)
         pairs = [(i, j) for i in side for j in side[i:]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from ..closures.solve import Problem
 from ..closures.sources import ArraySource, EdgeSource
 from ..closures.spanning import SpanningForest, spans
 from ..engine import Engine, named
+from ..lazy import cached_property
 from ..memory import free_memory, too_large
 from ..progress import Progress
 from ..semirings import Semiring, semirings
@@ -158,7 +158,7 @@ class Request:
         """The sources, also where these are all nodes."""
         return np.arange(self.n) if self.rows is None else self.rows
 
-    @functools.cached_property
+    @cached_property
     def threads(self) -> int:
         """Threads that work."""
         return pool.get_num_threads()
@@ -201,7 +201,7 @@ class Request:
         free = free_memory()
         return free if free is None or self.kept else max(_ROOM, free)
 
-    @functools.cached_property
+    @cached_property
     def comparing(self) -> bool:
         """Whether ⊕ and ⊗ are minimum and maximum."""
         return spans(self.s, self.dtype)
@@ -248,7 +248,7 @@ class Request:
         }  # fmt: skip
         return [name for name, there in given.items() if there]
 
-    @functools.cached_property
+    @cached_property
     def dense(self) -> str:
         """Why only dense methods are tried; "" where others are."""
         if self.hops is not None:
@@ -268,7 +268,7 @@ class Request:
         few = self.n < SPARSE_FROM and self.sources is None
         return f"needs {SPARSE_FROM} nodes, or sources" if few else ""
 
-    @functools.cached_property
+    @cached_property
     def matrix_only(self) -> str:
         """Why no method for a list of edges is tried where the work is done; "" where some are."""
         if self.dense or self.options or (self.tiles and self.edges is None):
@@ -289,7 +289,7 @@ class Request:
             return False
         return bool(not (self.options or not self.dense or self.sources is not None))
 
-    @functools.cached_property
+    @cached_property
     def gpu(self) -> int | None:
         """Bytes free on the CUDA device that is asked for, or else the current one, if any."""
         if not gpu_has(0):
@@ -324,7 +324,7 @@ class Request:
 
     # --- the graph ---
 
-    @functools.cached_property
+    @cached_property
     def given(self) -> ArraySource:
         """The matrix as it was given, or that of the edges, to be overwritten."""
         assert self.call is not None
@@ -373,7 +373,7 @@ class Request:
             original = None
         return ArraySource(call.engine, self.s, d, original, undirected=self.directed is False)
 
-    @functools.cached_property
+    @cached_property
     def problem(self) -> Problem:
         """The problem of the matrix; only an elimination, or a forest, gains by symmetry."""
         gains = self.hops is None and self.method != "squaring"
@@ -382,12 +382,12 @@ class Request:
         labels = self.labels if self.edges is None else self.edges.nodes
         return Problem.of(self.given, directed, self.predecessors, labels, self.progress)
 
-    @functools.cached_property
+    @cached_property
     def matrix(self) -> Problem:
         """The same in numbers, of which facts are asked."""
         return self.problem.in_numbers()
 
-    @functools.cached_property
+    @cached_property
     def sparse(self) -> Problem:
         """The problem of the edges; for truth values whether a path of any width is there."""
         if self.edges is None:
@@ -412,7 +412,7 @@ class Request:
         edges = EdgeSource(problem.source.s, EdgeList.of(n, row, col, weight), weight.dtype)
         return replace(problem, source=edges)
 
-    @functools.cached_property
+    @cached_property
     def searchable(self) -> bool:
         """Whether a search finds best paths: ⊕ chooses, and no weight is better than one."""
         return self.sparse.source.s.selective and not self.sparse.weights.look(1)

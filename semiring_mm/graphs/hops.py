@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from .. import pool
 from ..closures.edges import both_ways
 from ..graph_kernels import HopSearches, offsets
 from ..hierarchy.collector import Collector, Extent, Wanted
+from ..lazy import cached_property
 
 __all__ = ["HopCollector", "Hops", "lists_of_rows"]
 
@@ -94,7 +94,7 @@ class Hops:
         extra = (0.0, 0.0) if not labels else _LABEL if 3 * levels < 2 * _BYTE else _WIDE
         return _time(self.n, self.arcs, count, 1 + levels // 2, extra)
 
-    @functools.cached_property
+    @cached_property
     def levels(self) -> int:
         """Of a search from a node with many edges."""
         if not self.arcs:

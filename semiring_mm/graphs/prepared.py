@@ -27,6 +27,7 @@ from ..hierarchy import costs
 from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
 from ..hierarchy.metric import Arcs, Metric, customize
 from ..hierarchy.symbolic import Structure, analyze
+from ..lazy import cached_property
 from ..progress import Progress, Tick, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
@@ -631,7 +632,7 @@ class _State:
         self._free: list[PathQuery] = []  # one for each thread that asks
         self._trees: tuple[Metric, Problem] | None = None
 
-    @functools.cached_property
+    @cached_property
     def metric(self) -> Metric:
         """The metric on the host."""
         if isinstance(self.customized.out, np.ndarray):

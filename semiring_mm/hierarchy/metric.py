@@ -23,6 +23,7 @@ from ..expressions import evaluate
 from ..graph_kernels import Factor, Index
 from ..graphs.kernels import factor as kernels
 from ..kernel import Kernel
+from ..lazy import cached_property
 from ..memory import scratch
 from ..plan import Plan, computed, stored
 from ..progress import Progress, Tick, reporter
@@ -81,7 +82,7 @@ class Metric:
         """Whether there are predecessors."""
         return self.core_pred is not None
 
-    @functools.cached_property
+    @cached_property
     def identities(self) -> tuple[Any, Any]:
         """zero and one in the type computed in."""
         zero, one = self.steps.identities
@@ -100,7 +101,7 @@ class Metric:
         """A kernel for the type computed in."""
         return engines.compiled(kernel, self.plan, *self.identities)
 
-    @functools.cached_property
+    @cached_property
     def largest(self) -> Any:
         """The largest absolute value of a weight."""
         return max((abs(w).max().item() for w in self.finite() if w.size), default=0)
@@ -111,7 +112,7 @@ class Metric:
         arrays = [self.out] if self.back is self.out else [self.out, self.back]
         return [*(w[w != zero] for w in arrays), core[core != self.steps.identities[0]]]
 
-    @functools.cached_property
+    @cached_property
     def symmetric(self) -> bool:
         """Whether distances are the same both ways."""
         same = self.back is self.out or np.array_equal(self.out, self.back)
@@ -138,7 +139,7 @@ class Metric:
 
     # --- types of labels ------------------------------------------------------------------------
 
-    @functools.cached_property
+    @cached_property
     def bound(self) -> tuple[float, bool]:
         """A number that no distance over min_plus exceeds, and whether it is near the largest one.
 
@@ -173,7 +174,7 @@ class Metric:
             bound *= 1 + 1e-6  # roundings
         return bound, True
 
-    @functools.cached_property
+    @cached_property
     def extent(self) -> Extent:
         """How large distances over min_plus are."""
         return Extent.of(self)
@@ -220,7 +221,7 @@ class Metric:
         plan, missing = self._narrow.plan, np.array(self.steps.s.identities(dtype)[0], dtype).item()
         return replace(self._narrow, written=replace(plan, storage=dtype.name, missing=missing))
 
-    @functools.cached_property
+    @cached_property
     def _narrow(self) -> Metric | None:
         """The same in 32-bit integers, if these hold all distances."""
         if self.largest >= 1 << 29 or any(

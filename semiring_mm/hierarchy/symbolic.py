@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import math
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from .. import pool
 from ..engine import compiled
 from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
 from ..graphs.kernels import elimination as kernels
+from ..lazy import cached_property
 from ..naming import install
 from ..progress import Progress, reporter
 from . import costs
@@ -78,7 +78,7 @@ class Structure(SymbolicFactor):
                 raise ValueError(f"{name}: not that of an elimination in this order")
         return computed
 
-    @functools.cached_property
+    @cached_property
     def down(self) -> tuple[Index, Node, Index]:
         """Lower neighbours of each position, ascending: where they begin, they, and their edges.
 
@@ -86,12 +86,12 @@ class Structure(SymbolicFactor):
         """
         return _transpose(self.n, self.eliminated, self.first, self.head)
 
-    @functools.cached_property
+    @cached_property
     def pairs(self) -> float:
         """Pairs (⊗, ⊕) that join the weights of the edges: Σ degree²."""
         return float((np.diff(self.first).astype(np.float64) ** 2).sum())
 
-    @functools.cached_property
+    @cached_property
     def depth(self) -> int:
         """Nodes on the longest path up the elimination tree, without the core."""
         return int(self.height.max(initial=-1)) + 1
@@ -112,7 +112,7 @@ class Structure(SymbolicFactor):
         labels = pool.get_num_threads() * width * self.n * each
         return 2 * edges * each + 8 * edges + core + labels
 
-    @functools.cached_property
+    @cached_property
     def schedule(self) -> tuple[Node, Index]:
         """The eliminated positions in an order for threads, and where its parts begin and end.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from ..closures.edges import EdgeList
 from ..graph_kernels import offsets
 from ..graphs.hops import Hops
+from ..lazy import cached_property
 
 __all__ = ["Graph", "Network", "network"]
 
@@ -85,15 +85,15 @@ class Network:
     def exact(self) -> bool:
         return self.power is not None
 
-    @functools.cached_property
+    @cached_property
     def negative(self) -> bool:
         return bool((self.arcs.weight < 0).any())
 
-    @functools.cached_property
+    @cached_property
     def unit(self) -> bool:
         return bool((self.arcs.weight == 1).all())
 
-    @functools.cached_property
+    @cached_property
     def index(self) -> dict[Any, int]:
         return {node: i for i, node in enumerate(self.nodes.tolist())}
 
@@ -105,7 +105,7 @@ class Network:
         x = EdgeList.by_rows(self.arcs.starts, self.arcs.col.astype(np.int64), weight)
         return x if self.directed else x.kept(x.row <= x.col).undirected()
 
-    @functools.cached_property
+    @cached_property
     def connected(self) -> bool:
         """Whether there is a path from every node to every other."""
         x = self.edges(self.arcs.weight)

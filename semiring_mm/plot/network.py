@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..files import Graph
 from ..files.graph import EARTH_RADIUS_KM
+from ..lazy import cached_property
 from .labels import place
 from .land import outlines
 from .layout import layout
@@ -159,14 +159,14 @@ class Shades:
 
     values: NDArray[np.float64]
 
-    @functools.cached_property
+    @cached_property
     def limits(self) -> tuple[float, float]:
         """The values of the first and the last colour: all but the odd ones lie between."""
         known = self.values[np.isfinite(self.values)]
         low, high = np.quantile(known, (0.01, 0.99)).tolist() if known.size else (0.0, 1.0)
         return (low, high) if low < high else (low - abs(low) / 2, low + (abs(low) / 2 or 1.0))
 
-    @functools.cached_property
+    @cached_property
     def colours(self) -> ScalarMappable:
         """The colour of a value: dark purple, red, orange."""
         from matplotlib import colormaps
