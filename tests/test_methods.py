@@ -52,6 +52,8 @@ METHODS = {
 }
 #: Methods that may still leave the work to another one after they have reported.
 _MAY_LEAVE = {"a spanning tree", "closures"}
+#: What is told of parts of a method, or of an argument that is checked.
+_PARTS = {"", "order", "the nearest facilities", "weights"}
 _LITTLE = 400_000  # bytes
 
 
@@ -161,7 +163,7 @@ def noted(patch, free=1 << 33):
     begun = []
 
     def reporter(given, total, method="", unit="pairs"):
-        if method:
+        if method not in _PARTS:
             begun.append(method)
             if method not in _MAY_LEAVE:
                 raise Taken
