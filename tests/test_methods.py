@@ -196,7 +196,8 @@ def load_all():
         package = importlib.import_module(f"semiring_mm.{room}")
         for x in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(x.name)
-    importlib.import_module("semiring_mm.csgraph")
+    for name in ("csgraph", "cpu.engine"):  # which have names of their own for free memory
+        importlib.import_module(f"semiring_mm.{name}")
 
 
 def on_host(patch):
@@ -337,33 +338,33 @@ csgraph 000, statistics sss, nearest sss, memory_limit Ts, squaring qrr, floyd_w
   sparse eee, max_hops pRrr, array, memory_limit TsT, array, max_hops pr, array, sparse ee,
   batch B
 [grid]
-edges f8: esse esse dssr dsse
+edges f8: esse esse mssm dsse
 edges f4: dssr esse
 edges i8: esse esse
 edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
-array f8: esse esse essr esse
+array f8: esse esse mmmm esse
 array f4 f2 i4: dssr esse
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
 csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr, array, sparse ee,
   batch B
 [large grid]
-edges f8: esse esse ssss esse
+edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min max_times own es es, lor_land ts ts, max_plus plus_times vv vv
 csgraph ess, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr
 [roads]
-edges f8: esse esse ssss esse
+edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
 csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr
 [unit grid]
-edges f8: bssb esse dssr bssb
+edges f8: bssb esse mssm bssb
 edges f4 i8: bssb esse
 edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
-array f8: bssb esse dssr bssb
+array f8: bssb esse mmmm bssb
 array f4 f2 i4: bssb esse
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
 csgraph b0s, statistics bbs, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
@@ -373,44 +374,44 @@ csgraph b0s, statistics bbs, nearest ss0, memory_limit es, squaring qrr, floyd_w
 edges f8: bsbb esse bsbb bsbb
 edges f4 i8: bsbb esse
 edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
-array f8: bsbb esse bsbb bsbb
+array f8: bsbb esse mmmm bsbb
 array f4 f2 i4: bsbb esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
 csgraph e0s, statistics bbb, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr, array, sparse ee,
   batch B
 [random 1]
-edges f8: esse esse ssss esse
+edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
-array f8: esse esse esss esse
+array f8: esse esse mmmm esse
 array f4 f2 i4: esse esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
 csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr, array, sparse ee,
   batch B
 [random 3]
-edges f8: esse esse dssr dsse
+edges f8: esse esse mssm dsse
 edges f4 i8: esse esse
 edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
-array f8: esse esse dssr esse
+array f8: esse esse mmmm esse
 array f4 f2 i4: esse esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
 csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr, array, sparse ee,
   batch B
 [large random 4]
-edges f8: esse esse ssss esse
+edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
 csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr
 [random 12]
-edges f8: dssr dssr dssr dssr
+edges f8: dssr dssr mssm dssr
 edges f4: dssr dsse
 edges i8: dssr dssr
 edges: max_min max_times lor_land own ds ds, max_plus dr dr, plus_times vv vv
-array f8: dssr dssr dssr dssr
+array f8: dssr dssr mmmm dssr
 array f4 f2 i4: dssr dsse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
 csgraph d0s, statistics wss, nearest ss0, memory_limit Ts, squaring qrr, floyd_warshall drr,
@@ -427,41 +428,41 @@ csgraph d0s, statistics wss, nearest ss0, memory_limit Ts, squaring qrr, floyd_w
   sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr, array, sparse ee,
   batch B
 [scale-free]
-edges f8: esse esse dssr esse
+edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
-array f8: esse esse essr esse
+array f8: esse esse mmmm esse
 array f4 f2 i4: esse esse
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
 csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr, array, sparse ee,
   batch B
 [acyclic]
-edges f8: dssr ssss dssr dssr
+edges f8: dssr ssss mssm dssr
 edges f4 i8: dssr ssss
 edges: max_min max_times own ds ss, lor_land ds ds, max_plus dr ee, plus_times vv vv
-array f8: dssr ssss dssr dssr
+array f8: dssr ssss mmmm dssr
 array f4 f2 i4: dssr ssss
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
 csgraph d0s, statistics sss, nearest sss, memory_limit Ts, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr, array, sparse ee,
   batch B
 [negative]
-edges f8: dssr esse dssr d--r
+edges f8: dssr esse mssm d--r
 edges f4 i8: dssr esse
 edges: max_min own ds ss, max_times max_plus dr ee, lor_land ds ds, plus_times vv vv
-array f8: dssr esse dssr d--r
+array f8: dssr esse mmmm d--r
 array f4 f2 i4: dssr esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
 csgraph dss, statistics www, nearest 000, memory_limit Te, squaring qrr, floyd_warshall drr,
   sparse eee, max_hops pRRr, array, memory_limit TeT, array, max_hops pr, array, sparse ee,
   batch B
 [zeros]
-edges f8: dsss ssss dsss dssr
+edges f8: dsss ssss mssm dssr
 edges f4: dssr ssss
 edges i8: dsss ssss
 edges: max_min lor_land tt tt, max_times own ds ss, max_plus dr dr, plus_times vv vv
-array f8: dsss ssss dsss dsss
+array f8: dsss ssss mmmm dsss
 array f4 f2 i4: dssr ssss
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
 csgraph d0s, statistics sss, nearest sss, memory_limit ss, squaring qrr, floyd_warshall drr,
