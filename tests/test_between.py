@@ -42,13 +42,13 @@ def test_a_part_of_all_pairs(kind, sources, targets):
 
 def test_few_targets_are_sources_of_the_reversed_graph(monkeypatch):
     module, seen = importlib.import_module("semiring_mm.graphs.apsp"), []
-    solve = module._solve
 
-    def noted(s, graph, asked, weight, directed, sources, *rest):
-        seen.append(len(sources))
-        return solve(s, graph, asked, weight, directed, sources, *rest)
+    class Noted(module.Task):
+        def __init__(self, *graph, sources, **asked):
+            seen.append(len(sources))
+            super().__init__(*graph, sources=sources, **asked)
 
-    monkeypatch.setattr(module, "_solve", noted)
+    monkeypatch.setattr(module, "Task", Noted)
     sm.apsp(random(), targets=[3, 4])
     sm.apsp(random(), sources=range(9), targets=[3, 4])
     sm.apsp(random(), sources=[1], targets=range(9))
@@ -138,7 +138,7 @@ def test_statistics_of_some_targets(way, sources, monkeypatch):
         w[np.isfinite(w)] = 1.0
     graph = sp.csr_array(np.where(np.isinf(w), 0, w))
     if way == "searches":
-        monkeypatch.setattr(statistics, "_metric", lambda *_: None)
+        monkeypatch.setattr(statistics, "finder", lambda x: statistics.Searches(x.sparse))
     if way == "prepared":
         graph = sm.prepare(graph)
     found = sm.statistics(graph, sources=sources, targets=targets, radius=[5, 9], bins=[0, 4, 99])

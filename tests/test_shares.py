@@ -10,6 +10,7 @@ import semiring_mm as sm
 from semiring_mm import gradients
 from semiring_mm.gpu import device
 from semiring_mm.gpu.shares import log_shares
+from semiring_mm.verb import sum_to
 
 inf, nan = np.inf, np.nan
 LOG = sm.semirings["log_plus"]
@@ -24,14 +25,17 @@ def exact(g, a, b):
         high = np.where(high == -inf, 0, high)
         total = np.log(np.exp(terms - high).sum(-2, keepdims=True)) + high
         shares = np.where(total == -inf, 0, np.exp(terms - total)) * g[..., :, None, :]
-    left, right = (gradients.sum_to(shares.sum(axis), x.shape) for axis, x in ((-1, a), (-3, b)))
+    left, right = (sum_to(shares.sum(axis), x.shape) for axis, x in ((-1, a), (-3, b)))
     return left, right, total[..., 0, :]
 
 
 def found(there, g, a, b, needs=BOTH, c=None):  # noqa: F811
     c = exact(*(x.astype("f8") for x in (g, a, b)))[2].astype(a.dtype) if c is None else c
     pair = gradients.summed(LOG, *(there.put(x) for x in (g, a, b, c)), needs)
-    return [None if x is None else there.get(x) for x in pair]
+    found = [None if x is None else there.get(x) for x in pair]  # of the whole stack
+    return [
+        x if x is None else sum_to(x, like.shape) for x, like in zip(found, (a, b), strict=True)
+    ]
 
 
 def drawn(shapes, dtype="f4", scale=3.0):
