@@ -205,7 +205,7 @@ def test_the_order_of_factors(way, core, monkeypatch):
         expected = sm.closure(sm.adjacency(g, s)[0], s)
         np.testing.assert_array_equal(net.distances(), expected)
         edges = best_edges(s, g)
-        for u, v in itertools.product(range(g.n), repeat=2):
+        for u, v in itertools.product(range(seed, g.n, 4), range(g.n)):
             assert net.distance(u, v) == expected[u, v]
             if u != v and expected[u, v] < np.inf:
                 weights = [edges[x] for x in itertools.pairwise(net.path(u, v))]
