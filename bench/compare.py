@@ -1,15 +1,14 @@
 """Time this checkout and another one, line by line: python -m bench.compare PATH [--rounds N].
 
 Each round runs every line in a fresh process of each checkout, one after the other, so that a drift
-of the machine affects both. A line is the median of seven calls after a warm-up; printed are the
-medians over the rounds and the median of their ratios. Only calls that both have are timed.
+of the machine affects both. A line is the best of seven samples after a warm-up, and of all rounds:
+on a shared machine medians are those of the others' load. Only calls that both have are timed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -128,7 +127,7 @@ def measured(only: str) -> dict[str, float]:
             for _ in range(repeats):
                 call()
             samples.append((time.perf_counter() - begin) / repeats)
-        result[name] = statistics.median(samples)
+        result[name] = min(samples)
     return result
 
 
@@ -159,10 +158,9 @@ def main() -> int:
           f"{time.strftime('%Y-%m-%d')}; {args.rounds} rounds")  # fmt: skip
     print(f"{'':40}{'before':>12}{'after':>12}{'after/before':>14}")
     for line in rounds[0]["after"]:
-        before, after = ([r[k][line] for r in rounds] for k in ("before", "after"))
-        ratio = statistics.median(a / b for a, b in zip(after, before, strict=True))
-        cells = [f"{1e3 * statistics.median(x):.4g} ms" for x in (before, after)]
-        print(f"{line:40}{cells[0]:>12}{cells[1]:>12}{ratio:>14.2f}")
+        before, after = (min(r[k][line] for r in rounds) for k in ("before", "after"))
+        cells = [f"{1e3 * x:.4g} ms" for x in (before, after)]
+        print(f"{line:40}{cells[0]:>12}{cells[1]:>12}{after / before:>14.2f}")
     return 0
 
 

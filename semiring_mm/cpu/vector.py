@@ -69,7 +69,7 @@ def gemv(
     workers = pool.get_num_threads()
     whole_matrices, least = len(stack) >= 2 * workers, a.size // _PIECE
     few = m < 2 * workers and not whole_matrices
-    if a.size < 1 << 17 or (workers == 1 and not least) or few:
+    if a.size < 1 << 19 or (workers == 1 and not least) or few:
         part(0, len(stack), 0, m)
         return
     count, step = (len(stack), 1) if whole_matrices else (m, 16)
