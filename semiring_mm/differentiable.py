@@ -816,8 +816,8 @@ def dtw(
 
     Returns
     -------
-    distance : ndarray, with one for each pair of stacks
-        As of :func:`semiring_mm.alignment.dtw`.
+    ndarray
+        The distance, or one for each pair of stacks, as of :func:`semiring_mm.alignment.dtw`.
 
     Notes
     -----

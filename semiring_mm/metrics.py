@@ -47,8 +47,8 @@ class Metric:
 
     Notes
     -----
-    Expressions are written as those of a :class:`Semiring`. Of weights w, a pair of coordinates
-    adds w times `pair`.
+    Expressions are written as those of a :class:`semiring_mm.Semiring`. Of weights w, a pair of
+    coordinates adds w times `pair`.
 
     A metric can be called with two rows, as SciPy and scikit-learn call the ``metric`` that they
     are given, for each pair of rows: :func:`cdist` and :func:`knn` are faster by far.

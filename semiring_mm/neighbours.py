@@ -80,7 +80,7 @@ def cdist(
     out : array, shape (m, n), optional
         Where to put the result.
     device : {None, "cpu", "cuda", "cuda:N"}
-        As for :func:`matmul`.
+        As for :func:`semiring_mm.matmul`.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def knn(
     metric, p, w
         As for :func:`cdist`.
     device
-        As for :func:`matmul`.
+        As for :func:`semiring_mm.matmul`.
 
     Returns
     -------

@@ -51,20 +51,25 @@ def docstring(
     """
     own, theirs = _sections(function), _sections(source)
     described = _entries(theirs["Parameters"]) | _entries(own.pop("Parameters", ""))
-    names = [x for x in inspect.signature(function).parameters if x in described]
     heads: dict[str, list[str]] = {}  # what is said of several at once is said once
-    for x in names:
-        heads.setdefault(described[x], []).append(x)
+    for x in inspect.signature(function).parameters.values():
+        if x.name in described:
+            star = "*" * (x.kind is inspect.Parameter.VAR_POSITIONAL)
+            heads.setdefault(described[x.name], []).append(star + x.name)
     text = own.pop("")
     parameters = "".join(f"{', '.join(group)}{rest}" for rest, group in heads.items())
-    for name, body in {"Parameters": parameters, "Returns": theirs["Returns"], **own}.items():
-        body = re.sub(r":class:`(\w+)`", rf":class:`~{home}.\1`", body)
+    elsewhere = f"{home}.{source.__name__} : {_ELSEWHERE}\n"
+    found = {"Parameters": parameters, "Returns": theirs["Returns"], "See Also": elsewhere, **own}
+    assert found.keys() <= set(_SECTIONS), found.keys()
+    for name in filter(found.get, _SECTIONS):
+        body = re.sub(r":class:`(\w+)`", rf":class:`~{home}.\1`", found[name])
         for word, other in (("array_like", array), ("ndarray", array), ("NumPy's p", "their p")):
             body = body.replace(word, other)
         text += f"\n{name}\n{'-' * len(name)}\n{body}"
-    return f"{text}\nSee Also\n--------\n{home}.{source.__name__} : {_ELSEWHERE}\n"
+    return text
 
 
+_SECTIONS = "Parameters", "Returns", "Raises", "See Also", "Notes", "References", "Examples"
 _ELSEWHERE = "For all libraries, without a gradient; with errors and examples."
 
 

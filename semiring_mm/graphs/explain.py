@@ -51,7 +51,7 @@ class Estimate:
 class Explanation:
     """The methods for a request, and the one that is taken; printed, a table.
 
-    Attributes
+    Parameters
     ----------
     title : str
         The request.
