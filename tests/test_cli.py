@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import types
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from optional import csgraph, nx, real_file, sp
 import semiring_mm as sm
 from semiring_mm import progress
 from semiring_mm.cli import compute, tables
-from semiring_mm.cli.options import OPTIONS
+from semiring_mm.cli.options import OPTIONS, settings
 from semiring_mm.files import Graph, read_graph
 from semiring_mm.gpu import device
 from semiring_mm.naming import named
@@ -544,6 +545,13 @@ def test_warnings_go_to_standard_error(run, tmp_path, text, options, words):
     assert words in err
     (warning,) = run.json("apsp", "g.csv", *options)["warnings"]
     assert f"warning: {warning}\n" in err
+
+
+def test_what_packages_deprecate_is_not_the_users_concern(capsys):
+    with settings(types.SimpleNamespace(threads=None)):
+        warnings.warn("write it otherwise", DeprecationWarning, stacklevel=1)
+        warnings.warn("look here", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "semiring-mm: warning: look here\n"
 
 
 def test_no_warning_of_what_was_chosen(run, tmp_path):

@@ -184,8 +184,9 @@ def settings(args: argparse.Namespace) -> Iterator[None]:
 
 
 def _show(message: Warning | str, *where: Any, **more: Any) -> None:
-    """Print a warning as others of this program."""
-    print(f"semiring-mm: warning: {message}", file=sys.stderr)
+    """Print a warning as others of this program; of what packages deprecate nothing is printed."""
+    if not isinstance(message, DeprecationWarning):
+        print(f"semiring-mm: warning: {message}", file=sys.stderr)
 
 
 def semiring_option(group: argparse._ArgumentGroup) -> None:
