@@ -28,6 +28,7 @@ __all__ = ["gemv", "vector_plan"]
 Array = NDArray[Any]
 
 _PIECE = 1 << 28  # pairs in a call, between which Ctrl-C is seen
+_ALONE = 1 << 19  # entries below which a second thread takes longer to begin than it saves
 
 
 def gemv(
@@ -69,7 +70,7 @@ def gemv(
     workers = pool.get_num_threads()
     whole_matrices, least = len(stack) >= 2 * workers, a.size // _PIECE
     few = m < 2 * workers and not whole_matrices
-    if a.size < 1 << 19 or (workers == 1 and not least) or few:
+    if a.size < _ALONE or (workers == 1 and not least) or few:
         part(0, len(stack), 0, m)
         return
     count, step = (len(stack), 1) if whole_matrices else (m, 16)
