@@ -114,8 +114,9 @@ def test_prepare(run, distances):
     assert found.pop("seconds") > 0
     assert found == {
         "graph": ["g.csv"], "semiring": "min_plus", "directed": True, "nodes": 5, "edges": 7,
-        "fill_edges": 5, "core": 0, "depth": 4, "warnings": [], "notes": [],
-        "written": ["net.npz"],
+        "direction_source": "the default of an edge list", "weight_source": "km (column 3)",
+        "weights": "summed", "unit": "km", "fill_edges": 5, "core": 0, "depth": 4, "warnings": [],
+        "notes": [], "written": ["net.npz"],
     }  # fmt: skip
 
 
