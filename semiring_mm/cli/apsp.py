@@ -8,8 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..files.columns import FROM, TO
 from .compute import Result, asks_net, explained, from_net, save, solve
-from .graph import Finder, GivenGraph, read_network, read_pairs
+from .graph import Finder, GivenGraph, read_network, read_nodes
 from .options import (
     Refusal,
     check_labels,
@@ -54,7 +55,10 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
     find = Finder(graph)
     ends = (find(args.start), find(args.end)) if args.start is not None else None
-    pairs = read_pairs(args.pairs, find, given.notes) if args.pairs is not None else None
+    pairs: Pairs | None = None
+    if args.pairs is not None:
+        rows = read_nodes("--pairs", args.pairs, find, given.notes, (FROM, TO))
+        pairs = [(i, j) for i, j in rows]
     labels = _labels_file(args, given)
     warnings = warn(given, chosen)
 

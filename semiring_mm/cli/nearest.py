@@ -11,7 +11,7 @@ import numpy as np
 import semiring_mm as sm
 
 from .compute import refused
-from .graph import Finder, chosen_nodes, read_network
+from .graph import Finder, read_network, read_nodes
 from .options import Refusal
 from .report import finish, warn
 from .tables import Columns, csv_lines, number, print_data, write_columns
@@ -24,7 +24,8 @@ def run(args: argparse.Namespace, _: contextlib.ExitStack) -> int:
     given, net = read_network(args)
     if args.semiring != "min_plus":
         raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
-    places = chosen_nodes("--facilities", args.facilities, Finder(given.graph), given.notes)
+    find = Finder(given.graph)
+    places = [k for (k,) in read_nodes("--facilities", args.facilities, find, given.notes)]
     warnings = warn(given, chosen=True)
     if args.explain:
         print_data(f"{sm.explain(net or given.numbered, use='nearest', sources=places)}\n")

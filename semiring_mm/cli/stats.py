@@ -26,7 +26,7 @@ from ..plot.draw import can_be_drawn
 from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import refused, watched
-from .graph import Finder, GivenGraph, chosen_nodes, read_network
+from .graph import Finder, GivenGraph, read_network, read_nodes
 from .options import WHAT, Refusal, kept_tiles
 from .report import finish, graph_name, reach_as_text, remark, summary, warn
 from .tables import number, print_data, write_columns
@@ -96,7 +96,8 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
     nodes = None
     if args.sources is not None:
-        nodes = chosen_nodes("--sources", args.sources, Finder(given.graph), given.notes)
+        find = Finder(given.graph)
+        nodes = [k for (k,) in read_nodes("--sources", args.sources, find, given.notes)]
     mass = None
     if args.attribute:
         mass = read_numbers(File.of(args.nodes), args.attribute, given.graph.nodes)

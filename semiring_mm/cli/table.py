@@ -15,7 +15,7 @@ import semiring_mm as sm
 
 from ..progress import Watched, reporter
 from .compute import watched
-from .graph import Finder, GivenGraph, read_network, read_nodes_of
+from .graph import Finder, GivenGraph, read_network, read_nodes
 from .options import Refusal, check_disk, check_labels
 from .prepare import prepared
 from .report import finish, warn
@@ -42,9 +42,11 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     given, net = read_network(args)
     find = Finder(given.graph)
     start, end = (
-        _chosen(words, file, find, given)
-        for words, file in ((args.start, args.start_file), (args.end, args.end_file))
-    )
+        _chosen(f"--{word}-file", words, file, find, given)
+        for word, words, file in (
+            ("from", args.start, args.start_file), ("to", args.end, args.end_file)
+        )
+    )  # fmt: skip
     rows, columns = ([given.graph.nodes[k] for k in x.tolist()] for x in (start, end))
     files = _labels_files(args, rows, columns)
     warnings = warn(given, chosen)
@@ -73,11 +75,11 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
 
 
 def _chosen(
-    words: Sequence[str] | None, file: str | None, find: Finder, given: GivenGraph
+    option: str, words: Sequence[str] | None, file: str | None, find: Finder, given: GivenGraph
 ) -> NDArray[np.int64]:
     """The nodes of a file, or of words; all without either."""
     if file is not None:
-        return np.array(read_nodes_of(file, find, given.notes))
+        return np.array(read_nodes(option, file, find, given.notes))[:, 0]
     return np.arange(given.graph.n) if words is None else np.array([find(word) for word in words])
 
 
