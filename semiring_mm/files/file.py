@@ -321,7 +321,8 @@ class NumberedEdges:
             raise cut_short(self.file, last, len(self._row), self.m, self.what, self.promised)
         row, col = (np.array(x, dtype=np.int64) for x in (self._row, self._col))
         weight: NDArray[np.float64] = np.array(self._weight, dtype=np.float64)
-        return Graph(NumberLabels(1, self.n), row, col, weight, directed, **known)
+        known = {"nodes": NumberLabels(1, self.n)} | known
+        return Graph(row=row, col=col, weight=weight, directed=directed, **known)
 
 
 def cut_short(
