@@ -931,7 +931,7 @@ def test_nodes_refused(tmp_path, text, words):
         ("a.csv", "A,B,2\n", ":1: no column 'cost': the file has no header line"),
         ("a.gr", GR, "a .gr file has one weight an edge and no column 'cost'"),
         ("a.gml", "graph [ node [ id 0 ] edge [ source 0 target 0 toll 1 ] ]",
-         "no edge has an attribute 'cost'; they have: toll"),
+         "no attribute 'cost'; attributes: toll"),
     ],
 )  # fmt: skip
 def test_unknown_weight_column(tmp_path, name, text, words):

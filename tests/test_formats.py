@@ -446,9 +446,7 @@ def test_attributes_that_are_not_the_weight_are_warned_of(tmp_path, form):
         assert chosen.warnings == ()
     legs = read_graph(tmp_path / f"g.{form}", weight=None)
     assert (legs.weight.tolist(), legs.weight_source, legs.warnings) == ([1.0], LEGS, ())
-    with pytest.raises(
-        GraphFileError, match=r"no edge has an attribute 'toll'; they have: .*price"
-    ):
+    with pytest.raises(GraphFileError, match=r"no attribute 'toll'; attributes: .*price"):
         read_graph(tmp_path / f"g.{form}", weight="toll")
 
 
