@@ -201,48 +201,48 @@ def _semiring(word: str) -> str:
     return name
 
 
-def _columns(word: str) -> tuple[str, str]:
-    ends = tuple(part.strip() for part in word.split(","))
-    if len(ends) != 2 or not all(ends):
-        raise argparse.ArgumentTypeError(
-            f"expected two columns such as origin,destination or 1,2, got {word!r}"
-        )
-    return ends
+def _reads(
+    pattern: str, expected: str, convert: Callable[[str], Any] = str
+) -> Callable[[str], Any]:  # fmt: skip
+    """What converts a word of a pattern, and refuses others and those that do not convert."""
 
-
-def _some_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    """What reads some of these words, between commas."""
-
-    def read(word: str) -> tuple[str, ...]:
-        names = tuple(part.strip() for part in word.split(","))
-        if not {*names} <= {*known}:
-            raise argparse.ArgumentTypeError(f"expected some of {','.join(known)}, got {word!r}")
-        return names
+    def read(word: str) -> Any:
+        with contextlib.suppress(ValueError):
+            if re.fullmatch(pattern, word):
+                return convert(word)
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {word!r}")
 
     return read
 
 
-def _positive(word: str) -> int:
-    """A positive whole number."""
-    value = int(word) if word.isascii() and word.isdigit() else 0
-    if not value:
-        raise argparse.ArgumentTypeError(f"expected a positive whole number, got {word!r}")
-    return value
+def _parts(word: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in word.split(","))
 
 
-def _numbers(word: str) -> list[float]:
-    """Finite numbers between commas, whole ones as int."""
-    try:
-        values = [float(part) for part in word.split(",")]
-    except ValueError:
-        values = [math.nan]
+def _some_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """What reads some of these words, between commas."""
+    one = rf"\s*({'|'.join(known)})\s*"
+    return _reads(f"{one}(,{one})*", f"some of {','.join(known)}", _parts)
+
+
+def _finite(word: str) -> list[float]:
+    """Finite numbers, whole ones as int."""
+    values = [float(part) for part in word.split(",")]
     if not all(map(math.isfinite, values)):
-        raise argparse.ArgumentTypeError(f"expected a number, or several: 5,10; got {word!r}")
+        raise ValueError(word)
     return [int(x) if x == int(x) else x for x in values]
 
 
-def _bins(word: str) -> int | list[float]:
-    return _numbers(word) if "," in word else _positive(word)
+def _different(word: str) -> str | list[int]:
+    """All devices, or the numbers of some, none of them twice."""
+    numbers = [int(x.removeprefix("cuda:")) for x in _parts(word) if x != "all"]
+    if len({*numbers}) < len(numbers):
+        raise ValueError(word)
+    return numbers or word
+
+
+_positive = _reads(r"(?a)0*[1-9]\d*", "a positive whole number", int)
+_numbers = _reads(".*", "a number, or several: 5,10", _finite)
 
 
 def _size(word: str) -> int:
@@ -252,40 +252,33 @@ def _size(word: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _devices(word: str) -> str | list[int]:
-    if word == "all":
-        return word
-    numbers = [x.strip().removeprefix("cuda:") for x in word.split(",")]
-    if not all(x.isascii() and x.isdigit() for x in numbers) or len({*numbers}) < len(numbers):
-        raise argparse.ArgumentTypeError(f"expected all, or GPUs such as 0,1, got {word!r}")
-    return [int(x) for x in numbers]
-
-
-def _like(pattern: str, expected: str) -> Callable[[str], str]:
-    """What takes a word of this pattern."""
-
-    def read(word: str) -> str:
-        if not re.fullmatch(pattern, word):
-            raise argparse.ArgumentTypeError(f"expected {expected}, got {word!r}")
-        return word
-
-    return read
-
-
 #: What argparse needs to know of an option that its row does not say.
 _MORE: dict[str, dict[str, Any]] = {
     "--weight": {"default": "weight"},
     "--unweighted": {"dest": "weight", "action": "store_const", "const": None},
-    "--columns": {"type": _columns, "default": (None, None)},
+    "--columns": {
+        "type": _reads(
+            r"\s*[^\s,][^,]*,\s*[^\s,][^,]*",
+            "two columns such as origin,destination or 1,2",
+            _parts,
+        ),
+        "default": (None, None),
+    },
     "--directed": {"default": None},
     "--undirected": {"dest": "directed", "action": "store_false"},
     "--semiring": {"type": _semiring},
     "--method": {"default": "auto"},
     "--max-hops": {"type": _positive},
-    "--device": {"type": _like(r"cpu|cuda(:[0-9]+)?", "cpu, cuda or cuda:N")},
-    "--devices": {"type": _devices},
+    "--device": {"type": _reads(r"cpu|cuda(:[0-9]+)?", "cpu, cuda or cuda:N")},
+    "--devices": {
+        "type": _reads(
+            r"(?a)all|\s*(cuda:)?\d+\s*(,\s*(cuda:)?\d+\s*)*",
+            "all, or GPUs such as 0,1",
+            _different,
+        )
+    },
     "--scheduler": {
-        "type": _like(r"[a-z]+://\S+", "a scheduler's address such as tcp://HOST:8786")
+        "type": _reads(r"[a-z]+://\S+", "a scheduler's address such as tcp://HOST:8786")
     },
     "--threads": {"type": _positive},
     "--memory-limit": {"type": _size},
@@ -296,7 +289,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "--to-file": {"dest": "end_file"},
     "--plot-what": {"type": _some_of(PANELS), "default": ("map",)},
     "--what": {"type": _some_of(WHAT)},
-    "--bins": {"type": _bins, "default": 50},
+    "--bins": {"type": lambda word: (_numbers if "," in word else _positive)(word), "default": 50},
     "--within": {"type": _numbers},
     "-k": {"type": _positive, "default": 1},
 }
