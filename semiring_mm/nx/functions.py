@@ -46,7 +46,7 @@ def _graph(G: Any) -> Any:
 
 # --- searches
 
-#: Functions of searches: where they begin, by which algorithm, and of what each is told.
+#: Functions of searches, by what each tells of them; and others of one kind.
 _ROWS = """
 all_pairs_shortest_path_length(G, cutoff=None): lengths
 all_pairs_shortest_path(G, cutoff=None): paths
@@ -64,6 +64,13 @@ single_source_dijkstra(G, source, target=None, cutoff=None, weight='weight'): bo
 multi_source_dijkstra(G, sources, target=None, cutoff=None, weight='weight'): both
 multi_source_dijkstra_path(G, sources, cutoff=None, weight='weight'): paths
 multi_source_dijkstra_path_length(G, sources, cutoff=None, weight='weight'): lengths
+diameter(G, e=None, usebounds=False, weight=None): eccentricities
+radius(G, e=None, usebounds=False, weight=None): eccentricities
+periphery(G, e=None, usebounds=False, weight=None): eccentricities
+center(G, e=None, usebounds=False, weight=None): eccentricities
+hyper_wiener_index(G, weight=None): terms
+schultz_index(G, weight=None): terms
+gutman_index(G, weight=None): terms
 """
 _TOLD: dict[str, Callable[[Reached], Any]] = {
     "lengths": lambda x: dict(zip(x.nodes, x.lengths, strict=True)),
@@ -83,13 +90,18 @@ def _function(name: str, parameters: str, told: str) -> Callable[..., Any]:
         for x, _, value in words
     ])  # fmt: skip
 
-    def search(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        return _searched(name, told, **given.arguments)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        if told == "eccentricities":
+            return _of_eccentricities(name, given["G"], given["weight"])
+        if told == "terms":
+            return _sum_of_terms(name, given["G"], given["weight"])
+        return _searched(name, told, **given)
 
-    search.__name__, search.__signature__ = name, signature  # type: ignore[attr-defined]
-    return search
+    function.__name__, function.__signature__ = name, signature  # type: ignore[attr-defined]
+    return function
 
 
 def _searched(
@@ -339,24 +351,9 @@ def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> A
     return far[v] if alone else far
 
 
-def diameter(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _of_eccentricities("diameter", G, weight)
-
-
-def radius(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _of_eccentricities("radius", G, weight)
-
-
-def periphery(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _of_eccentricities("periphery", G, weight)
-
-
-def center(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    _leave_trees(G, weight)
-    return _of_eccentricities("center", G, weight)
-
-
 def _of_eccentricities(name: str, G: Any, weight: Any) -> Any:
+    if name == "center":
+        _leave_trees(G, weight)
     known = {"e": eccentricity(G, weight=weight)} if len(G) else {"weight": weight}
     return _networkx(name)(_graph(G), **known)
 
@@ -386,47 +383,32 @@ def wiener_index(G: Any, weight: Any = None) -> Any:
     return total if graph.is_directed() else total / 2
 
 
-def hyper_wiener_index(G: Any, weight: Any = None) -> float:
-    return _index(_whole(G, weight), lambda d, _: d + d * d)
-
-
-def schultz_index(G: Any, weight: Any = None) -> float:
-    net = _whole(G, weight)
-    degree = _degree(G, weight, net)
-    return _index(net, lambda d, some: d * (degree[some, np.newaxis] + degree))
-
-
-def gutman_index(G: Any, weight: Any = None) -> float:
-    net = _whole(G, weight)
-    degree = _degree(G, weight, net)
-    return _index(net, lambda d, some: d * degree[some, np.newaxis] * degree)
-
-
 def _connected(net: Network) -> bool:
     if not len(net.nodes):
         raise nx.NetworkXPointlessConcept("Connectivity is undefined for the null graph.")
     return net.connected
 
 
-def _whole(G: Any, weight: Any) -> Network:
+#: Terms of a pair of nodes, by their distance and degrees.
+_TERMS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "hyper_wiener_index": lambda d, a, b: d + d * d,
+    "schultz_index": lambda d, a, b: d * (a + b),
+    "gutman_index": lambda d, a, b: d * a * b,
+}
+
+
+def _sum_of_terms(name: str, G: Any, weight: Any) -> float:
+    """Half the sum of a term of all pairs."""
     net = network(G, weight)
     if net.kind is not int:
         raise NotImplementedError("this sum of rounded numbers is left to networkx")
-    return net
-
-
-def _degree(G: Any, weight: Any, net: Network) -> Array:
-    degree = dict(_graph(G).degree, weight=weight)  # as networkx has it: the number of edges
-    return np.array([degree[x] for x in net.nodes], np.float64)
-
-
-def _index(net: Network, term: Callable[[Array, Array], Array]) -> float:
-    """Half the sum of a term of all pairs, given rows of distances and their sources."""
     if not _connected(net):
         return math.inf
+    degrees = dict(_graph(G).degree, weight=weight)  # as networkx has it: the number of edges
+    degree = np.array([degrees[x] for x in net.nodes], np.float64)
     total = 0
     for part in rows(net):
-        terms = term(part.d.astype(np.float64), part.sources)
+        terms = _TERMS[name](part.d.astype(np.float64), degree[part.sources, np.newaxis], degree)
         if terms.max(initial=0) * terms.shape[1] >= 2**53:
             raise NotImplementedError("sums of 2**53 and more are left to networkx")
         total += sum(terms.sum(axis=1).astype(np.int64).tolist())
