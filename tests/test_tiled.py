@@ -13,7 +13,7 @@ import semiring_mm as sm
 from semiring_mm import engine as engines
 from semiring_mm import tiles
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.closures.elimination import Grid, eliminate, multiply
+from semiring_mm.closures.elimination import Grid, eliminate
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
 from semiring_mm.closures.steps import Steps
@@ -108,16 +108,6 @@ def test_an_elimination_goes_on_from_a_step():
     assert rest.told[0] == ("pivot", 2)
     eliminate(4, done := Recorder(), 4)
     assert done.told == []
-
-
-def test_a_product_shares_the_next_step_early():
-    seen = Recorder()
-    multiply(2, 1, 3, seen)
-    order = [x[:2] for x in seen.told]
-    assert order.index(("pivot", 2)) < order.index(("update", 1))
-    assert [x[1:] for x in seen.told if x[0] == "update"] == [
-        (k, i, 0) for k in range(3) for i in range(2)
-    ]
 
 
 def test_grid():
@@ -328,30 +318,6 @@ def test_copies_between_cuda_devices_are_awaited(monkeypatch, count, form):
 # --- products -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("plus_times", "f8"), ("min_plus", "i4"), ("max_min", "f4")]
-)
-@pytest.mark.parametrize("shape", [(70, 40, 50), (16, 16, 16), (1, 90, 3), (33, 1, 17)])
-def test_products(devices, name, dtype, shape):
-    (m, k, n), rng = shape, np.random.default_rng(0)
-    a, b = rng.integers(0, 9, (m, k)).astype(dtype), rng.integers(0, 9, (k, n)).astype(dtype)
-    run = Blocks(devices, m, 16, _steps(name, dtype), columns=n, depth=k)
-    zero = semirings[name].identities(dtype)[0]
-    run.load(
-        lambda rows, columns, xp: xp.full(
-            (rows.stop - rows.start, columns.stop - columns.start), zero, dtype
-        )
-    )
-    run.multiply(
-        lambda rows, columns, xp: a[rows, columns], lambda rows, columns, xp: b[rows, columns]
-    )
-    assert_array_equal(run.read(slice(0, m), slice(0, n)), sm.matmul(a, b, name))
-    assert_array_equal(
-        run.read(slice(m // 3, m), slice(0, n // 2 + 1)),
-        sm.matmul(a, b, name)[m // 3 :, : n // 2 + 1],
-    )
-
-
 @pytest.mark.multigpu
 def test_as_users_call_it():
     if cuda_count() < 2:
@@ -435,7 +401,6 @@ def test_devices_are_named_by_numbers_or_as_one_device_is(monkeypatch):
         (np.ones(3), np.ones((3, 3)), {}, r"a is a matrix on the host .* got shape \(3,\)"),
         (np.ones((3, 3)), np.ones((3, 3)), {"return_arg": True}, "neither return_arg nor out"),
         (np.ones((3, 3)), np.ones((3, 3)), {"out": np.ones((3, 3))}, "neither return_arg nor out"),
-        (np.ones((3, 3), "f2"), np.ones((3, 3), "f2"), {}, "give operands in float32"),
     ],
 )  # fmt: skip
 def test_refusals_of_products(a, b, words, message):

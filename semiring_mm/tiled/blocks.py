@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..closures.elimination import Grid, eliminate, multiply
+from ..closures.elimination import Grid, eliminate
 from ..closures.steps import Steps
 from ..memory import too_large
 from ..naming import named
@@ -90,13 +90,13 @@ class _Panels:
 
 
 class Blocks:
-    """Executor of eliminations and products over a matrix in the memory of several devices.
+    """Executor of eliminations over a matrix in the memory of several devices.
 
     Parameters
     ----------
     devices : sequence of Device
     n : int
-        Rows of the matrix; with `columns` and `depth` C ← A ⊗ B instead of an elimination.
+        Rows of the matrix.
     tile : int
     steps : Steps
     timeline : Timeline, optional
@@ -111,16 +111,14 @@ class Blocks:
 
     def __init__(
         self, devices: Sequence[Device], n: int, tile: int, steps: Steps,
-        timeline: Timeline | None = None, *, columns: int | None = None, depth: int | None = None,
+        timeline: Timeline | None = None,
     ) -> None:  # fmt: skip
         self.steps, self.timeline = steps, timeline
         self.devices = list(devices)
         self.grid = Grid(n, tile)
-        self.other = self.grid if columns is None else Grid(columns, tile)
-        self.depth = None if depth is None else Grid(depth, tile)
         self.height, self.width = shape_of(len(self.devices))
         self.rows = [_Tiles(self.grid, r, self.height) for r in range(self.height)]
-        self.columns = [_Tiles(self.other, c, self.width) for c in range(self.width)]
+        self.columns = [_Tiles(self.grid, c, self.width) for c in range(self.width)]
         self.seconds, self.sent = 0.0, 0
         self._d: dict[Device, Array] = {}
         self._p: dict[Device, Array] = {}
@@ -132,7 +130,6 @@ class Blocks:
         self._pairs = dict.fromkeys(self.devices, 0.0)
         self._history: list[dict[str, float]] = []
         self._spans: list[tuple[Device, str, str, int, Mark, Mark]] = []
-        self._operands: tuple[Read, Read] | None = None
 
     # --- which device has what ------------------------------------------------------------------
 
@@ -151,8 +148,6 @@ class Blocks:
     def pairs(self) -> float:
         """Pairs of all steps together."""
         n = float(self.grid.n)
-        if self.depth is not None:
-            return n * self.other.n * self.depth.n
         return n * n * (n + self.grid.tile) / 2 if self.steps.symmetric else n**3
 
     def needed(self) -> int:
@@ -182,12 +177,11 @@ class Blocks:
                 if not self._kept(i, j):
                     continue
                 at = (rows.at(i), columns.at(j))
-                own = (self.grid.part(i), self.other.part(j))
+                own = (self.grid.part(i), self.grid.part(j))
                 block = _on_device(device, read(*own, xp))
-                if self.depth is None:
-                    p = self.steps.begin(xp, block, *own)
-                    if p is not None:
-                        self._p[device][at] = p
+                p = self.steps.begin(xp, block, *own)
+                if p is not None:
+                    self._p[device][at] = p
                 self._d[device][at] = block.astype(dtype, copy=False)
 
     def _allocate(self, device: Device, rows: _Tiles, columns: _Tiles) -> None:
@@ -226,7 +220,7 @@ class Blocks:
             device = self._at(i, j)
             own, across = (wanted, other) if not transposed else (other, wanted)
             x, to_x = _overlap(self.grid.part(i), self.rows[i % self.height].at(i), own)
-            y, to_y = _overlap(self.other.part(j), self.columns[j % self.width].at(j), across)
+            y, to_y = _overlap(self.grid.part(j), self.columns[j % self.width].at(j), across)
             with device:
                 block = device.engine.to_host(held[device][x, y])
             if transposed:
@@ -245,22 +239,12 @@ class Blocks:
 
     def run(self, tick: Tick | None = None) -> None:
         """Close the matrix; return when all devices are done."""
-        self._run(tick, lambda: eliminate(self.grid.count, self))
-
-    def multiply(self, a: Read, b: Read, tick: Tick | None = None) -> None:
-        """C ← C ⊕ A ⊗ B for operands that are read by blocks."""
-        assert self.depth is not None
-        self._operands = (a, b)
-        count = self.depth.count
-        self._run(tick, lambda: multiply(self.grid.count, self.other.count, count, self))
-
-    def _run(self, tick: Tick | None, work: Callable[[], None]) -> None:
         self._tick = tick
         for device in self.devices:
             device.start()
         start = time.perf_counter()
         try:
-            work()
+            eliminate(self.grid.count, self)
         except MemoryError as error:  # of a device, beside the tiles
             what = f"the work of a device in addition to its tiles ({error})"
             raise beyond_devices(what, None, None) from error
@@ -273,9 +257,9 @@ class Blocks:
         if tick is not None:
             tick(sum(self._pairs.values()), self._by_name())
         if self.timeline is not None:
+            self.timeline.origin = start
             for device, lane, what, k, begin, end in self._spans:
-                spans = device.time(begin) - start, device.time(end) - start
-                self.timeline.note(device.name, lane, what, k, *spans)
+                self.timeline.note(device.name, lane, what, k, device.time(begin), device.time(end))
 
     def _by_name(self) -> dict[str, float]:
         return {device.name: pairs for device, pairs in self._pairs.items()}
@@ -295,11 +279,8 @@ class Blocks:
                 device.after(panels.sent)
                 panels.before, panels.sent = panels.sent[-1:], []
                 panels.kept.clear()
-        if self._operands is not None:
-            self._read_operands(k)
-        else:
-            self._close(k)
-            self._share_panels(k)
+        self._close(k)
+        self._share_panels(k)
 
     def _p_of(self, device: Device, k: int) -> list[_Panels]:
         return [self._p_panels[device][k % _SETS]] if self.steps.predecessors else []
@@ -411,26 +392,9 @@ class Blocks:
             for c in range(self.width):
                 yield self._at(j, c), self.rows[j % self.height]
 
-    def _read_operands(self, k: int) -> None:
-        """Read column k of A and row k of B, on each device the part that it needs."""
-        assert self.depth is not None
-        assert self._operands is not None
-        a, b = self._operands
-        own, depth = self.depth.part(k), self.depth.size(k)
-        for device, rows, columns in self._parts():
-            panels = self._panels[device][k % _SETS]
-            with device:
-                xp = device.engine.xp
-                for i in rows.all:
-                    block = a(self.grid.part(i), own, xp)
-                    panels.left(rows.at(i), depth)[...] = _on_device(device, block)
-                for j in columns.all:
-                    block = b(own, self.other.part(j), xp)
-                    panels.right(columns.at(j), depth)[...] = _on_device(device, block)
-
     def update(self, k: int, rows: Sequence[int], columns: Sequence[int]) -> None:
         """See :class:`Executor`."""
-        depth = (self.depth or self.grid).size(k)
+        depth = self.grid.size(k)
         for device, own_rows, own_columns in self._parts():
             panels, p_panels = self._panels[device][k % _SETS], self._p_of(device, k)
             with self._computing(device, "update", k) as engine:

@@ -44,8 +44,8 @@ class Checkpoint:
     """
 
     path: Path
-    task: dict[str, Any]
-    tile: int
+    task: dict[str, Any] = field(default_factory=dict)
+    tile: int = 0
     phase: str = "load"
     step: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Checkpoint:
         ValueError
             If the file is not a state that this version wrote, or has changed since.
         """
-        found = cls(path, {}, 1)
+        found = cls(path)
         try:
             fields = unseal(found.file.read_bytes().decode())
             counts, phase = (fields["tile"], fields["step"]), fields["phase"]
@@ -118,10 +118,8 @@ def find_state(
 
     None: there is nothing yet, with `resume` or without.
     """
-    if resume and not paths:
-        raise ValueError("resume: results in memory leave no state; give paths as out")
     state = None
-    if resume and Checkpoint(paths[0], {}, 1).file.exists():
+    if resume and Checkpoint(paths[0]).file.exists():
         state = Checkpoint.load(paths[0])
         state.check(task, Grid(rows, state.tile).count)
     for path in paths:
@@ -131,7 +129,7 @@ def find_state(
             )
         if state is not None:
             continue
-        for rest in (Checkpoint(path, {}, 1).file, part_of(path), part_of(work_of(path))):
+        for rest in (Checkpoint(path).file, part_of(path), part_of(work_of(path))):
             if rest.exists():
                 way = (
                     "and its state is not there, so that no run can go on: remove it" if resume

@@ -13,12 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..closures.sources import Operand
 from ..naming import install
 from ..storage import sync_folder
 
 __all__ = [
-    "HostStore", "NpyStore", "OperandStore", "Readable", "Shape", "Store", "ZarrStore", "open_zarr",
+    "HostStore", "NpyStore", "Readable", "Shape", "Store", "ZarrStore", "open_zarr", "sync_file",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -39,7 +38,7 @@ class Store(Readable, Protocol):
     """A matrix that can be read and written by rectangle; threads may write different tiles."""
 
     def write(self, rows: slice, columns: slice, block: Array) -> None:
-        """Copy an array of ``dtype`` into a rectangle."""
+        """Copy an array, converted to ``dtype``, into a rectangle."""
 
     def flush(self) -> None:
         """Return when all writes have reached the disk."""
@@ -48,27 +47,25 @@ class Store(Readable, Protocol):
         """Close files."""
 
 
-class OperandStore:
-    """An operand of a product, to be read by rectangle."""
-
-    def __init__(self, x: Operand) -> None:
-        self.x, self.shape, self.dtype = x, x.shape, x.dtype
-
-    def read(self, rows: slice, columns: slice, into: Array) -> None:
-        np.copyto(into, self.x.read(rows, columns))
-
-
 class HostStore:
-    """An array in memory."""
+    """A matrix in memory; or, to be read, whatever gives NumPy arrays for two slices.
 
-    def __init__(self, array: Array) -> None:
-        self.array, self.shape, self.dtype = array, (array.shape[0], array.shape[1]), array.dtype
+    Parameters
+    ----------
+    array : array_like of two axes
+    dtype : dtype, optional
+        In which it is read; default its own.
+    """
+
+    def __init__(self, array: Any, dtype: np.dtype[Any] | None = None) -> None:
+        self.array, self.shape = array, (array.shape[0], array.shape[1])
+        self.dtype = np.dtype(array.dtype) if dtype is None else dtype
 
     def read(self, rows: slice, columns: slice, into: Array) -> None:
-        np.copyto(into, self.array[rows, columns])
+        np.copyto(into, self.array[rows, columns], casting="unsafe")
 
     def write(self, rows: slice, columns: slice, block: Array) -> None:
-        np.copyto(self.array[rows, columns], block)
+        np.copyto(self.array[rows, columns], block, casting="unsafe")
 
     def flush(self) -> None:
         pass
