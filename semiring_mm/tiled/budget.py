@@ -9,7 +9,7 @@ from .. import engine as engines
 from .. import pool
 from ..memory import free_memory, too_large
 from ..naming import named
-from .devices import CpuDevice, CudaDevice, Device
+from .devices import CudaDevice, Device
 
 __all__ = ["Plan", "beyond_limit", "choose_tile", "make_plan", "room"]
 
@@ -71,7 +71,7 @@ class Plan:
     def open(self) -> list[Device]:
         """The devices, with pinned memory for the tiles on their way."""
         if self.devices is None:
-            return [CpuDevice()]
+            return [Device()]
         return [CudaDevice(x, 2 * self.workers, self.tile**2 * self.size) for x in self.devices]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..progress import Tick
 from .budget import Plan
 from .devices import Device
-from .stores import Readable, Store
+from .stores import Store
 from .timeline import Timeline
 
 __all__ = ["Job", "Pair", "Pipelines"]
@@ -43,7 +43,7 @@ class Job(NamedTuple):
 
     rows: slice
     columns: slice
-    read: tuple[Readable | None, Readable | None] | None  # stores of D and P to read from
+    read: Stores | None  # stores of D and P to read from
     write: Stores | None = None  # and to write to
     into: Pair | None = None  # memory that it stays in; otherwise it takes a free slot
     work: Callable[[Pair, Pair | None], None] | None = None  # of the tile and the held one

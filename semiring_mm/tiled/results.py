@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..closures.elimination import Grid
 from ..naming import named
 from ..storage import sync_folder
-from .stores import NpyStore, Shape, ZarrStore, open_zarr
+from .stores import NpyStore, Shape, Store, ZarrStore, open_zarr
 
 __all__ = [
     "SumStore", "check_path", "check_room", "checksum", "create", "discard", "open_part",
@@ -53,7 +53,7 @@ def checksum(block: Array) -> int:
     return found
 
 
-class SumStore:
+class SumStore(Store):
     """An unfinished matrix on disk with a checksum of each tile.
 
     The checksums are in a mapped file beside the matrix, one 64-bit entry for each tile. It is

@@ -30,7 +30,7 @@ from .results import (
     publish,
     work_of,
 )
-from .stores import HostStore, Shape, Store
+from .stores import Shape, Store
 
 __all__ = ["Out", "Run", "Saver", "task_of"]
 
@@ -181,11 +181,11 @@ class Run:
 
     def _allocate(self, apart: np.dtype[Any] | None) -> None:
         """Stores in memory."""
-        self.results = [HostStore(x) for x in self.out]
+        self.results = [Store(x) for x in self.out]
         if apart is not None:
             entries = self.shape[0] * self.shape[1]
             check_memory(entries * apart.itemsize, "the work beside the result")
-            self.work = HostStore(np.empty(self.shape, apart))
+            self.work = Store(np.empty(self.shape, apart))
 
     def _open(
         self, state: Checkpoint, tile: Shape, workers: int, apart: np.dtype[Any] | None

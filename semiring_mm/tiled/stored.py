@@ -23,7 +23,7 @@ from ..progress import Tick
 from ..semirings import Semiring
 from .budget import make_plan
 from .run import Out, Run, Saver, task_of
-from .stores import HostStore, Readable, Store
+from .stores import Store
 from .streamed import Product, Streamed
 from .timeline import Timeline
 
@@ -200,7 +200,7 @@ def multiply_streamed(
     """
     (m, k), n = a.shape, b.shape[1]
     wide = np.dtype(np.float32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype)
-    left, right = (HostStore(x, wide) for x in (a, b))
+    left, right = (Store(x, wide) for x in (a, b))
     task: dict[str, Any] = {
         "semiring": str(s), "m": m, "k": k, "n": n, "dtype": str(dtype),
         "operands": _fingerprint(left, right) if isinstance(out, Path) else "",
@@ -223,7 +223,7 @@ def multiply_streamed(
     return run.opened()[0]
 
 
-def _fingerprint(*operands: Readable) -> str:
+def _fingerprint(*operands: Store) -> str:
     """A hash of matrices."""
     mark = hashlib.sha256()
     for x in operands:

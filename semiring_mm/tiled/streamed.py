@@ -19,7 +19,7 @@ from ..progress import Tick
 from ..semirings import Semiring
 from .budget import Plan
 from .pipeline import Job, Pair, Pipelines
-from .stores import Readable, Store
+from .stores import Store
 from .timeline import Timeline
 
 __all__ = ["Product", "Streamed"]
@@ -140,7 +140,7 @@ class Product(Pipelines):
     Parameters
     ----------
     s : Semiring
-    a, b : Readable
+    a, b : Store
         Of shapes (m, k) and (k, n), in the dtype to compute in.
     c : Store
         Of shape (m, n).
@@ -150,7 +150,7 @@ class Product(Pipelines):
     """
 
     def __init__(
-        self, s: Semiring, a: Readable, b: Readable, c: Store, plan: Plan, first: int = 0,
+        self, s: Semiring, a: Store, b: Store, c: Store, plan: Plan, first: int = 0,
         saved: Callable[[int], None] | None = None, tick: Tick | None = None,
         timeline: Timeline | None = None,
     ) -> None:  # fmt: skip

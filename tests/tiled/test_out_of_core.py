@@ -33,7 +33,7 @@ from semiring_mm.semirings import semirings
 from semiring_mm.tiled import budget, results, stored, stores, streamed
 from semiring_mm.tiled import run as run_module
 from semiring_mm.tiled.checkpoint import Checkpoint
-from semiring_mm.tiled.devices import CpuDevice
+from semiring_mm.tiled.devices import Device
 from semiring_mm.tiled.timeline import Timeline
 
 ZARR = importlib.util.find_spec("zarr") is not None
@@ -193,7 +193,7 @@ def test_margins_outlast_an_interruption(tmp_path):
 @pytest.mark.parametrize("form", ["directed", "undirected", "predecessors"])
 def test_several_places(count, form, monkeypatch):
     """As with several devices: each has a part of the tiles, and row k as a copy."""
-    monkeypatch.setattr(budget.Plan, "open", lambda _: [CpuDevice() for _ in range(count)])
+    monkeypatch.setattr(budget.Plan, "open", lambda _: [Device() for _ in range(count)])
     plan = budget.Plan(tile=32, size=12, slots=2, workers=1, loaders=1, devices=None)
     w = graph(140, np.float64, directed=form != "undirected")
     source = DenseSource(semirings["min_plus"], w)
@@ -202,8 +202,8 @@ def test_several_places(count, form, monkeypatch):
     steps = Steps.of(weights, symmetric=form == "undirected", predecessors=trees)
     d = w.copy()
     p = steps.begin(np, d, slice(0, 140), slice(0, 140))
-    trees_store = None if p is None else stores.HostStore(p)
-    with streamed.Streamed(Grid(140, 32), steps, stores.HostStore(d), trees_store, plan) as run:
+    trees_store = None if p is None else stores.Store(p)
+    with streamed.Streamed(Grid(140, 32), steps, stores.Store(d), trees_store, plan) as run:
         run.run()
     if form == "undirected":
         upper = np.triu_indices(140)
@@ -772,7 +772,7 @@ def test_rectangles_of_a_store(tmp_path, kind):
     whole = np.arange(30 * 50, dtype=np.int32).reshape(30, 50)
     path = tmp_path / f"x.{kind}"
     if kind == "memory":
-        store = stores.HostStore(np.zeros_like(whole))
+        store = stores.Store(np.zeros_like(whole))
     else:
         store = results.create(path, whole.shape, whole.dtype, (16, 16))
     for i, j in itertools.product(range(0, 30, 16), range(0, 50, 16)):
@@ -825,7 +825,7 @@ def fake(monkeypatch):
     """Devices with the CPU engine: every block passes through one piece of pinned memory."""
     found = fake_cupy.Cupy()
     monkeypatch.setitem(sys.modules, "cupy", found)
-    monkeypatch.setitem(engines._engines, "cuda", cpu)
+    monkeypatch.setitem(engines._engines, "cuda", fake_cupy.Engine(found, cpu))
     monkeypatch.setattr(budget, "_device_memory", lambda index: 1 << 30)
     return found
 

@@ -22,7 +22,7 @@ from semiring_mm.semirings import semirings
 from semiring_mm.tiled import blocks as blocks_module
 from semiring_mm.tiled import solve
 from semiring_mm.tiled.blocks import Blocks, shape_of
-from semiring_mm.tiled.devices import CpuDevice, CudaDevice, cuda_devices
+from semiring_mm.tiled.devices import CudaDevice, Device, cuda_devices
 from semiring_mm.tiled.timeline import Timeline
 from semiring_mm.tiles import device_list
 
@@ -45,7 +45,7 @@ DEVICES = [pytest.param(count, marks=pytest.mark.multigpu, id=f"cuda-{count}") f
 def devices(request):
     """Some parts of the CPU's memory, or as many devices."""
     if "cuda" not in request.node.callspec.id:
-        return [CpuDevice(f"cpu:{i}") for i in range(request.param)]
+        return [Device(f"cpu:{i}") for i in range(request.param)]
     if cuda_count() < request.param:
         pytest.skip(f"needs {request.param} CUDA devices, and there are {cuda_count()}")
     return cuda_devices(range(request.param))
@@ -269,7 +269,7 @@ def test_what_is_sent_is_what_the_others_need():
     """A row of k goes to all other rows of devices, a column to all other columns."""
     n, tile = 64, 16
     for count, copies in ((1, 0), (2, 1), (4, 2)):
-        run = Blocks([CpuDevice() for _ in range(count)], n, tile, _steps())
+        run = Blocks([Device() for _ in range(count)], n, tile, _steps())
         run.load(lambda rows, columns, xp: np.ones((16, 16), "f4"))
         run.run()
         diagonal = {1: 0, 2: 1, 4: 2}[count]
@@ -292,7 +292,7 @@ def test_a_device_that_runs_out_of_memory_is_named(monkeypatch):
 
     monkeypatch.setattr(engine, "product", full)
     with pytest.raises(MemoryError, match=r"7 bytes\) needs more memory .*: take more devices"):
-        close([CpuDevice(), CpuDevice()], np.ones((40, 40)))
+        close([Device(), Device()], np.ones((40, 40)))
 
 
 def _steps(name="min_plus", dtype="f4"):
