@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import hashlib
 from collections.abc import Sequence
@@ -84,14 +83,11 @@ def solve_streamed(
     if not run.finished:
         found = run.find(symmetric=problem.steps.symmetric)
         if found is not None:
-            tile = found.tile
-            if "margins" in found.extra and source.margins is None:
-                margins = np.frombuffer(base64.b85decode(found.extra["margins"]), np.float64)
-                if margins.shape != (source.n,):
-                    raise found.unusable()
+            tile, margins = found.tile, found.margins()
+            if margins is not None and source.margins is None:
                 problem = replace(problem, source=source.worsened(margins))
         elif run.state is not None and source.margins is not None:
-            run.state.extra["margins"] = base64.b85encode(source.margins.tobytes()).decode()
+            run.state.keep_margins(source.margins)
         steps = problem.steps
         size = steps.dtype.itemsize + 4 * trees
         plan = make_plan(source.n, size, devices, memory_limit, tile)
