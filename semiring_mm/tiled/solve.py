@@ -72,7 +72,7 @@ def over(
             rows = blocks.grid.part(i)
             strip = blocks.read(rows, whole)
             if p is not None:
-                p[rows] = blocks.read_predecessors(rows, whole)
+                p[rows] = blocks.read(rows, whole, 1)
                 own = np.arange(rows.start, rows.stop)
                 repair_trees(engines.named("cpu"), source.s, strip, p[rows], edges, own)
             d[rows] = problem.restore(strip)
