@@ -20,7 +20,7 @@ from .edges import EdgeList, edge_dtype, join_edges
 from .weights import Weights, edges_of, worsened
 
 __all__ = [
-    "ArraySource", "DenseSource", "EdgeSource", "Operand", "Source", "WorsenedEdges", "best_edges",
+    "ArraySource", "DenseSource", "EdgeSource", "Source", "WorsenedEdges", "best_edges",
     "source_of", "weights_of",
 ]  # fmt: skip
 
@@ -329,17 +329,6 @@ class _NumbersSource(_Readable):
 
     def fingerprint(self) -> str:
         return str(self.source.fingerprint())
-
-
-class Operand:
-    """A matrix on the host, or anything that gives NumPy arrays for two slices, in some dtype."""
-
-    def __init__(self, matrix: Any, dtype: np.dtype[Any]) -> None:
-        self.matrix, self.shape, self.dtype = matrix, matrix.shape, dtype
-
-    def read(self, rows: slice, columns: slice) -> Array:
-        """These entries; they may be the matrix's own memory."""
-        return np.asarray(self.matrix[rows, columns]).astype(self.dtype, copy=False)
 
 
 def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> Source:
