@@ -39,7 +39,6 @@ Array = NDArray[Any]
 
 U64 = Type("u", 64)
 _NEVER = 1 << 62  # the first of no lanes
-_PARTS = 4  # independent sums of join(): an addition and a comparison take some four cycles
 _NUMBERS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift,
@@ -53,7 +52,6 @@ _ORDER: dict[type[ast.AST], tuple[str, Callable[[Any, Any], bool]]] = {
     ast.GtE: (">=", operator.ge), ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne),
 }  # fmt: skip
 _MATHEMATICS: dict[str, Callable[..., Value]] = {
-    "exp": vmath.exp,
     "log": vmath.log,
     "sqrt": vmath.sqrt,
     "exp_gap": vmath.lifted_exp,
@@ -527,7 +525,7 @@ class _Writer:
                 inner = self._kernel(x.func)
                 if inner is not None and not self._straight(inner.tree.body):
                     return False
-                if self._word(x.func) in ("range", "lanes", "join"):
+                if self._word(x.func) in ("range", "lanes"):
                     return False
         return True
 
@@ -989,6 +987,8 @@ class _Writer:
         match word, args:
             case "add" | "mul" | "better" | "same" | "scale", [x, y]:
                 algebra = self.algebra(e)
+                if self._options(e).get("numbers"):
+                    algebra = Algebra(self.f, replace(algebra.plan, keep_nan=False))
                 x, y = (self.as_type(v, algebra.compute, e) for v in args)
                 return getattr(algebra, str(word))(*self._pair(x, y, e))
             case "each", [x, *vectors]:
@@ -1011,7 +1011,7 @@ class _Writer:
                 return self.f.fma(x, y.splat(x.type.lanes) if y.type.lanes == 1 else y, z)
             case "add_exp", [x, y]:
                 return vmath.add_exp(self.f, *self._pair(self._value(x, e), y, e))
-            case "exp" | "log" | "sqrt" | "exp_gap", [x, *constants]:
+            case "log" | "sqrt" | "exp_gap", [x, *constants]:
                 return _MATHEMATICS[str(word)](self.f, self._value(x, e), *constants)
             case "abs", [x]:
                 x = self._number(x, e)
@@ -1129,76 +1129,6 @@ class _Writer:
         index = index & (lanes - 1)  # what other lanes have may be anything
         places = [base.at(index[k].to(I64) * t.size) for k in range(lanes)]
         return self._load(_Entry(places, None, t))
-
-    def _call_join(self, e: ast.Call) -> Any:
-        """⊕ over a range, in independent parts; of lists, of their entries."""
-        algebra, f = self.algebra(e), self.f
-        match e.args:
-            case [
-                ast.GeneratorExp(
-                    elt=elt,
-                    generators=[
-                        ast.comprehension(
-                            target=ast.Name(id=name), iter=ast.Call(args=bounds) as call, ifs=[]
-                        )
-                    ],
-                ),
-                *rest,
-            ] if (word := self._word(call.func)) in ("range", "unrolled") and len(bounds) < 3:
-                pass
-            case _:
-                raise self._error(e, "join(... for NAME in range(...))")
-        if any(k.arg == "numbers" and self._static(k.value) for k in e.keywords):
-            own, self._algebra = algebra, Algebra(f, replace(algebra.plan, keep_nan=False))
-            found = self._call_join(ast.copy_location(ast.Call(e.func, e.args, []), e))
-            self._algebra = own
-            return found
-        count = 1 if self.scope.masked is None else self.scope.masked.count
-        several = isinstance(elt, (ast.List, ast.ListComp))
-
-        def terms(i: Value | int) -> list[Value]:
-            self.scope.names[name] = i
-            found = self._expr(elt)
-            values = (x.get() for x in found) if several else [found]
-            return [self.as_type(x, algebra.compute.vector(count), e) for x in values]
-
-        def added(x: list[Value], y: list[Value]) -> list[Value]:
-            return [algebra.add(*pair) for pair in zip(x, y, strict=True)]
-
-        if word == "unrolled":
-            found = [terms(k) for k in range(*map(self._static, bounds))]
-            total = functools.reduce(added, found)
-            self.scope.names.pop(name)
-            return [f.var(x) for x in total] if several else total[0]
-        many = 1
-        if isinstance(elt, ast.List):
-            many = len(elt.elts)
-        elif isinstance(elt, ast.ListComp) and isinstance(elt.generators[0].iter, ast.Call):
-            many = len(range(*map(self._static, elt.generators[0].iter.args)))
-        by = self._static(rest[0]) if rest else _PARTS
-        lo, hi = (
-            self.as_type(self._expr(x), I64, e)
-            for x in [ast.Constant(0)] * (len(bounds) == 1) + bounds
-        )
-        parts = [[f.var(algebra.start(count)) for _ in range(many)] for _ in range(by)]
-
-        def take(i: Value, part: list[Var]) -> None:
-            for var, x in zip(part, terms(i), strict=True):
-                var.set(algebra.add(var.get(), x))
-
-        whole = lo + (hi - lo) // by * by
-        before, f.opaque = f.opaque, False
-        with f.loop(lo, whole, by) as i:
-            for k, part in enumerate(parts):
-                take(i + k, part)
-        with f.loop(whole, hi) as i:
-            take(i, parts[0])
-        f.opaque = before
-        self.scope.names.pop(name)
-        found = [[var.get() for var in part] for part in parts]
-        while len(found) > 1:
-            found = [added(x, y) for x, y in zip(found[::2], found[1::2], strict=True)]
-        return [f.var(x) for x in found[0]] if several else found[0][0]
 
     # --- types
 
