@@ -28,7 +28,7 @@ from ..layouts import LayoutError
 from ..lazy import cached_property
 from ..plan import Plan
 from . import vmath
-from .algebra import Algebra
+from .algebra import Algebra, absolute, compute_type, storage_type
 from .compiler import KEPT, compile_kept, host_target, writers
 from .ir import F64, I1, I64, PTR, Function, Type, Value, Var, module_text, transposed
 from .views import ArrayView, check_array_layout
@@ -51,11 +51,6 @@ _ORDER: dict[type[ast.AST], tuple[str, Callable[[Any, Any], bool]]] = {
     ast.Lt: ("<", operator.lt), ast.LtE: ("<=", operator.le), ast.Gt: (">", operator.gt),
     ast.GtE: (">=", operator.ge), ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne),
 }  # fmt: skip
-_MATHEMATICS: dict[str, Callable[..., Value]] = {
-    "log": vmath.log,
-    "sqrt": vmath.sqrt,
-    "exp_gap": vmath.lifted_exp,
-}
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -201,25 +196,27 @@ class Call:
         return self.code(self._words)
 
 
+def _types_of(plan: Plan | str | None) -> dict[str, Type]:
+    """T and S; where there are none, numbers have 64 bits."""
+    if isinstance(plan, Plan):
+        return {"T": compute_type(plan), "S": storage_type(plan.storage)}
+    types_ = [Type(x[0], 8 * int(x[1:])) for x in (plan or "i8").split()]
+    return {"T": types_[0], "S": types_[-1]}
+
+
 def _type_of(kind: str, plan: Plan | str | None) -> Type:
-    if kind in ("T", "S"):
-        if isinstance(plan, str):
-            dtype = plan.split()[0 if kind == "T" else -1]
-            return Type(dtype[0], 8 * int(dtype[1:]))
-        if plan is None:
-            raise TypeError(f"a kernel with parameters of type {kind} is compiled for a plan")
-        own = Algebra(Function("", []), plan)
-        return own.compute if kind == "T" else own.storage
-    return Type(kind[0], int(kind[1:]))
+    if kind not in ("T", "S"):
+        return Type(kind[0], int(kind[1:]))
+    if plan is None:
+        raise TypeError(f"a kernel with parameters of type {kind} is compiled for a plan")
+    return _types_of(plan)[kind]
 
 
 def _dtype_of(kind: str, plan: Plan | str | None) -> np.dtype[Any]:
     if kind == "S" and isinstance(plan, Plan):
         return np.dtype(plan.storage)  # bool, for one
-    if kind == "static":
-        return np.dtype(object)
-    if kind == "I":
-        return np.dtype(np.int64)
+    if kind in ("static", "I"):
+        return np.dtype(object if kind == "static" else np.int64)
     t = _type_of(kind, plan)
     return np.dtype(f"{t.kind}{t.size}")
 
@@ -336,9 +333,8 @@ def function_of(
             names[p.name] = _View(f.var(array.data), t, tuple(strides), wide)
         else:
             names[p.name] = f.load(word, t if t.kind == "f" or p.kind == "T" else I64, 8)
-    both = (I64, I64) if plan is None else (_type_of("T", plan), _type_of("S", plan))
     algebra = Algebra(f, plan) if isinstance(plan, Plan) else None
-    writer = _Writer(f, kernel, algebra, {"zero": zero, "one": one}, both)
+    writer = _Writer(f, kernel, algebra, {"zero": zero, "one": one}, _types_of(plan))
     found = writer.inline(kernel, names)
     if writer.streams:
         f.fence()
@@ -352,11 +348,11 @@ class _Writer:
 
     def __init__(
         self, f: Function, kernel: Kernel, algebra: Algebra | None,
-        identities: dict[str, float | int], types: tuple[Type, Type],
+        identities: dict[str, float | int], types: dict[str, Type],
     ) -> None:  # fmt: skip
         self.f, self._algebra, self._identities, self._types = f, algebra, identities, types
         self._scopes, self.streams = [_Scope(kernel, {})], False
-        self._count = host_target().vector_bytes // types[0].size
+        self._count = host_target().vector_bytes // types["T"].size
 
     @property
     def scope(self) -> _Scope:
@@ -1000,7 +996,7 @@ class _Writer:
             case "decode" | "encode", [x]:
                 x = self._number(x, e)
                 if self._algebra is None:
-                    return x.to(self._types[word == "encode"])
+                    return x.to(self._types["T" if word == "decode" else "S"])
                 return self._algebra.decode(x) if word == "decode" else self._algebra.encode(x)[0]
             case "overflows", [x]:
                 found = self.algebra(e).encode(x)[1]
@@ -1011,13 +1007,12 @@ class _Writer:
                 return self.f.fma(x, y.splat(x.type.lanes) if y.type.lanes == 1 else y, z)
             case "add_exp", [x, y]:
                 return vmath.add_exp(self.f, *self._pair(self._value(x, e), y, e))
-            case "log" | "sqrt" | "exp_gap", [x, *constants]:
-                return _MATHEMATICS[str(word)](self.f, self._value(x, e), *constants)
+            case "log", [x]:
+                return vmath.log(self.f, self._value(x, e))
+            case "exp_gap", [x, lift, least]:
+                return vmath.lifted_exp(self.f, self._value(x, e), lift, least)
             case "abs", [x]:
-                x = self._number(x, e)
-                if x.type.kind == "f":
-                    return vmath.absolute(self.f, x)
-                return self.f.select(x.cmp("<", 0), -x, x)
+                return absolute(self.f, self._number(x, e))
             case "min" | "max", [found, *others]:
                 for x in others:
                     x, y = self._pair(found, x, e)
@@ -1027,15 +1022,16 @@ class _Writer:
                         found = min(x, y) if word == "min" else max(x, y)
                 return found
             case "i32" | "i64" | "f64" | "f32" | "u64" | "T", [x]:
-                t = self._types[0] if word == "T" else Type(word[0], int(word[1:]))
+                t = self._types["T"] if word == "T" else Type(word[0], int(word[1:]))
                 return self._constant(self._number(x, e)).to(t)
             case "bits", [x]:
                 x = self._number(x, e)
                 return x.bits_as(
                     Type("f" if x.type.kind == "i" else "i", x.type.bits, x.type.lanes)
                 )
-            case "popcount", [x]:
-                return self.f.intrinsic("ctpop", self._number(x, e))
+            case "popcount" | "sqrt", [x]:
+                name = "ctpop" if word == "popcount" else "sqrt"
+                return self.f.intrinsic(name, self._number(x, e))
             case "bit_length", [x]:
                 zeros = [self.as_type(x, I64, e), self.f.const(0, I1)]
                 return self.f.const(64, I64) - self.f.call("llvm.ctlz.i64", I64, zeros)
@@ -1174,7 +1170,7 @@ class _Writer:
     def _value(self, x: Any, node: ast.AST) -> Value:
         """A number; a float that is known is one of the type computed in."""
         x = self._number(x, node)
-        return self.f.const(x, self._types[0]) if isinstance(x, float) else self._constant(x)
+        return self.f.const(x, self._types["T"]) if isinstance(x, float) else self._constant(x)
 
     def _constant(self, x: Value | float) -> Value:
         if isinstance(x, Value):
