@@ -953,7 +953,8 @@ def compiled(
     kernel: Kernel, plan: Plan | str | None = None, zero: float | int = 0, one: float | int = 0
 ) -> Any:
     """A kernel as the host's engine runs it: :meth:`Engine.compiled`."""
-    return named("cpu").compiled(kernel, plan, zero, one)
+    host = _engines.get("cpu") or named("cpu")  # nothing can be missing
+    return host.compiled(kernel, plan, zero, one)
 
 
 def host_rows() -> FactorRows:
