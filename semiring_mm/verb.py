@@ -42,6 +42,8 @@ class Operand(NamedTuple):
 class Library(Protocol):
     """An array library that differentiates: its functions, and verbs as operators of it."""
 
+    ARRAY: str  # what its arrays are called in its documentation
+
     @property
     def xp(self) -> Any:
         """The namespace of exp, where, flip, broadcast_to, full_like, ..."""
@@ -63,6 +65,31 @@ class Library(Protocol):
 
     def wide(self, x: Array) -> Array:
         """An array of 16-bit floats in float32; others as they are."""
+
+    def cast(self, x: Array, dtype: Any) -> Array: ...
+
+    def broadcast_shapes(self, *shapes: Any) -> tuple[int, ...]: ...
+
+    def arrays(self, verb: str, /, **operands: Any) -> list[Array]:
+        """The operands as arrays of the library, or an error; None stays None."""
+
+    def promoted(self, *arrays: Array) -> list[Array]:
+        """Arrays of the dtype that the library promotes theirs to."""
+
+    def real(self, verb: str, *arrays: Array) -> list[Array]:
+        """Arrays of one dtype of floats, at least of 32 bits, or an error."""
+
+    def lengths(self, lengths: Any, like: Array) -> Array:
+        """Lengths as an array that lies where another does."""
+
+    def concrete(self, x: Array) -> bool:
+        """Whether an array has numbers, and nobody else looks at the call."""
+
+    def differentiated(self, *arrays: Array) -> list[bool]:
+        """Whose gradients are wanted, as far as it is known before a gradient is asked for."""
+
+    def repeated(self, verb: str, *arguments: Any) -> Any:
+        """The result of a call that is kept, or None."""
 
 
 @dataclass(frozen=True)
