@@ -14,6 +14,7 @@ import semiring_mm as public
 
 from .. import alignment, chains, neighbours, summation
 from ..metrics import Metric
+from ..products import check_inner
 from ..semirings import Semiring, as_semiring, row_of, semiring_of
 from ..verb import Library
 from . import like
@@ -78,11 +79,12 @@ def _product(
     library: Library, a: Any, b: Any, semiring: str | Semiring, return_arg: bool
 ) -> tuple[Array, ...]:
     a, b = library.arrays("matmul", a=a, b=b)
-    if not (a.ndim and b.ndim) or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+    if not (a.ndim and b.ndim):
         raise ValueError(
-            f"matmul multiplies matrices and vectors of one k, got shapes {tuple(a.shape)} and "
-            f"{tuple(b.shape)}: the last axis of a must match the second last (or only) one of b"
+            f"matmul multiplies matrices and vectors, got shapes {tuple(a.shape)} and "
+            f"{tuple(b.shape)}"
         )
+    check_inner(a.shape, b.shape)
     row = row_of(semiring)
     left, right = library.promoted(a, b)
     left = left[None] if a.ndim == 1 else left
@@ -268,11 +270,7 @@ def cdist(
     columns by them, or by their roots.
     """
     X, Y = library.real("cdist", *library.arrays("cdist", X=X, Y=Y))
-    if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
-        raise ValueError(
-            f"cdist: X and Y have a point in each row, shapes (m, k) and (n, k); got "
-            f"{tuple(X.shape)} and {tuple(Y.shape)}"
-        )
+    neighbours.POINTS.check((X.shape, Y.shape), library.broadcast_shapes, "cdist")
     text = metric
     if isinstance(metric, Metric):
         text = f"{metric.name}; {metric.pair}; {metric.join}; {metric.final}"

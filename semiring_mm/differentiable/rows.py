@@ -49,7 +49,7 @@ def _product_gradient(at: Backward) -> tuple[Array | None, Array | None]:
     left, right = at.shapes["a"] or (), at.shapes["b"] or ()
     kind = gradients.way(s)
     if kind == "bilinear":
-        return gradients.bilinear(library, g, a, b, (left, right), needs)
+        return gradients.bilinear(library, g, a, b, needs)
     if kind == "selective":
         if left[-1] == 0:
             zero, shape = library.xp.zeros_like(g.sum()), library.xp.broadcast_to
