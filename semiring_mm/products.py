@@ -36,8 +36,9 @@ def multiply(
     y: Array,
     out: Array | None = None,
     return_arg: bool = False,
+    head: tuple[Any, ...] | None = None,
 ) -> Any:
-    """:func:`matmul` on arrays of one engine."""
+    """:func:`matmul` on arrays of one engine; `head` as of :func:`multiply_into`."""
     xp = engine.xp
     x, y = common_dtype(s, x, y)
     if x.ndim == 0 or y.ndim == 0:
@@ -66,7 +67,7 @@ def multiply(
     c: Array = out if direct else xp.empty(shape, x.dtype)
     if direct and dropped:
         c = xp.expand_dims(out, dropped)
-    multiply_into(engine, s, left, right, c, arg=arg)
+    multiply_into(engine, s, left, right, c, arg=arg, head=head)
     result = c.reshape(final) if dropped else c
     if out is None:
         result = result if final else result[()]
@@ -90,8 +91,13 @@ def multiply_into(
     *,
     arg: Array | None = None,
     precision: str | None = None,
+    head: tuple[Any, ...] | None = None,
 ) -> None:
-    """Checked operands of at least two dimensions to the engine, one stack of matrices a call."""
+    """Checked operands of at least two dimensions to the engine, one stack of matrices a call.
+
+    A plain product on the host is prepared, under the `head` that later ones are looked up by
+    (:class:`.engine.Calls`).
+    """
     if c.size == 0:
         return
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
@@ -116,7 +122,10 @@ def multiply_into(
             engine.gemv(t, b.T, a[0], c[0], scaling, scale_x=True)
             return
     if c.ndim == 2:
-        engine.product(s, a, b, c, scaling, arg=arg, precision=precision)
+        plain = arg is None and scaling == PLAIN and engine.HOST
+        calls, head = engine.calls, head or ("matmul", s, False)
+        if not plain or calls.prepared(head, s, a, b, c) is None:
+            engine.product(s, a, b, c, scaling, arg=arg, precision=precision)
         return
     batch, xp = c.shape[:-2], engine.xp
     a, b = xp.broadcast_to(a, (*batch, m, k)), xp.broadcast_to(b, (*batch, k, n))
