@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .engine import JOIN, PLAIN, Engine, Scaling
-from .plan import scaled_bools
+from .plan import FLOATS, refuse_dtype, scaled_bools
 from .semirings import Semiring
 
 __all__ = [
@@ -23,10 +23,6 @@ __all__ = [
 
 Array = Any  # NumPy or CuPy; results have the operands' library
 Shape = tuple[int, ...]
-_DTYPES = frozenset(
-    "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
-    .split()
-)  # fmt: skip
 
 
 def multiply(
@@ -201,18 +197,8 @@ def common_dtype(s: Semiring, *arrays: Array) -> list[Array]:
 
 @functools.lru_cache(maxsize=1024)
 def check_dtype(s: Semiring, dtype: np.dtype[Any]) -> None:
-    if dtype.name not in _DTYPES:
-        extra = ""
-        if dtype.kind == "c":
-            extra = "; complex numbers have no order and no semiring here is defined on them"
-        elif dtype.name.startswith("longdouble") or (dtype.itemsize > 8 and dtype.kind == "f"):
-            extra = "; use float64"
-        elif dtype.kind == "O":
-            extra = "; convert the objects first, for example with A.astype(float)"
-        raise TypeError(
-            f"{s.name} on dtype {dtype}: float16, bfloat16, float32, float64, the integers and "
-            f"bool are accepted{extra}"
-        )
+    if dtype.name not in FLOATS and dtype.kind not in "iub":
+        refuse_dtype(s, dtype)
     if dtype.kind != "b":
         s.identities(dtype)
 
