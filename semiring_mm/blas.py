@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call, repeat
+from .arrays import Call, check_memory, repeat
 from .bits import BitMatrix, matmul_bits, power_bits
 from .deprecated import apart
 from .engine import Engine, Scalar, Scaling
@@ -25,7 +25,7 @@ from .products import (
     multiply_into,
     overlaps,
 )
-from .progress import Progress
+from .progress import Progress, reporter
 from .registry import provided
 from .semirings import Semiring, as_semiring
 from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
@@ -179,7 +179,16 @@ def _over_tiles(
     from .tiles import TileOptions  # imported lazily: most products are in one memory
 
     options = TileOptions.of(device, tiles)
-    return provided("multiply_tiles")(s, a, b, dtype, options, progress)
+    devices, limit, paths = options.indices(), options.limit(), options.paths(False)
+    (m, depth), n = a.shape, b.shape[1]
+    tick = reporter(progress, float(m) * n * depth)
+    if paths is None:
+        check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
+    return provided("multiply_streamed")(
+        s, a, b, out=np.empty((m, n), dtype) if paths is None else paths[0], dtype=dtype,
+        devices=devices, memory_limit=limit, checkpoint=options.checkpoint or 1,
+        resume=options.resume, tick=tick,
+    )  # fmt: skip
 
 
 #: What is said of other arguments than a BitMatrix takes.
