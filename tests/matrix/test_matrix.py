@@ -1,0 +1,231 @@
+"""Every verb against its plain counterpart, by every property, engine and library.
+
+Rows are made in :mod:`rows`, a test is a property, and a failure names row, options and operands.
+"""
+
+import numpy as np
+import pytest
+import reference
+import rows
+from rows import PUBLIC, seed_of
+
+ROWS = PUBLIC + rows.verbs()
+every = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+
+
+def drawn(row, *what, sizes=None, dtype=None, options=None, **more):
+    """Operands of a row, the first dtype and options unless others are asked for."""
+    options = row.options[0] if options is None else options
+    dtype = row.of(options)[0] if dtype is None else dtype
+    sizes = row.all_sizes()[0] if sizes is None else sizes
+    return row.operands(seed_of(row.name, *what), sizes, options, dtype, **more)
+
+
+def right(row, operands, options, what):
+    """The result of the package, and it is that of the plain verb."""
+    found = row.run(operands, options)
+    row.compare(found, row.expected(operands, options), options, what)
+    return found
+
+
+@every
+def test_results_of_every_size(row):
+    """Empty and size-1 axes among them, and operands that may be left out."""
+    for options in row.options:
+        for absent in row.optional():
+            for sizes in row.all_sizes() if not absent else row.all_sizes()[:1]:
+                operands = drawn(row, options, sizes, sizes=sizes, options=options, absent=absent)
+                right(row, operands, options, f"{options} {sizes} without {absent}")
+
+
+@every
+def test_results_of_every_dtype(row):
+    for options in row.options:
+        for dtype in row.of(options):
+            operands = drawn(row, options, dtype, dtype=dtype, options=options)
+            right(row, operands, options, f"{options} {dtype}")
+
+
+BATCHES = [((2, 1), (3,), ()), ((), (2,)), ((0,), ()), ((1,), (2,)), ((2, 0), (2, 1))]
+
+
+@every
+def test_leading_dimensions_broadcast(row):
+    for options in row.options:
+        for batches in BATCHES:
+            if max(map(len, batches)) <= row.leading and (row.leading > 1 or batches[0]):
+                only = batches if row.leading > 1 else batches[:1]
+                operands = drawn(row, options, batches, options=options, batches=only)
+                right(row, operands, options, f"{options} {batches}")
+
+
+def layouts(x):
+    """Arrays equal to `x` that lie in memory in other ways, and one whose last axis has stride 0."""
+    yield "F", np.asfortranarray(x)
+    wide = np.zeros([3 * n for n in x.shape], x.dtype)[(slice(None, None, 3),) * x.ndim]
+    wide[...] = x
+    yield "strided", wide
+    turned = (slice(None, None, -1),) * x.ndim
+    yield "reversed", np.ascontiguousarray(x[turned])[turned]
+    raw = np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype).reshape(x.shape)
+    raw[...] = x
+    yield "unaligned", raw
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    yield "read-only", fixed
+    if x.dtype.kind in "iuf" and x.dtype.itemsize > 1:
+        yield "big-endian", x.astype(x.dtype.newbyteorder(">"))
+
+
+@every
+def test_operands_lie_in_memory_in_any_way(row):
+    for options in row.options:
+        usual = drawn(row, options, "layouts", options=options)
+        expected = row.run(usual, options)
+        for name, x in usual.items():
+            for how, y in layouts(x):
+                row.compare(row.run(usual | {name: y}, options), expected, options, f"{name} {how}")
+        for name, x in usual.items():
+            if x.ndim and x.size:
+                flat = np.broadcast_to(x[..., :1], x.shape)
+                expected = row.run(usual | {name: flat.copy()}, options)
+                found = row.run(usual | {name: flat}, options)
+                row.compare(found, expected, options, f"{name} of stride 0")
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.promotes], ids=lambda row: row.name)
+def test_dtypes_promote_as_in_numpy(row):
+    """And integers, truth values and floats go together."""
+    for options in row.options:
+        kinds = [np.dtype(x) for x in row.of(options)]
+        kinds = [x for x in kinds if x.kind != "V" and x != reference.BFLOAT16]
+        usual = drawn(row, options, "dtypes", options=options, dtype=kinds[0])
+        names = [n for n, x in usual.items() if x.dtype == kinds[0]]
+        for kind in kinds[1:]:
+            for name in names if len(names) > 1 else ():
+                mixed = {n: x.astype(kind if n == name else kinds[0]) for n, x in usual.items()
+                         if n in names}  # fmt: skip
+                common = np.result_type(*mixed.values())
+                same = {n: x.astype(common) for n, x in mixed.items()}
+                found, expected = (row.run(usual | x, options) for x in (mixed, same))
+                row.compare(found, expected, options, f"{options} {name} of {kind}")
+
+
+# --- out ----------------------------------------------------------------------------------------
+
+OUT = [r for r in ROWS if r.out]
+with_out = pytest.mark.parametrize("row", OUT, ids=lambda row: row.name)
+
+
+def outs(like):
+    """Targets of other layouts, and what lies around each of them."""
+    for how, x in layouts(like):
+        if how != "read-only":
+            base = x if x.base is None else x.base
+            yield how, x, base
+
+
+@with_out
+def test_results_go_into_out(row):
+    for options in row.options:
+        for sizes in row.all_sizes():
+            operands = drawn(row, options, sizes, options=options, sizes=sizes)
+            (expected,) = row.run(operands, options)
+            expected = np.asarray(expected)
+            for how, out, base in outs(expected):
+                around = base.copy()
+                given = row.call(**operands, **options, out=out)
+                assert given is out, f"{row.name} {options} {how}"
+                np.testing.assert_array_equal(out, expected, f"{row.name} {options} {sizes} {how}")
+                if base is not out:  # what lies between the entries is as it was
+                    np.testing.assert_array_equal(base.view(np.uint8), around.view(np.uint8))
+
+
+@with_out
+def test_an_out_that_does_not_fit_is_refused(row):
+    options = row.options[0]
+    operands = drawn(row, "refused")
+    (expected,) = row.run(operands, options)
+    expected = np.asarray(expected)
+    fixed = expected.copy()
+    fixed.flags.writeable = False
+    other = "f4" if expected.dtype == "f8" else "f8"
+    for out, error, words in (
+        (np.zeros((*expected.shape, 2), expected.dtype), ValueError, "out has shape"),
+        (expected.astype(other), ValueError, "dtype"),
+        (fixed, ValueError, "read-only"),
+        (expected.tolist(), TypeError, "out must be"),
+    ):
+        with pytest.raises(error, match=words):
+            row.call(**operands, **options, out=out)
+
+
+@with_out
+def test_out_may_be_an_operand(row):
+    """Or overlap one that lies the other way round, or is shifted."""
+    for options in row.options:
+        square = dict.fromkeys(row.axes(), 4)
+        operands = drawn(row, options, "itself", options=options, sizes=square)
+        expected = np.asarray(row.run(operands, options)[0])
+        for name, x in operands.items():
+            if (x.shape, x.dtype) != (expected.shape, expected.dtype) or not x.ndim:
+                continue
+            room = np.zeros((x.shape[0] + 1, *x.shape[1:]), x.dtype)
+            for at, target in ((room[1:], room[1:]), (room[1:], room[:-1]), (room[1:].T,) * 2,
+                               (room[1:].T, room[1:]), (room[1:], room[:0:-1])):  # fmt: skip
+                at[...] = x
+                out = row.call(**operands | {name: at}, **options, out=target)
+                np.testing.assert_array_equal(out, expected, f"{row.name} {options} into {name}")
+
+
+# --- special values and the ends of integers ----------------------------------------------------
+
+SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -2.0, 3.0]
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.special], ids=lambda row: row.name)
+@pytest.mark.parametrize("first", [0, 1], ids=["nan", "inf"])
+def test_special_values(row, first):
+    """As NumPy's functions have them: inf - inf and 0 · inf are NaN, and min and max keep a NaN."""
+    sizes = row.all_sizes()[-1] | {"K": 3}
+    for options in row.options:
+        for dtype in row.of(options):
+            if np.dtype(dtype).kind in "iub":
+                continue
+            rng = seed_of(row.name, options, dtype)
+            operands = drawn(row, options, dtype=dtype, options=options, sizes=sizes)
+            for n, x in operands.items():
+                values = rng.choice(SPECIAL[first:], x.shape)
+                values[(..., slice(None, None, 3)) if n == "b" else slice(None, None, 3)] = 2
+                operands[n] = values.astype(dtype)
+            right(row, operands, options, f"{options} {dtype}")
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.whole], ids=lambda row: row.name)
+def test_integers_are_exact_or_refused(row):
+    """Of 8 and 16 bits, from small ones to those of the whole range."""
+    outcomes = set()
+    for options in row.options:
+        for dtype in ("i1", "u1", "i2"):
+            if np.dtype(dtype) not in reference.ALGEBRAS[options["semiring"]].dtypes:
+                continue
+            info = np.iinfo(dtype)
+            for most in (3, 5, 9, 13, info.max // 2, info.max):
+                operands = drawn(row, options, dtype, most, options=options, dtype=dtype)
+                rng = seed_of(row.name, dtype, most)
+                for n, x in operands.items():
+                    if x.dtype == dtype:
+                        low = max(info.min, -most - (most == info.max))
+                        operands[n] = rng.integers(low, most, x.shape, endpoint=True, dtype=dtype)
+                try:
+                    expected = row.expected(operands, options)
+                except AssertionError:  # of a plain result that does not fit
+                    expected = None
+                what = f"{options} {dtype} up to {most}"
+                outcomes.add(expected is None)
+                if expected is None:
+                    with pytest.raises(OverflowError):
+                        print(row.name, what, row.run(operands, options))
+                else:
+                    row.compare(row.run(operands, options), expected, options, what)
+    assert outcomes == {True, False}
