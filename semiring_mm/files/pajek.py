@@ -2,7 +2,7 @@
 
 NetworkX has a reader, but it takes nodes of the same label for one, ignores which of the lines
 behind the first ``*Arcs`` or ``*Edges`` are arcs and which edges, and reads headings as edges;
-tests/test_formats.py lists its faults.
+tests/files/test_formats.py lists its faults.
 """
 
 from __future__ import annotations
