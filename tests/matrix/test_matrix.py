@@ -1,13 +1,16 @@
 """Every verb against its plain counterpart, by every property, engine and library.
 
-Rows are made in :mod:`rows`, a test is a property, and a failure names row, options and operands.
+Rows are made in :mod:`reference.rows`, a test is a property, and a failure names row, options and operands.
 """
+
+import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import reference
-import rows
-from rows import PUBLIC, seed_of
+from reference import rows
+from reference.rows import PUBLIC, seed_of
 
 ROWS = PUBLIC + rows.verbs()
 every = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -60,7 +63,11 @@ def test_leading_dimensions_broadcast(row):
 
 
 def layouts(x):
-    """Arrays equal to `x` that lie in memory in other ways, and one whose last axis has stride 0."""
+    """Arrays equal to `x` that lie in memory in other ways."""
+    x = x.copy()
+    if not x.ndim:
+        yield "a scalar", x
+        return
     yield "F", np.asfortranarray(x)
     wide = np.zeros([3 * n for n in x.shape], x.dtype)[(slice(None, None, 3),) * x.ndim]
     wide[...] = x
@@ -101,6 +108,8 @@ def test_dtypes_promote_as_in_numpy(row):
         kinds = [x for x in kinds if x.kind != "V" and x != reference.BFLOAT16]
         usual = drawn(row, options, "dtypes", options=options, dtype=kinds[0])
         names = [n for n, x in usual.items() if x.dtype == kinds[0]]
+        for n in names:  # what all of them hold
+            usual[n] = seed_of(row.name, n).integers(1, 4, usual[n].shape).astype(kinds[0])
         for kind in kinds[1:]:
             for name in names if len(names) > 1 else ():
                 mixed = {n: x.astype(kind if n == name else kinds[0]) for n, x in usual.items()
@@ -164,7 +173,7 @@ def test_an_out_that_does_not_fit_is_refused(row):
 def test_out_may_be_an_operand(row):
     """Or overlap one that lies the other way round, or is shifted."""
     for options in row.options:
-        square = dict.fromkeys(row.axes(), 4)
+        square = row.settled(dict.fromkeys(row.axes(), 4))
         operands = drawn(row, options, "itself", options=options, sizes=square)
         expected = np.asarray(row.run(operands, options)[0])
         for name, x in operands.items():
@@ -229,3 +238,97 @@ def test_integers_are_exact_or_refused(row):
                 else:
                     row.compare(row.run(operands, options), expected, options, what)
     assert outcomes == {True, False}
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+REFUSING = pytest.mark.parametrize("row", [r for r in ROWS if r.refuses], ids=lambda row: row.name)
+
+
+def refusal(row, operands, error):
+    with pytest.raises(error) as caught:
+        row.call(**operands, **row.options[0])
+    return str(caught.value)
+
+
+def resized(x, axis):
+    """One more along an axis."""
+    return np.concatenate([x, np.take(x, [0], axis)], axis)
+
+
+@REFUSING
+def test_sizes_that_do_not_match_are_named(row):
+    usual = drawn(row, "sizes")
+    for x in row.verb.operands:
+        others = [c for y in row.verb.operands if y is not x for c in y.axes]
+        for i, axis in enumerate(x.axes):
+            if (axis in others or x.axes.count(axis) > 1) and "U" not in (axis, *x.axes):
+                given = usual[x.name]
+                wrong = resized(given, i - len(x.axes))
+                message = refusal(row, usual | {x.name: wrong}, ValueError)
+                sizes = {str(given.shape[i - len(x.axes)]), str(wrong.shape[i - len(x.axes)])}
+                assert sizes <= set(re.findall(r"\d+", message)), message
+
+
+@REFUSING
+def test_entries_that_are_no_real_numbers_are_named(row):
+    usual = drawn(row, "entries")
+    for name, x in usual.items():
+        if x.dtype.kind in "fb":
+            for wrong, word in ((x * 1j, "complex|real"), (x.astype(object), "object"),
+                                (x.astype(str), "<U|str"), (np.ma.masked_array(x), "masked")):  # fmt: skip
+                message = refusal(row, usual | {name: wrong}, TypeError)
+                assert re.search(word, message), message
+
+
+# --- libraries ----------------------------------------------------------------------------------
+
+
+def to_torch(x):
+    torch = pytest.importorskip("torch")
+    return torch.from_numpy(np.array(x))
+
+
+def to_jax(x):
+    jnp = pytest.importorskip("jax").numpy
+    return jnp.asarray(x)
+
+
+def to_strict(x):
+    xp = pytest.importorskip("array_api_strict")
+    return xp.asarray(np.array(x), device=xp.Device("device1"))
+
+
+LIBRARIES = {"lists": np.ndarray.tolist, "torch": to_torch, "jax": to_jax, "strict": to_strict}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@every
+def test_arrays_of_every_library(row, library):
+    """Results are of the library of the operands, on their device; of lists, of NumPy."""
+    if library not in row.libraries:
+        pytest.skip("its lists are something else, or it is called with arrays alone")
+    to = LIBRARIES[library]
+    with pytest.importorskip("jax").enable_x64(True) if library == "jax" else nullcontext():
+        for options in row.options:
+            dtypes = [x for x in row.of(options) if np.dtype(x).name in NATIVE]
+            if library == "lists":  # which are of float64, int64 or bool
+                dtypes = [x for x in dtypes if np.dtype(x).itemsize in (1, 8)]
+            for dtype in dtypes:
+                usual = drawn(row, options, library, dtype=dtype, options=options)
+                expected = row.run(usual, options)
+                given = {n: x if x.dtype == "i8" and library == "strict" else to(x)
+                         for n, x in usual.items()}  # fmt: skip
+                found = row.call(**given, **options)
+                found = found if isinstance(found, tuple) else (found,)
+                like = next(iter(given.values()))
+                for x in found:
+                    if np.ndim(x) and library != "lists":
+                        assert type(x) is type(like), f"{row.name} {options}: {type(x)}"
+                        assert getattr(x, "device", None) == getattr(like, "device", None)
+                found = [np.from_dlpack(x) if library == "strict" and type(x) is type(like) else
+                         np.asarray(x) for x in found]  # fmt: skip
+                row.compare(found, expected, options, f"{options} {dtype} of {library}")
+
+
+NATIVE = ("float64", "float32", "int64", "int32", "bool")

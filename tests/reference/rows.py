@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import naive
 import numpy as np
 import reference
 
 import semiring_mm as sm
 from semiring_mm.differentiable import VERBS
 from semiring_mm.verb import Verb
+
+from . import naive
 
 FLOATS, WHOLE = ("f8", "f4"), ("f8", "f4", "i4")
 
@@ -97,12 +98,15 @@ class Row:
     near: float = 0
     least: int = 0
     large: Sequence[int] = ()
+    whole_batch: Sequence[str] = ()  # operands that do not broadcast
+    alone: Sequence[str] = ()  # operands without leading dimensions
     out: bool = False
     special: bool = False
     promotes: bool = True
     device: bool = False
     typed: bool = True  # whether the plain results have the dtype, too
     whole: bool = False  # whether integers that do not fit are errors
+    libraries: Sequence[str] = ("lists", "torch", "jax", "strict")
     refuses: bool = True  # whether operands that do not fit are its own errors
 
     def of(self, options):
@@ -117,9 +121,9 @@ class Row:
         usual = {c: 3 + i % 2 for i, c in enumerate(letters)}
         found = [usual] + [usual | {c: n} for n in (1, 0) if n >= self.least for c in letters]
         found += [dict(zip(letters, itertools.cycle(self.large), strict=False))] * bool(self.large)
-        return [self._settled(sizes) for sizes in found]
+        return [self.settled(sizes) for sizes in found]
 
-    def _settled(self, sizes):
+    def settled(self, sizes):
         sizes = dict(sizes)
         self.sizes(sizes)
         return sizes
@@ -132,11 +136,16 @@ class Row:
         for x in self.verb.operands:
             if x.name in absent:
                 continue
-            shape = (*next(turns), *(sizes[c] for c in x.axes))
+            own = batch if x.name in self.whole_batch else ()
+            own = own if x.name in (*self.whole_batch, *self.alone) else next(turns)
+            shape = (*own, *(sizes[c] for c in x.axes))
             if x.name in self.values:
                 found[x.name] = self.values[x.name](rng, shape, dtype, options)
             elif x.default in sizes:  # lengths
-                found[x.name] = rng.integers(0, sizes[x.default] + 1, batch)
+                first = self.verb.operands[0]  # which has one for each row of its own
+                own = np.shape(found[first.name])[: -len(first.axes)]
+                wide = own if first.axes.startswith("T") else batch
+                found[x.name] = rng.integers(0, sizes[x.default] + 1, wide)
             elif x.dtype == "i8":
                 found[x.name] = rng.integers(0, sizes.get("S", 2), shape)
             else:
@@ -153,7 +162,7 @@ class Row:
         before = {n: x.copy() for n, x in operands.items() if isinstance(x, np.ndarray)}
         found = self.call(**operands, **options)
         for n, x in before.items():
-            np.testing.assert_array_equal(operands[n], x, f"{self.name} overwrote {n}")
+            assert operands[n].tobytes() == x.tobytes(), f"{self.name} overwrote {n}"
         return found if isinstance(found, tuple) else (found,)
 
     def expected(self, operands, options):
@@ -163,11 +172,14 @@ class Row:
         batch = np.broadcast_shapes(*(x.shape[: x.ndim - cut[n]] for n, x in parts.items()))
         wide = {n: np.broadcast_to(x, batch + x.shape[x.ndim - cut[n] :]) for n, x in parts.items()}
         items = []
-        for i in np.ndindex(batch):
+        if 0 in batch:
+            wide = {n: np.zeros((1, *x.shape[len(batch):]), x.dtype) for n, x in wide.items()}
+        for i in np.ndindex(batch if 0 not in batch else 1):
             with np.errstate(all="ignore"):
                 one = self.naive(**{n: x[i] for n, x in wide.items()}, **options)
             items.append(one if isinstance(one, tuple) else (one,))
-        return [np.stack(x).reshape(batch + np.shape(x[0])) for x in zip(*items, strict=True)]
+        results = (np.stack(x) for x in zip(*items, strict=True))
+        return [x[: np.prod(batch, dtype=int)].reshape(batch + x.shape[1:]) for x in results]
 
     def compare(self, found, expected, options, what):
         """The same numbers, up to what the row may round."""
@@ -251,11 +263,12 @@ PRODUCTS = [
     row(
         "gemm", "a ...MK, b ...KN, c ...MN = none -> d ...MN", _gemm, options=SCALARS,
         dtypes=lambda o: ("?",) if o["semiring"] == "lor_land" else WHOLE, out=True,
-        large=(35, 27, 40), device=True, whole=True,
+        large=(35, 27, 40), device=True, whole=True, whole_batch="c",
     ),
     row(
         "gemm transposed", "a ...KM, b ...NK, c ...MN = none -> d ...MN", _gemm, naive.gemm,
         options=cases(semiring=["min_plus"], alpha=[2], beta=[3], trans_a=[True], trans_b=[True]),
+        whole_batch="c",
     ),
     row(
         "gemv", "a ...MK, x ...K, y ...M = none -> d ...M", _gemv, options=SCALARS, leading=0, out=True,
@@ -341,7 +354,8 @@ def models(name, *, extra="", options=({},), absent=(), near=40, plain=None):
         call = (lambda **named: function(**named).loss) if name == "crf_loss" else function
         yield row(
             f"{name}{kind}", signature, call, in_floats(plain), options=options, dtypes=FLOATS,
-            values=dict.fromkeys(ENDS, normal) if "k" in options[0] else ENDS, sizes=sizes, near=near, least=1, device=not options[0],
+            alone=() if kind else ("transitions",), sizes=sizes,
+            values=dict.fromkeys(ENDS, normal) if "k" in options[0] else ENDS, near=near, least=1, device=not options[0],
         )  # fmt: skip
 
 
@@ -354,7 +368,7 @@ SEQUENCES = [
         device=True,
     ),
     row(
-        "chain of one matrix", STEPS + " -> y ...", sm.chain, naive.chain, near=40,
+        "chain of one matrix", STEPS.replace("TS = none", "TS") + " -> y ...", sm.chain, naive.chain, near=40,
         options=cases(semiring=["max_plus", "log_plus"], reverse=[False, True]), dtypes=FLOATS,
         sizes=lambda sizes: sizes.update(U=1), refuses=False,
     ),
@@ -437,7 +451,7 @@ OTHERS = [
     row(
         "dtw", "x ...ND, y ...MD -> d ...", sm.alignment.dtw, near=4, leading=0, values={"x": scores,
         "y": scores}, options=cases(cost=["absolute", "squared"], band=[None, 0, 1, 9]), least=1,
-        dtypes=FLOATS, large=(40, 2, 33),
+        dtypes=FLOATS, large=(40, 2, 33), libraries=("torch", "jax", "strict"),
     ),
     row("edit_distance", PAIR, sm.alignment.edit_distance, options=cases(band=[None, 0, 2]),
         large=(33, 40), **CODES),
@@ -503,7 +517,7 @@ def of_verb(verb):
     return Row(
         f"row {verb.name}", verb, call, plain, options=cases(**asked), dtypes=("f8",), near=200,
         least=1, sizes=SETTLED.get(verb.name, lambda sizes: sizes.update(U=1)), values=floats,
-        refuses=False,
+        refuses=False, libraries=("torch", "jax"),
     )  # fmt: skip
 
 

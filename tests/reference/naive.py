@@ -1,6 +1,6 @@
 """Every verb in plain NumPy, for one item of a batch: what the package's results must equal.
 
-Of the package only the table of semirings is used (:mod:`reference`). Arguments have the names that
+Of the package only the table of semirings is used (:mod:`..reference`). Arguments have the names that
 they have in the rows of the matrix (:mod:`rows`).
 """
 
@@ -8,7 +8,8 @@ import functools
 import itertools
 
 import numpy as np
-from reference import ALGEBRAS, general, product, stored, terms, times, widen
+
+from . import ALGEBRAS, general, product, stored, terms, times, widen
 
 INF = np.inf
 
