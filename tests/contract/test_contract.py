@@ -10,6 +10,7 @@ import inspect
 import numpy as np
 import plain_engine
 import pytest
+from engines import on_plain
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
@@ -27,24 +28,6 @@ PAIRS = [
     ("plus_times", "f8"), ("plus_times", "i4"), ("min_plus", "f4"), ("min_plus", "i2"),
     ("max_min", "f4"), ("max_times", "f8"), ("lor_land", "?"), ("any_pair", "i4"),
 ]  # fmt: skip
-
-
-@contextlib.contextmanager
-def on_plain():
-    """The engine named "cpu" is the plain one, and the verbs of the CPU's are not there."""
-    with pytest.MonkeyPatch.context() as patch:
-        for verb in (
-            "product", "gemv", "csr_product", "dia_product", "closure_block", "best_outside",
-            "between", "towards", "symmetric", "pack_bits", "product_bits", "reduce_bits", "align",
-            "apply", "calls", "chains", "eliminate", "select", "unit_rows", "Screen",
-        ):  # fmt: skip
-            patch.setattr(cpu, verb, None)
-        usual = engine.registered()["cpu"]
-        engine.register("cpu", "plain_engine")
-        try:
-            yield
-        finally:
-            engine.register("cpu", usual)
 
 
 def both(call, *args, near=assert_array_equal, **options):

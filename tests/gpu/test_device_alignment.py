@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from semiring_mm import alignment
-from tests.gpu.test_device import moves, there  # noqa: F401
 from tests.verbs.test_alignment import aligned, warped
 
 RNG = np.random.default_rng(5)

@@ -8,7 +8,6 @@ import semiring_mm as sm
 from semiring_mm import neighbours
 from semiring_mm.gpu import engine, select
 from semiring_mm.gpu.views import address
-from tests.gpu.test_device import there  # noqa: F401
 from tests.verbs.test_neighbours import by_sorting
 
 nan, inf = np.nan, np.inf

@@ -3,14 +3,20 @@
 Rows are made in :mod:`reference.rows`, a test is a property, and a failure names row, options and operands.
 """
 
+import functools
+import itertools
 import re
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import reference
-from reference import rows
+from engines import on_plain
+from reference import naive, rows
 from reference.rows import PUBLIC, seed_of
+
+import semiring_mm as sm
+from semiring_mm.verb import Verb
 
 ROWS = PUBLIC + rows.verbs()
 every = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -332,3 +338,202 @@ def test_arrays_of_every_library(row, library):
 
 
 NATIVE = ("float64", "float32", "int64", "int32", "bool")
+
+
+# --- engines ------------------------------------------------------------------------------------
+
+
+@every
+def test_the_plain_engine_gives_the_same(row):
+    """The contract of engines is enough: every row runs on one of NumPy that has nothing else."""
+    for options in row.options:
+        if "w" in options:  # expressions with a weight are an engine's own
+            continue
+        dtypes = [x for x in row.of(options) if np.dtype(x).name in NATIVE][:2]
+        for dtype, absent in itertools.product(dtypes, row.optional()[:2]):
+            usual = drawn(row, options, "plain", dtype=dtype, options=options, absent=absent)
+            expected = row.run(usual, options)
+            with on_plain():
+                found = row.run(usual, options)
+            row.compare(found, expected, options, f"{options} {dtype} without {absent}")
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.device], ids=lambda row: row.name)
+def test_a_device_gives_the_same(row, there):
+    """Its kernels on the host, and on a device where there is one."""
+    for options in row.options[:2]:
+        for sizes in (row.all_sizes()[0], row.all_sizes()[-1]):
+            operands = drawn(row, options, "device", dtype="f4", options=options, sizes=sizes)
+            expected = row.expected(operands, options)
+            given = {n: x if x.dtype == "i8" else there.put(x) for n, x in operands.items()}
+            found = row.call(**given, **options)
+            found = found if isinstance(found, tuple) else (found,)
+            assert all(isinstance(x, there.kind) for x in found if np.ndim(x))
+            row.compare([there.get(x) for x in found], expected, options, f"{options} {sizes}")
+
+
+# --- gradients ----------------------------------------------------------------------------------
+
+VERBS_WITH = [row for row in ROWS if row.verb.gradient is not None]
+learning = pytest.mark.parametrize("row", VERBS_WITH, ids=lambda row: row.name)
+#: Rows whose gradients have none: those of products whose ⊕ adds logarithms, and of closures.
+NO_SECOND = {("product", "log_plus"), ("closure", "min_plus"), ("closure", "max_times"),
+             ("cdist", None)}  # fmt: skip
+
+
+def smooth(row, *what):
+    """Operands without ties, as tensors that require gradients where they are numbers."""
+    torch = pytest.importorskip("torch")
+    operands = drawn(row, *what)
+    rng = seed_of(row.name, *what)
+    made = []
+    for x in row.verb.operands:
+        given = operands[x.name]
+        if given.dtype.kind == "f":
+            given = rng.uniform(0.2, 1, given.shape)
+        made.append(torch.tensor(given, requires_grad=given.dtype.kind == "f"))
+    return made
+
+
+def results(library, row, operands, options):
+    """The results that have gradients; -inf, behind an end, has none.
+
+    Flags with which a row computes what its gradient reads are set.
+    """
+    given = tuple(options.values())
+    if row.verb.prepared is not None:
+        wide = row.verb.prepared([tuple(x.shape) for x in operands], *given)
+        given = [y if kind == "bool" else x
+                 for x, y, (_, kind) in zip(given, wide, row.verb.options, strict=True)]  # fmt: skip
+    options = dict(zip(options, given, strict=True))
+    found = library.run(row.verb.name, *operands, *(options[n] for n, _ in row.verb.options))
+    there = row.verb.present(dict(zip(row.verb.names, (*operands, *options.values()), strict=True)))
+    return [library.xp.nan_to_num(x, nan=np.nan, posinf=0, neginf=0)
+            for x, axes, like in zip(found, there, row.verb.results, strict=True)
+            if axes is not None and like.dtype is None]  # fmt: skip
+
+
+@learning
+def test_gradients_are_differences(row):
+    torch = pytest.importorskip("torch")
+    from semiring_mm.torch.operators import LIBRARY
+
+    for options in row.options:
+        operands = smooth(row, options)
+
+        def call(*operands, options=options):
+            return tuple(results(LIBRARY, row, operands, options))
+
+        assert torch.autograd.gradcheck(call, operands, fast_mode=True), f"{row.name} {options}"
+        second = functools.partial(
+            torch.autograd.gradgradcheck, call, operands, fast_mode=True
+        )
+        if (row.verb.name, options.get("semiring")) in NO_SECOND:
+            with pytest.raises(NotImplementedError, match="second derivatives|no gradient"):
+                second()
+        else:
+            assert second(), f"{row.name} {options}"
+
+
+@learning
+def test_operators_of_pytorch(row):
+    """Their schemas, shapes without numbers, and vmap."""
+    torch = pytest.importorskip("torch")
+    from semiring_mm.torch.operators import LIBRARY
+
+    for options in row.options:
+        operands = smooth(row, "operators", options)
+        op = getattr(torch.ops.semiring_mm, row.verb.name).default
+        torch.library.opcheck(
+            op, (*operands, *options.values()),
+            test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+        )  # fmt: skip
+        stacks = [torch.stack([x, x / 2 if x.is_floating_point() else x]) for x in operands]
+        stacks = [x.detach() for x in stacks]
+        mapped = torch.vmap(lambda *x: tuple(results(LIBRARY, row, x, options)))(*stacks)
+        for i in range(2):
+            one = results(LIBRARY, row, [x[i] for x in stacks], options)
+            for x, y in zip(mapped, one, strict=True):
+                torch.testing.assert_close(x[i], y)
+
+
+@learning
+def test_jax_has_the_gradients_of_pytorch(row):
+    """Inside jit and vmap."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    from semiring_mm.jax.operators import LIBRARY as THERE
+    from semiring_mm.torch.operators import LIBRARY
+
+    for options in row.options[:: -(-len(row.options) // 4)]:  # compiled for seconds each
+        operands = smooth(row, "jax", options)
+        own = [i for i, x in enumerate(operands) if x.is_floating_point()]
+        total = sum((x**2).sum() for x in results(LIBRARY, row, operands, options))
+        expected = torch.autograd.grad(total, [operands[i] for i in own])
+
+        def loss(*arrays, options=options):
+            return sum((x**2).sum() for x in results(THERE, row, arrays, options))
+
+        with jax.enable_x64(True):
+            arrays = [jax.numpy.asarray(x.detach().numpy()) for x in operands]
+            grad = jax.grad(loss, own)
+            stacks = [jax.numpy.stack([x, x]) for x in arrays]
+            for found in (jax.jit(grad)(*arrays), [x[1] for x in jax.vmap(grad)(*stacks)]):
+                for x, y in zip(found, expected, strict=True):
+                    np.testing.assert_allclose(x, y, atol=1e-10, err_msg=f"{row.name} {options}")
+
+
+# --- a new row ----------------------------------------------------------------------------------
+
+
+def spread(x, w, reverse, broken=False):
+    """Each row of x by its weight, summed; the weight of the first, too, if it is broken."""
+    w = 1.0 if w is None else w[..., None]
+    y = (x * w)[..., ::-1] if reverse and not broken else x * w
+    return (np.ascontiguousarray(y),)
+
+
+def slope(at):
+    g = at.came[0].flip(-1) if at["reverse"] else at.came[0]
+    return g * at["w"][..., None], (g * at["x"]).sum(-1)
+
+
+def toy(compute):
+    return Verb("spread", "x ...NK, w ...N = 1; reverse: bool -> y ...NK", compute, slope)
+
+
+def test_a_new_row_needs_its_plain_verb_and_no_test(monkeypatch):
+    """Every property is asked of it; a mistake is noticed."""
+    pytest.importorskip("torch")
+    from semiring_mm.torch import operators
+
+    verb = toy(lambda x, w, reverse: spread(np.asarray(x), None if w is None else np.asarray(w),
+                                            reverse))  # fmt: skip
+    monkeypatch.setitem(rows.VERBS, "spread", verb)
+    with pytest.raises(AssertionError, match="write spread in .*naive.py: 5 to 20 lines"):
+        rows.verbs()
+    plain = lambda x, w=None, reverse=False: spread(x, w, reverse)[0].copy()  # noqa: E731
+    monkeypatch.setattr(naive, "spread", plain, raising=False)
+    (row,) = (x for x in rows.verbs() if x.verb is verb)
+    operators.define(verb, verb.compute)
+    for test in (
+        test_results_of_every_size, test_results_of_every_dtype, test_leading_dimensions_broadcast,
+        test_operands_lie_in_memory_in_any_way, test_gradients_are_differences,
+        test_operators_of_pytorch,
+    ):  # fmt: skip
+        test(row)
+    wrong = rows.of_verb(toy(lambda x, w, reverse: spread(x, w, reverse, broken=True)))
+    with pytest.raises(AssertionError, match="row spread {'reverse': True}"):
+        test_results_of_every_size(wrong)
+
+
+def test_every_public_function_is_here():
+    """Or has tests of its own, since it takes or gives no arrays of a signature."""
+    others = set(
+        """BitMatrix Explanation Histogram LabelledArray Nearest NegativeCycleError PreparedGraph
+        Semiring SemiringLawError Statistics Tiles __version__ adjacency explain get_num_threads
+        load nearest prepare reconstruct_path semirings set_num_threads show_config statistics
+        sgemm dgemm sgemv dgemv CRFLoss sample Metric inv null_space solve""".split()
+    )  # fmt: skip
+    modules = (sm, sm.sequences, sm.alignment, sm.neighbours, sm.gf2)
+    names = {name for module in modules for name in module.__all__}
+    assert {re.split("[ ,]", row.name)[0] for row in PUBLIC} == names - others

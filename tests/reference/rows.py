@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import reference
 
+import reference
 import semiring_mm as sm
 from semiring_mm.differentiable import VERBS
 from semiring_mm.verb import Verb
@@ -401,8 +401,12 @@ GRAPHS = [
     ),
     row(
         "apsp from sources", "graph ...NN -> d ...RN", sm.apsp, naive.apsp, values={"graph": edges},
-        leading=0, options=cases({"sources": [2, 0]}, {"sources": [1, 1], "targets": [2, 0, 0]}),
-        least=3,
+        leading=0, options=cases({"sources": [2, 0]}, {"sources": [1, 1]}), least=3,
+    ),
+    row(
+        "apsp between nodes", "graph ...NN -> d ...RC", sm.apsp, naive.apsp, least=3, leading=0,
+        values={"graph": edges}, libraries=("lists", "jax"),
+        options=cases({"sources": [1, 1], "targets": [2, 0, 0]}, {"targets": [1]}),
     ),
 ]  # fmt: skip
 
@@ -415,6 +419,7 @@ SCORES = cases(
     {"gap_open": -1, "band": 2, "mismatch": -9},
 )  # fmt: skip
 CODES = {"values": {"x": codes, "y": codes}, "dtypes": ("i8",), "leading": 0, "refuses": False}
+BITS = {"values": {"a": bits}, "dtypes": "?", "leading": 0}
 METRICS = cases(metric=naive.METRICS) + cases(
     {"metric": "minkowski", "p": 3}, {"metric": "minkowski", "p": 0.5},
     {"metric": "cityblock", "w": [2.0, 0.0, 1.0]}, {"metric": "euclidean", "w": [1.0, 3.0, 0.5]},
@@ -449,9 +454,10 @@ def of_metrics(name, plain, signature="X ...MK, Y ...NK -> d ...MN", metrics=MET
 
 OTHERS = [
     row(
-        "dtw", "x ...ND, y ...MD -> d ...", sm.alignment.dtw, near=4, leading=0, values={"x": scores,
-        "y": scores}, options=cases(cost=["absolute", "squared"], band=[None, 0, 1, 9]), least=1,
-        dtypes=FLOATS, large=(40, 2, 33), libraries=("torch", "jax", "strict"),
+        "dtw", "x ...ND, y ...MD -> d ...", sm.alignment.dtw, near=4, leading=0, dtypes=FLOATS,
+        values={"x": scores, "y": scores}, least=1, large=(40, 2, 33), device=True,
+        options=cases(cost=["absolute", "squared"], band=[None, 0, 1, 9]),
+        libraries=("torch", "jax", "strict"),
     ),
     row("edit_distance", PAIR, sm.alignment.edit_distance, options=cases(band=[None, 0, 2]),
         large=(33, 40), **CODES),
@@ -463,11 +469,9 @@ OTHERS = [
     of_metrics("knn", naive.knn, "X ...MK, Y ...NK -> d ...MR, i ...MR", COUNTED, k=2),
     of_metrics("argbest", naive.argbest, "X ...MK, Y ...NK -> d ...M, i ...M", COUNTED),
     of_metrics("radius_count", naive.radius_count, "X ...MK, Y ...NK -> n ...M", COUNTED, r=3),
-    row("row_reduce", "a ...MN -> r ...MN", sm.gf2.row_reduce, values={"a": bits}, dtypes="?", leading=0,
-        large=(70, 90)),
-    row("rank", "a ...MN -> r ...", sm.gf2.rank, values={"a": bits}, dtypes="?", leading=0,
-        large=(70, 90)),
-    row("det", "a ...NN -> r ...", sm.gf2.det, values={"a": bits}, dtypes="?", leading=0, large=(20,)),
+    row("row_reduce", "a ...MN -> r ...MN", sm.gf2.row_reduce, large=(70, 90), **BITS),
+    row("rank", "a ...MN -> r ...", sm.gf2.rank, large=(70, 90), **BITS),
+    row("det", "a ...NN -> r ...", sm.gf2.det, large=(20,), **BITS),
 ]  # fmt: skip
 
 PUBLIC = [*PRODUCTS, *SEQUENCES, *GRAPHS, *OTHERS]
