@@ -1,7 +1,7 @@
 """Engines for tests: the plain one in the place of the CPU's, and a device, if need be of the host.
 
 A test of the GPU engine runs twice: on the host, where :class:`host_device.HostDevice` compiles the
-kernels with g++ and NumPy's arrays stand for those of a device, and on a CUDA device if one is there.
+kernels with g++ and NumPy's arrays stand for those of a device, and on a CUDA device if there is one.
 """
 
 import contextlib

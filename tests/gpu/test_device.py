@@ -10,6 +10,7 @@ import itertools
 import sys
 from types import SimpleNamespace
 
+import host_device
 import numpy as np
 import pytest
 import reference
@@ -71,24 +72,6 @@ def check_trees(w, d, p):
 
 
 # --- products -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_products(there, dtype):
-    a, b = (reference.small(rng(1), "min_plus", s, dtype) for s in ((9, 7), (7, 5)))
-    x, y = there.put(a), there.put(b)
-    expected = reference.product("min_plus", a, b)
-    for left, right, result in (
-        (x, y, expected), (x.T.copy().T, y, expected), (x[::2, ::-1], y[::-1], expected[::2]),
-        (x, y[:, 1], expected[:, 1]), (x[2], y, expected[2]),
-    ):  # fmt: skip
-        found = sm.matmul(left, right, "min_plus")
-        assert isinstance(found, there.kind)
-        assert found.dtype == dtype
-        assert_array_equal(reference.comparable(there.get(found)), reference.comparable(result))
-    dot = sm.matmul(x[2], y[:, 1], "min_plus")
-    assert dot.shape == ()
-    assert float(dot) == float(expected[2, 1])
 
 
 def test_the_rest_of_the_verbs(there):

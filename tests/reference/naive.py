@@ -1,7 +1,6 @@
 """Every verb in plain NumPy, for one item of a batch: what the package's results must equal.
 
-Of the package only the table of semirings is used (:mod:`..reference`). Arguments have the names that
-they have in the rows of the matrix (:mod:`rows`).
+Of the package only the table of semirings is used. Arguments are named as in :mod:`reference.rows`.
 """
 
 import functools

@@ -29,7 +29,7 @@ def small(rng, shape, dtype, options):
 
 
 def scores(rng, shape, dtype, options):
-    """Quarters, so that sums are exact and some are equal; ⊗ = · distributes where none is below 0."""
+    """Quarters: sums are exact, some are equal, and ⊗ = · distributes where none is below 0."""
     least = 0 if options.get("semiring") == "max_times" else -8
     return (rng.integers(least, 9, shape) / 4).astype(dtype)
 
@@ -173,7 +173,7 @@ class Row:
         wide = {n: np.broadcast_to(x, batch + x.shape[x.ndim - cut[n] :]) for n, x in parts.items()}
         items = []
         if 0 in batch:
-            wide = {n: np.zeros((1, *x.shape[len(batch):]), x.dtype) for n, x in wide.items()}
+            wide = {n: np.zeros((1, *x.shape[len(batch) :]), x.dtype) for n, x in wide.items()}
         for i in np.ndindex(batch if 0 not in batch else 1):
             with np.errstate(all="ignore"):
                 one = self.naive(**{n: x[i] for n, x in wide.items()}, **options)
@@ -223,6 +223,10 @@ def of_semiring(options):
     return reference.ALGEBRAS[options["semiring"]].dtypes
 
 
+def of_scalars(options):
+    return [x for x in of_semiring(options) if x.kind != "b" or "land" in options["semiring"]]
+
+
 def cases(*options, **columns):
     """All combinations of the columns, after some dictionaries."""
     made = [dict(zip(columns, x, strict=True)) for x in itertools.product(*columns.values())]
@@ -245,9 +249,10 @@ def _gemv(a, x, y=None, *, alpha, beta, out=None, **options):
     return sm.gemv(alpha, a, x, **y, out=out, **options)
 
 
-SCALARS = cases(semiring=["plus_times", "min_plus", "max_plus", "max_min"],
-                alpha=[None, 2], beta=[1, 3])  # fmt: skip
-SCALARS += cases(semiring=["lor_land"], alpha=[True], beta=[True])
+SCALARS = cases(
+    alpha=[None, 2], beta=[1, 3],
+    semiring=["plus_times", "min_plus", "max_plus", "max_min", "max_times", "plus_min", "any_pair"],
+) + cases(alpha=[True], beta=[True, False], semiring=["lor_land", "xor_land"])  # fmt: skip
 PRODUCTS = [
     row(
         "matmul", "a ...MK, b ...KN -> c ...MN", sm.matmul,
@@ -262,7 +267,7 @@ PRODUCTS = [
     ),
     row(
         "gemm", "a ...MK, b ...KN, c ...MN = none -> d ...MN", _gemm, options=SCALARS,
-        dtypes=lambda o: ("?",) if o["semiring"] == "lor_land" else WHOLE, out=True,
+        dtypes=of_scalars, out=True,
         large=(35, 27, 40), device=True, whole=True, whole_batch="c",
     ),
     row(
@@ -271,8 +276,8 @@ PRODUCTS = [
         whole_batch="c",
     ),
     row(
-        "gemv", "a ...MK, x ...K, y ...M = none -> d ...M", _gemv, options=SCALARS, leading=0, out=True,
-        dtypes=lambda o: ("?",) if o["semiring"] == "lor_land" else WHOLE, large=(70, 37), whole=True,
+        "gemv", "a ...MK, x ...K, y ...M = none -> d ...M", _gemv, options=SCALARS, leading=0,
+        dtypes=of_scalars, large=(70, 37), whole=True, out=True,
     ),
     row(
         "gemv transposed", "a ...KM, x ...K, y ...M = none -> d ...M", _gemv, naive.gemv, leading=0,
@@ -355,7 +360,8 @@ def models(name, *, extra="", options=({},), absent=(), near=40, plain=None):
         yield row(
             f"{name}{kind}", signature, call, in_floats(plain), options=options, dtypes=FLOATS,
             alone=() if kind else ("transitions",), sizes=sizes,
-            values=dict.fromkeys(ENDS, normal) if "k" in options[0] else ENDS, near=near, least=1, device=not options[0],
+            values=dict.fromkeys(ENDS, normal) if "k" in options[0] else ENDS, near=near, least=1,
+            device=not options[0],
         )  # fmt: skip
 
 
@@ -368,8 +374,8 @@ SEQUENCES = [
         device=True,
     ),
     row(
-        "chain of one matrix", STEPS.replace("TS = none", "TS") + " -> y ...", sm.chain, naive.chain, near=40,
-        options=cases(semiring=["max_plus", "log_plus"], reverse=[False, True]), dtypes=FLOATS,
+        "chain of one matrix", STEPS.replace("TS = none", "TS") + " -> y ...", sm.chain,
+        naive.chain, near=40, options=cases(semiring=["max_plus", "log_plus"], reverse=[False, True]), dtypes=FLOATS,
         sizes=lambda sizes: sizes.update(U=1), refuses=False,
     ),
     row(
@@ -480,7 +486,7 @@ PUBLIC = [*PRODUCTS, *SEQUENCES, *GRAPHS, *OTHERS]
 
 #: Of an option by its name, what is tried; of a bool both, of a number or nothing, too.
 ASKED = {
-    "semiring": ["min_plus", "max_times", "plus_times", "log_plus"], "metric": ["euclidean"],
+    "semiring": ["min_plus", "max_times", "plus_times", "log_plus"], "metric": list(naive.METRICS),
     "cost": ["absolute", "squared"], "what": [0, 1, 2], "verb": ["log_partition"], "p": [2.0],
     "sources": [None], "wanted": [False], "trees": [False], "paths": [False],
 }  # fmt: skip
@@ -507,8 +513,10 @@ SETTLED = {"chain": one_matrix_a_step}
 def of_verb(verb):
     """A row of the matrix from one of the package."""
     asked = {name: ASKED.get(name) or OF_KIND[kind] for name, kind in verb.options}
+    if verb.name == "product":
+        asked["semiring"] = [*asked["semiring"], "plus_min", "max_min", "min_max"]
     if verb.name == "closure":
-        asked["semiring"] = asked["semiring"][:2]
+        asked["semiring"] = ["min_plus", "max_times", "max_min", "min_max"]
     plain = PLAIN.get(verb.name) or getattr(naive, verb.name, None)
     assert plain, f"write {verb.name} in {naive.__file__}: 5 to 20 lines of NumPy"
     floats = {x.name: edges if verb.name == "closure" else scores for x in verb.operands
