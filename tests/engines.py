@@ -1,7 +1,7 @@
 """Engines for tests: the plain one in the place of the CPU's, and a device, if need be of the host.
 
-A test of the GPU engine runs twice: on the host, where :class:`host_device.HostDevice` compiles the
-kernels with g++ and NumPy's arrays stand for those of a device, and on a CUDA device if there is one.
+A test of the GPU engine runs twice: on a CUDA device if there is one, and on the host, where
+:class:`host_device.HostDevice` compiles the kernels with g++ and has arrays of NumPy.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def on_host(monkeypatch):
     host_device.need_compiler()
     monkeypatch.setattr(device, "current", lambda: HOST)
     monkeypatch.setattr(device, "why_not", lambda: "")
-    monkeypatch.setattr(gpu, "on", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(gpu, "on", lambda *_: contextlib.ExitStack())
     monkeypatch.setattr(gpu, "free_memory", cpu.free_memory)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import reference
 import semiring_mm as sm
-from semiring_mm.differentiable import VERBS
+from semiring_mm.differentiable.rows import VERBS
 from semiring_mm.verb import Verb
 
 from . import naive
@@ -375,7 +375,8 @@ SEQUENCES = [
     ),
     row(
         "chain of one matrix", STEPS.replace("TS = none", "TS") + " -> y ...", sm.chain,
-        naive.chain, near=40, options=cases(semiring=["max_plus", "log_plus"], reverse=[False, True]), dtypes=FLOATS,
+        naive.chain, near=40, dtypes=FLOATS,
+        options=cases(semiring=["max_plus", "log_plus"], reverse=[False, True]),
         sizes=lambda sizes: sizes.update(U=1), refuses=False,
     ),
     row(
