@@ -1,4 +1,4 @@
-"""Closures from spanning forests: the best edges of rows, and rows of paths; compiled."""
+"""Closures from spanning forests: the best edges of rows, and rows of paths; trees of paths."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from numpy.typing import NDArray
 from .. import pool
 from ..engine import Forest
 from ..memory import scratch
+from ..plan import Facts, needs_facts
 from ..semirings import Semiring
 from ..spanning import in_line, range_table, spanning_plan
+from .closure import closure_plan
 from .codegen import compiled
 from .kernels import spanning as kernels
 
-__all__ = ["best_outside", "between", "towards"]
+__all__ = ["best_outside", "between", "doubtful", "towards"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int32]
 
 _ENTRIES = 1 << 20  # that a task reads or writes, about
+_PREDECESSORS = 1 << 17
 
 
 def best_outside(
@@ -76,6 +79,24 @@ def towards(forest: Forest, rows: Index, out: Index) -> None:
         )  # fmt: skip
 
     _spread(len(rows), max(kernels.ROWS, _ENTRIES // max(1, n)), some)
+
+
+def doubtful(semiring: Semiring, d: Array, p: Index) -> NDArray[np.int64]:
+    """Rows of predecessors in which one is not strictly nearer than its node."""
+    known = None
+    if needs_facts(semiring, d.dtype) and d.dtype.kind in "iu":
+        limit = 1 << (8 * d.dtype.itemsize - 4)  # as in closures
+        known = (Facts(-limit, limit, True),) * 3
+    kernel = compiled(kernels.doubtful, closure_plan(semiring, d.dtype, known, 1))
+    rows, n = p.shape
+    wrong = np.zeros(rows, np.uint8)
+
+    def some(lo: int, hi: int) -> None:
+        near, marks = (np.ascontiguousarray(x[lo:hi]) for x in (d, p))
+        kernel(rows=hi - lo, n=n, d=near, p=marks, wrong=wrong[lo:hi])
+
+    _spread(rows, max(1, _PREDECESSORS // max(1, n)), some)
+    return np.flatnonzero(wrong)
 
 
 def _spread(count: int, each: int, some: Callable[[int, int], None]) -> None:
