@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +41,7 @@ def best_outside(
             value=value[lo:hi],
         )  # fmt: skip
 
-    _spread(len(rows), max(1, _ENTRIES // max(1, n)), some)
+    pool.run_parts(some, len(rows), -(-len(rows) * n // _ENTRIES))
 
 
 def between(semiring: Semiring, gaps: Array, place: Index, rows: Index, out: Array) -> None:
@@ -62,7 +60,7 @@ def between(semiring: Semiring, gaps: Array, place: Index, rows: Index, out: Arr
             table=table, near=scratch(n * kind.itemsize)[0].view(kind), out=out,
         )  # fmt: skip
 
-    _spread(len(rows), kernels.ROWS * max(1, _ENTRIES // (kernels.ROWS * max(1, n))), some)
+    _in_blocks(some, len(rows), n)
 
 
 def towards(forest: Forest, rows: Index, out: Index) -> None:
@@ -78,7 +76,7 @@ def towards(forest: Forest, rows: Index, out: Index) -> None:
             row=scratch(4 * n)[0].view(np.int32), **forest._asdict(),
         )  # fmt: skip
 
-    _spread(len(rows), max(kernels.ROWS, _ENTRIES // max(1, n)), some)
+    _in_blocks(some, len(rows), n)
 
 
 def doubtful(semiring: Semiring, d: Array, p: Index) -> NDArray[np.int64]:
@@ -95,11 +93,10 @@ def doubtful(semiring: Semiring, d: Array, p: Index) -> NDArray[np.int64]:
         near, marks = (np.ascontiguousarray(x[lo:hi]) for x in (d, p))
         kernel(rows=hi - lo, n=n, d=near, p=marks, wrong=wrong[lo:hi])
 
-    _spread(rows, max(1, _PREDECESSORS // max(1, n)), some)
+    pool.run_parts(some, rows, -(-p.size // _PREDECESSORS))
     return np.flatnonzero(wrong)
 
 
-def _spread(count: int, each: int, some: Callable[[int, int], None]) -> None:
-    """Call a function for parts of a range, on all threads."""
-    ends = [*range(0, count, each), count]
-    pool.run([functools.partial(some, *part) for part in itertools.pairwise(ends)])
+def _in_blocks(some: Callable[[int, int], None], rows: int, n: int) -> None:
+    """Call a function for parts of some rows, which have what is computed for many of them."""
+    pool.run_parts(some, rows, min(-(-rows // kernels.ROWS), -(-rows * n // _ENTRIES)))
