@@ -58,18 +58,18 @@ def elimination_cost(r: Request, limit: float) -> float:
     row, col, _ = r.listed.arrays
     if limit == math.inf and r.kept:  # before any work
         check_memory(r.result_bytes + _NODE * n, f"the elimination of {n} nodes")
-    structure = r.structure
-    if structure is None:
-        structure = eliminate(n, row, col, sources=r.count, limit=limit, itemsize=size)
-    if structure is None:
+    if r.structure is not None:
+        cost = costs.eliminations(
+            n, len(row), np.diff(r.structure.first), r.count, itemsize=size, threads=r.threads
+        )[-1]
+        return float(cost)
+    found = eliminate(n, row, col, sources=r.count, limit=limit, itemsize=size)
+    if found is None:
         raise TooExpensive("separators are large: takes longer")
-    if r.elsewhere and r.kept and limit < math.inf and structure.core > _CORE:
+    if r.elsewhere and r.kept and limit < math.inf and found[0].core > _CORE:
         raise TooExpensive(f"a device closes more than {_CORE} nodes of a core as a whole")
-    r.structure = structure
-    degree = np.diff(structure.first)
-    return float(
-        costs.eliminations(n, len(row), degree, r.count, itemsize=size, threads=r.threads)[-1]
-    )
+    r.structure, cost = found
+    return cost
 
 
 def by_elimination(r: Request) -> Solved:

@@ -330,7 +330,8 @@ def solve(
     def run(sources: int, down: int) -> None:
         blocks = -(-sources // width)
         work = float(blocks) * width * (len(x.head) + x.n)
-        parts = max(work / _MOST, min(4 * pool.get_num_threads(), work / _LEAST))
+        threads = pool.get_num_threads()
+        parts = max(work / _MOST, min(4 * threads, work / _LEAST) if threads > 1 else 0)
         parts = max(1, min(blocks, math.ceil(parts)))
         cuts = [blocks * i // parts for i in range(parts + 1)]
         tasks = [
