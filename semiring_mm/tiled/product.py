@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import blas
-from ..arrays import repeat
+from ..arrays import check_memory, repeat
 from ..bits import BitMatrix
 from ..deprecated import apart
 from ..products import common_dtype
-from ..progress import Progress
+from ..progress import Progress, reporter
 from ..semirings import Semiring, as_semiring
 from ..sparse import is_sparse
 
@@ -122,10 +122,27 @@ def matmul(
         raise ValueError("progress is told of work over tiles: give tiles=sm.Tiles(...), too")
     if return_arg or out is not None:
         raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
-    from ..tiles import TileOptions  # imported lazily: most products are in one memory
-    from .solve import multiply_tiles
+    return _over_tiles(s, *_by_blocks(s, a, b), device, tiles, progress)
 
-    return multiply_tiles(s, *_by_blocks(s, a, b), TileOptions.of(device, tiles), progress)
+
+def _over_tiles(
+    s: Semiring, a: Any, b: Any, dtype: np.dtype[Any], device: str | None, tiles: Tiles,
+    progress: Progress,
+) -> Any:  # fmt: skip
+    from ..tiles import TileOptions  # imported lazily: most products are in one memory
+    from .stored import multiply_streamed
+
+    options = TileOptions.of(device, tiles)
+    devices, limit, paths = options.indices(), options.limit(), options.paths(False)
+    (m, depth), n = a.shape, b.shape[1]
+    tick = reporter(progress, float(m) * n * depth)
+    if paths is None:
+        check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
+    return multiply_streamed(
+        s, a, b, out=np.empty((m, n), dtype) if paths is None else paths[0], dtype=dtype,
+        devices=devices, memory_limit=limit, checkpoint=options.checkpoint or 1,
+        resume=options.resume, tick=tick,
+    )  # fmt: skip
 
 
 def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
