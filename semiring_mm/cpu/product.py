@@ -389,11 +389,7 @@ def _run_each(
     if large:
         least = int(m * n * depth * batch / (_longest(plan) * code.unit))
         pieces = min(batch, max(8 * pool.get_num_threads(), least))
-    cuts = np.linspace(0, batch, pieces + 1).astype(int).tolist()
-    pool.run(
-        [functools.partial(some, *x) for x in itertools.pairwise(cuts)],
-        (lambda count: on_done(cuts[count] / batch)) if on_done else None,
-    )
+    pool.run_parts(some, batch, pieces, (lambda done: on_done(done / batch)) if on_done else None)
 
 
 def team_of(code: ProductCode, pairs: float) -> int:

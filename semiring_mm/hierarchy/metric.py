@@ -249,7 +249,7 @@ class Metric:
     ) -> None:  # fmt: skip
         """Fill a row of `d` (and of `p`, with trees), contiguous, for each source.
 
-        Columns are all nodes, or the `targets`.
+        Columns are all nodes, or the `targets`. `tick` is told the fraction done.
         """
         x, width, host = self.structure, self.width, engines.host_rows()
         columns = (x.rank if targets is None else x.rank[targets]).astype(np.int64)
@@ -288,7 +288,7 @@ class Metric:
         for begin in range(0, len(order), batch):
             lines = order[begin : begin + batch]
             position = x.rank[sources[lines]].astype(np.int64)
-            told = None if tick is None else part_of(tick, float(begin) * x.n, len(lines) * x.n)
+            told = part_of(tick, begin / len(order), len(lines) / len(order))
             solve(self, position, width, functools.partial(some, lines), told)
 
 
@@ -330,7 +330,8 @@ def solve(
     def run(sources: int, down: int) -> None:
         blocks = -(-sources // width)
         work = float(blocks) * width * (len(x.head) + x.n)
-        parts = max(work / _MOST, min(4 * pool.get_num_threads(), work / _LEAST))
+        threads = pool.get_num_threads()
+        parts = max(work / _MOST, min(4 * threads, work / _LEAST) if threads > 1 else 0)
         parts = max(1, min(blocks, math.ceil(parts)))
         cuts = [blocks * i // parts for i in range(parts + 1)]
         tasks = [
