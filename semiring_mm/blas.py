@@ -336,8 +336,10 @@ def _general(
         if result is not None:
             return result
     s = as_semiring(semiring)
-    plain = verb == "gemm" and device is precision is None and beta is c is None
-    if plain and type(a) is np.ndarray is type(b) and _scales_nothing(s, alpha):
+    if (
+        device is precision is None and beta is c is None and type(a) is np.ndarray is type(b)
+        and b.ndim == (1 if verb == "gemv" else 2) and _scales_nothing(s, alpha)
+    ):  # fmt: skip
         operands = a.T if trans_a else a, b.T if trans_b else b  # of stacks none is prepared
         result = repeat(("matmul", s, False), operands, out, dtype)
         if result is not None:

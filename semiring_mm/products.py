@@ -104,17 +104,19 @@ def multiply_into(
         else:
             c[...] = s.identities(c.dtype)[0]
         return
+    calls, head = engine.calls, head or ("matmul", s, False)
+    plain = arg is None and scaling == PLAIN and engine.HOST
     if c.ndim == 2 and arg is None and (m == 1 or n == 1):
         if n == 1:
-            engine.gemv(s, a, b[:, 0], c[:, 0], scaling)
+            b, c = b[:, 0], c[:, 0]
+            if not plain or calls.prepared(head, s, a, b, c) is None:
+                engine.gemv(s, a, b, c, scaling)
             return
         if s.commutes or scaling in (PLAIN, JOIN):
             t = s if s.commutes else _swapped(s)
             engine.gemv(t, b.T, a[0], c[0], scaling, scale_x=True)
             return
     if c.ndim == 2:
-        plain = arg is None and scaling == PLAIN and engine.HOST
-        calls, head = engine.calls, head or ("matmul", s, False)
         if not plain or calls.prepared(head, s, a, b, c) is None:
             engine.product(s, a, b, c, scaling, arg=arg, precision=precision)
         return

@@ -26,8 +26,7 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.elimination import Grid
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
-from semiring_mm.closures.steps import Improves, Steps
-from semiring_mm.closures.weights import Weights
+from semiring_mm.closures.steps import Improves
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import budget, results, stored, stores, streamed
@@ -197,9 +196,7 @@ def test_several_places(count, form, monkeypatch):
     plan = budget.Plan(tile=32, size=12, slots=2, workers=1, loaders=1, devices=None)
     w = graph(140, np.float64, directed=form != "undirected")
     source = DenseSource(semirings["min_plus"], w)
-    weights = Weights(source.s, source.dtype, source.n, source.facts)
-    trees = form == "predecessors"
-    steps = Steps.of(weights, symmetric=form == "undirected", predecessors=trees)
+    steps = Problem.of(source, form != "undirected", predecessors=form == "predecessors").steps
     d = w.copy()
     p = steps.begin(np, d, slice(0, 140), slice(0, 140))
     trees_store = None if p is None else stores.Store(p)
@@ -210,7 +207,7 @@ def test_several_places(count, form, monkeypatch):
         np.testing.assert_array_equal(d[upper], sm.apsp(w)[upper])
     else:
         np.testing.assert_array_equal(d, sm.apsp(w))
-    if trees:
+    if p is not None:
         walks.check_paths(w, d, p)
 
 
