@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from . import engine as engines
 from .arrays import Call, repeat
 from .bits import BitMatrix, matmul_bits, power_bits
+from .deprecated import apart
 from .engine import Engine, Scalar, Scaling
 from .naming import integer
 from .products import (
@@ -26,14 +27,20 @@ from .products import (
     multiply_into,
     overlaps,
 )
+from .progress import Progress
+from .registry import provided
 from .semirings import Semiring, as_semiring
 from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
+
+if TYPE_CHECKING:
+    from .tiles import Tiles
 
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
 
 Array = Any  # NumPy or CuPy; results have the operands' library
 
 
+@apart()
 def matmul(
     a: ArrayLike | BitMatrix,
     b: ArrayLike | BitMatrix,
@@ -42,8 +49,93 @@ def matmul(
     out: Any = None,
     return_arg: bool = False,
     device: str | None = None,
+    progress: Progress = None,
+    tiles: Tiles | None = None,
 ) -> Any:
-    """Matrix product in one memory; see :func:`semiring_mm.matmul`."""
+    """Matrix product over a semiring: ``C[i, j] = ⊕_k A[i, k] ⊗ B[k, j]``.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., m, k) or (k,), or sparse matrix, shape (m, k)
+        Left operand. Any strides: transposed and sliced views are read as they lie. CSR and DIA of
+        SciPy and CuPy are taken, too: what is not stored is the semiring's zero. Over lor_land and
+        xor_land one or both operands may be a :class:`BitMatrix`; the result is one then.
+    b : array_like, shape (..., k, n) or (k,)
+        Right operand. Leading dimensions broadcast, and 1-D operands are treated, as in
+        :func:`numpy.matmul`.
+    semiring : str or Semiring, default "plus_times"
+        A name from :data:`semiring_mm.semirings` or your own.
+    out : array, optional
+        Where to put the result: of its shape and dtype, any strides, where the operands live. If it
+        overlaps an operand, the product is computed aside first.
+    return_arg : bool, default False
+        Also return, for a semiring whose ⊕ is min or max, the k that attained each entry.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where to run. None: where the operands live. "cuda" takes host arrays to the current CUDA
+        device, "cuda:N" to another, and brings the result back.
+    progress : bool or callable, optional
+        As for :func:`apsp`, of work over tiles.
+    tiles : Tiles, optional
+        See :class:`Tiles`; for two matrices on the host, which may be larger than memory
+        (numpy.memmap, Zarr). Batches, vectors, `out` and `return_arg` are not for tiles, nor are
+        16-bit floats out of core. Partial sums of integers have to fit, too.
+
+    Returns
+    -------
+    c : ndarray or BitMatrix, shape (..., m, n)
+        In NumPy's promoted dtype of the operands. A scalar for two 1-D operands. Over an empty k,
+        the semiring's zero. With ``tiles.out`` the file, open to be read: numpy.memmap or
+        zarr.Array.
+    arg : ndarray of int32, shape (..., m, n)
+        Only with `return_arg`. The smallest k on ties; where an entry is NaN, the first k that gave
+        NaN.
+
+    Raises
+    ------
+    TypeError
+        For dtypes that the semiring has no meaning in.
+    ValueError
+        For shapes that do not match.
+    OverflowError
+        If an integer result does not fit its dtype: integers never wrap. `out` may be partly
+        written by then.
+
+    Notes
+    -----
+    Arrays of CuPy, PyTorch and JAX, and others with DLPack or ``__cuda_array_interface__``, are
+    used where they lie, and the result is of the same library on the same device. On a CUDA device
+    the call returns at once, on the current stream (that of PyTorch for its tensors), and can be
+    captured in a CUDA graph; integers, and JAX's arrays, wait for the device.
+
+    Of a sparse `a`, every stored entry counts, explicit zeros too; `b` has one or two axes then.
+
+    O(m·n·k) pairs (⊗, ⊕), in blocks for the caches (Goto and van de Geijn, 2008); the memory used
+    is the result and a buffer of some tens of megabytes at most for each thread; on a Hopper GPU,
+    products of float32 may need copies of operands, of at most 1 GiB. 16-bit floats
+    compute in float32 and are rounded once. NaN propagates as in :func:`numpy.minimum`.
+    plus_times in float32 and float64 is handed to NumPy's BLAS where the operands lie as a BLAS
+    wants them, unless the number of threads was set; else the order in which a sum is added up does
+    not depend on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> inf = np.inf
+    >>> D = np.array([[0, 3, inf], [inf, 0, 1], [2, inf, 0]])
+    >>> sm.matmul(D, D, semiring="min_plus")
+    array([[0., 3., 4.],
+           [3., 0., 1.],
+           [2., 5., 0.]])
+    """
+    if tiles or progress:
+        if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
+            raise TypeError(BITS_ALONE)
+        if not tiles:
+            raise ValueError("progress is told of work over tiles: give tiles=sm.Tiles(...), too")
+        if return_arg or out is not None:
+            raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
+        return provided("multiply_tiles")(as_semiring(semiring), a, b, device, tiles, progress)
     head = ("matmul", semiring, return_arg)
     if device is None:
         c = repeat(head, (a, b), out)

@@ -14,19 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import engine as engines
+from ..arrays import check_memory
 from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..closures.sources import best_edges
 from ..closures.trees import repair_trees
-from ..progress import Tick
+from ..products import common_dtype
+from ..progress import Progress, Tick, reporter
 from ..semirings import Semiring
+from ..sparse import is_sparse
+from ..tiles import TileOptions, Tiles
 from .budget import make_plan
 from .run import Out, Run, Saver, task_of
 from .stores import Store
 from .streamed import Product, Streamed
 from .timeline import Timeline
 
-__all__ = ["multiply_streamed", "solve_streamed"]
+__all__ = ["multiply_streamed", "multiply_tiles", "solve_streamed"]
 
 Array = NDArray[Any]
 
@@ -164,6 +168,46 @@ def _narrow(problem: Problem, grid: Grid, d: Store, result: Store) -> None:
             d.read(*at, block)
             block = problem.weights.narrow(block.T if other else block)
             result.write(rows, columns, np.ascontiguousarray(block))
+
+
+def multiply_tiles(
+    s: Semiring, a: Any, b: Any, device: str | None, tiles: Tiles | None, progress: Progress
+) -> Any:
+    """A ⊗ B over tiles; see :func:`semiring_mm.matmul`."""
+    a, b, dtype = _by_blocks(s, a, b)
+    options = TileOptions.of(device, tiles)
+    devices, limit, paths = options.indices(), options.limit(), options.paths(False)
+    (m, depth), n = a.shape, b.shape[1]
+    tick = reporter(progress, float(m) * n * depth)
+    if paths is None:
+        check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
+    return multiply_streamed(
+        s, a, b, out=np.empty((m, n), dtype) if paths is None else paths[0], dtype=dtype,
+        devices=devices, memory_limit=limit, checkpoint=options.checkpoint or 1,
+        resume=options.resume, tick=tick,
+    )  # fmt: skip
+
+
+def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
+    """Operands that can be read by blocks as NumPy arrays, and the dtype of their product."""
+    a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
+    for name, x in (("a", a), ("b", b)):
+        sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
+        there = sliced and isinstance(x.dtype, np.dtype) and not is_sparse(x)
+        there = there and not hasattr(x, "__cuda_array_interface__")
+        if not there or len(x.shape) != 2:
+            came = f"shape {x.shape}" if there else type(x).__name__
+            raise TypeError(
+                f"matmul: over tiles {name} is a matrix on the host (NumPy, numpy.memmap, Zarr), "
+                f"got {came}"
+            )
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: a has "
+            f"{a.shape[1]} columns and b has {b.shape[0]} rows"
+        )
+    dtype = common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
+    return a, b, dtype
 
 
 def multiply_streamed(
