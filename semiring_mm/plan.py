@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import expressions as ex
+from .lazy import cached_property
 from .semirings import Semiring, fold_start
 
 __all__ = [
@@ -101,6 +102,13 @@ class Plan:
     fma: bool = False
     final: ex.Expr | None = None
     total: float = 0.0
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # looked up at each call of a kernel
+        return hash(tuple(vars(self).values()))
 
     @property
     def computed_in(self) -> np.dtype[Any]:

@@ -250,6 +250,9 @@ def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | No
     for, since they write to the caller's memory (those that :func:`look` end soon), and the
     exception goes on.
     """
+    if len(tasks) < 2 or get_num_threads() < 2:
+        run_on((), tasks, on_done)
+        return
     with lease(min(get_num_threads(), len(tasks)) - 1) as workers:
         run_on(workers, tasks, on_done)
 

@@ -17,8 +17,8 @@ from .plan import scaled_bools
 from .semirings import Semiring
 
 __all__ = [
-    "check_dtype", "check_out", "common_dtype", "flatten_leading", "join_leading", "multiply",
-    "multiply_into", "overlaps",
+    "check_dtype", "check_inner", "check_out", "common_dtype", "flatten_leading", "join_leading",
+    "multiply", "multiply_into", "overlaps",
 ]  # fmt: skip
 
 Array = Any  # NumPy or CuPy; results have the operands' library
@@ -47,12 +47,7 @@ def multiply(
         )
     left = x[np.newaxis] if x.ndim == 1 else x
     right = y[:, np.newaxis] if y.ndim == 1 else y
-    if left.shape[-1] != right.shape[-2]:
-        raise ValueError(
-            f"matmul: a of shape {x.shape} has k = {left.shape[-1]}, but b of shape {y.shape} has "
-            f"k = {right.shape[-2]}: the last axis of a must match the "
-            f"{'only' if y.ndim == 1 else 'second last'} axis of b"
-        )
+    check_inner(x.shape, y.shape)
     batch = join_leading("matmul", (left.shape[:-2], right.shape[:-2]))
     m, n = left.shape[-2], right.shape[-1]
     shape = final = (*batch, m, n)
@@ -223,6 +218,17 @@ def join_leading(
     except (RuntimeError, ValueError):
         text = ", ".join(map(str, shapes))
         raise ValueError(f"{verb}: the leading dimensions {text} do not broadcast") from None
+
+
+def check_inner(a: Shape, b: Shape) -> None:
+    """Refuse shapes of a product's operands of at least one axis whose k differ."""
+    k, other = a[-1], b[-2 if len(b) > 1 else 0]
+    if k != other:
+        raise ValueError(
+            f"matmul: a of shape {tuple(a)} has k = {k}, but b of shape {tuple(b)} has "
+            f"k = {other}: the last axis of a must match the "
+            f"{'only' if len(b) == 1 else 'second last'} axis of b"
+        )
 
 
 def check_out(out: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

@@ -76,8 +76,8 @@ class Algebra:
 # --- the verbs ----------------------------------------------------------------------------------
 
 
-def facts_beside(semiring, x, launch):
-    return launch(), functools.partial(facts, semiring, x)
+def facts_later(semiring, x):
+    return functools.partial(facts, semiring, x)
 
 
 def facts(semiring, x):
@@ -294,7 +294,7 @@ def fill(x, byte):
 
 
 def on(index, stream=None, allocate=None):
-    return contextlib.nullcontext()
+    return contextlib.ExitStack()
 
 
 def capturing():
@@ -318,7 +318,7 @@ class calls:
     def recorded():
         return contextlib.nullcontext()
 
-    def learn(notes, head, operands, out, given, arrays, result):
+    def learn(notes, head, operands, out, given, arrays, result, holds=None):
         pass
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ __all__ = [
 ]  # fmt: skip
 
 Array = Any
-T = TypeVar("T")
 _PIECE = 1 << 20  # entries read at a time: a whole matrix may not fit in memory
 
 
@@ -238,10 +237,9 @@ class ArraySource(_Readable):
     def facts(self) -> Facts:
         return self._facts() if self._facts else self.engine.facts(self.s, self.array)
 
-    def facts_beside(self, launch: Callable[[], T]) -> T:
-        """What `launch` returns, beside whose work the facts are found, to be read afterwards."""
-        result, self._facts = self.engine.facts_beside(self.s, self.array, launch)
-        return result
+    def look_ahead(self) -> None:
+        """Begin the search for the facts, which are read later."""
+        self._facts = self.engine.facts_later(self.s, self.array)
 
     def take(self, weights: Weights, *, trees: bool) -> Array:
         """The matrix in the type to compute in, to be overwritten: in place where that is the same.

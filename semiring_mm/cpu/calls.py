@@ -9,7 +9,7 @@ infinities, the ranges of integers) is looked at in each call. :func:`repeat` co
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..memory import workspace
-from ..plan import needs_facts
+from ..plan import Facts, needs_facts
 from ..semirings import Semiring
 from . import product
 from .compiler import KEPT
@@ -146,7 +146,7 @@ def recorded() -> contextlib.AbstractContextManager[None]:
 
 def learn(
     notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any, given: Any,
-    arrays: Sequence[Array], result: Array,
+    arrays: Sequence[Array], result: Array, holds: Callable[[Facts], bool] | None = None,
 ) -> None:  # fmt: skip
     """Do nothing: :func:`prepared` knows all of a call before it is made."""
 

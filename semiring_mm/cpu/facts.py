@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +20,17 @@ from .codegen import Compiled, compiled
 from .compiler import KEPT, host_target
 from .kernels import facts as kernels
 
-__all__ = ["CLASSES", "class_of", "class_scan", "facts", "facts_beside", "facts_of_class"]
+__all__ = ["CLASSES", "class_of", "class_scan", "facts", "facts_later", "facts_of_class"]
 
 Array = NDArray[Any]
-T = TypeVar("T")
 
 CLASSES = 64
 _SHARE = 512 << 10  # bytes that pay for one more thread
 
 
-def facts_beside(
-    semiring: Semiring, x: Array, launch: Callable[[], T]
-) -> tuple[T, Callable[[], Facts]]:
-    """What `launch` returns, and a call that returns :func:`facts`."""
-    return launch(), functools.partial(facts, semiring, x)
+def facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
+    """A call that returns :func:`facts`."""
+    return functools.partial(facts, semiring, x)
 
 
 def facts(semiring: Semiring, x: Array) -> Facts:

@@ -22,10 +22,7 @@ from dataclasses import dataclass
 
 from .ir import Function, Type, Value
 
-__all__ = [
-    "LogSum", "absolute", "add_exp", "exp", "expm1", "lifted_exp", "log", "log1p", "logaddexp",
-    "sqrt",
-]  # fmt: skip
+__all__ = ["LogSum", "add_exp", "exp", "expm1", "lifted_exp", "log", "log1p", "logaddexp"]
 
 
 @dataclass(frozen=True)
@@ -282,7 +279,7 @@ def expm1(f: Function, x: Value) -> Value:
 
 def _keep_tiny(f: Function, x: Value, result: Value) -> Value:
     """Where x is so small that the function is x, sign of zero and denormals included."""
-    return f.select(absolute(f, x).cmp("<", 2.0 ** -(_format(x).mantissa + 3)), x, result)
+    return f.select(f.intrinsic("fabs", x).cmp("<", 2.0 ** -(_format(x).mantissa + 3)), x, result)
 
 
 def _split(x: Value) -> tuple[Value, Value]:
@@ -383,7 +380,7 @@ def logaddexp(f: Function, x: Value, y: Value) -> Value:
     """
     larger = f.select(x.cmp(">", y), x, y)
     # Infinities that are equal differ by nothing.
-    gap = -absolute(f, f.select(x.cmp("==", y), f.const(0.0, x.type), x - y))
+    gap = -f.intrinsic("fabs", f.select(x.cmp("==", y), f.const(0.0, x.type), x - y))
     scale, value = _exp_gap(f, gap)
     t = scale * value
     return f.fma(t, _horner(f, t, [1.0, *_format(x).unit_log1p_q]), larger)
@@ -415,7 +412,7 @@ class LogSum:
 
     def begin(self) -> None:
         high = self.high.get()
-        far = absolute(self.f, high).cmp("==", _INF)  # less itself it would be NaN
+        far = self.f.intrinsic("fabs", high).cmp("==", _INF)  # less itself it would be NaN
         self.base = self.f.select(far, self.f.const(0.0, high.type), high)
         self.total = self.f.var(self.f.const(0.0, self.high.type))
 
@@ -471,39 +468,3 @@ def _exp_gap(f: Function, x: Value, lift: int = 0) -> tuple[Value, Value]:
     if lift or x.type.bits == 64:  # as float the first part is right to 2**-29, enough here
         r = f.fma(whole, f.const(-fmt.ln2[1], x.type), r)
     return scale, _horner(f, r, [2.0, 2.0, *(2 * c for c in q)])
-
-
-def sqrt(f: Function, x: Value) -> Value:
-    """Square root, correctly rounded.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    x : Value
-        Argument.
-
-    Returns
-    -------
-    Value
-        Square root; NaN below zero.
-    """
-    return f.intrinsic("sqrt", x)
-
-
-def absolute(f: Function, x: Value) -> Value:
-    """Absolute value, exact.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    x : Value
-        Argument.
-
-    Returns
-    -------
-    Value
-        `x` without its sign.
-    """
-    return f.intrinsic("fabs", x)

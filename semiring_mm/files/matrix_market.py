@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..closures.edges import NumberLabels
-from .bulk import plain_edges, plain_line
+from .bulk import listed_edges
 from .file import File, NumberedEdges, Reading, cut_short, quote, real
 from .graph import Graph
 
@@ -62,44 +62,17 @@ class _Matrix:
 
 def read(file: File, weight: str | None) -> Reading:
     """The graph of a square matrix; entries of a symmetric one are undirected edges."""
-    return _at_once(file) or _by_lines(file)
-
-
-def _at_once(file: File) -> Reading | None:
-    """The graph of a list of coordinates without anything unusual; None of any other file."""
-    with file.open() as stream:
-        lines = ((number, plain_line(line)) for number, line in enumerate(stream, 1))
-        number, line = next(lines, (1, None))
-        if line is None:
-            return None
-        matrix = _banner(file, number, line)
-        if matrix.layout == "array":
-            return None
-        for number, line in lines:
-            if line is None:
-                return None
-            if line.strip() and not line.startswith("%"):
-                n, m = _size(file, number, line, matrix)
-                weighted = matrix.field != "pattern"
-                graph = plain_edges(stream, n, m, directed=True, weighted=weighted, comment=b"%")
-                return None if graph is None else matrix.reading(file, graph)
-    return None
-
-
-def _by_lines(file: File) -> Reading:
     lines = file.lines()
     matrix = _banner(file, *next(lines, (1, "")))
     body = ((number, x) for number, x in lines if x.strip() and not x.startswith("%"))
     if (size := next(body, None)) is None:
         raise file.error(1, "the file ends before the line with the matrix's size")
-    promised = number = size[0]
+    promised = size[0]
     n, m = _size(file, *size, matrix)
     if matrix.layout == "array":
         return matrix.reading(file, _dense(file, body, n, promised, matrix.symmetry))
     edges = NumberedEdges(file, n, m, promised, "entries")
-    for number, line in body:
-        edges.add_line(number, line, matrix.entry)
-    return matrix.reading(file, edges.graph(number, directed=True))
+    return matrix.reading(file, listed_edges(edges, body, matrix.entry, "%", directed=True))
 
 
 def _banner(file: File, number: int, line: str) -> _Matrix:

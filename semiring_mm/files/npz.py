@@ -52,7 +52,8 @@ def read(file: File, weight: str | None) -> Reading:
     first, second = (arrays[name].astype(np.int64) for name in _INDICES[layout])
     if layout != "coo":
         minor, starts = first, second
-        if not _index(starts, n, len(minor)):
+        rising = len(starts) == n + 1 and starts[0] == 0 and (starts[1:] >= starts[:-1]).all()
+        if not rising or starts[-1] > len(minor):
             raise file.error(None, f"indptr does not index the {n} rows of a {layout} matrix")
         minor, data = minor[: starts[-1]], data[: starts[-1]]
         major = np.repeat(np.arange(n), np.diff(starts))
@@ -134,13 +135,3 @@ def _side(file: File, shape: NDArray[Any]) -> int:
     if sides[0] > MAX_NODES:
         raise file.error(None, f"expected at most {MAX_NODES:,} nodes, got shape {sides}")
     return int(sides[0])
-
-
-def _index(starts: NDArray[np.int64], n: int, entries: int) -> bool:
-    """Whether these are the first entries of n rows, and the end."""
-    return bool(
-        len(starts) == n + 1
-        and starts[0] == 0
-        and (starts[1:] >= starts[:-1]).all()
-        and starts[-1] <= entries
-    )

@@ -39,8 +39,9 @@ _CORE = 1024
 _SMALL = 1000
 #: Least degree of the elimination from which nested dissection orders the rest.
 _LOW = 4
-#: Parts of about the same work in which weights are joined by threads.
-_PARTS = 64
+#: Parts at most of about the same work in which weights are joined by threads, and the least work
+#: of one: as much time as it takes to hand out a hundred.
+_PARTS, _LEAST = 64, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,11 @@ class Structure(SymbolicFactor):
         """
         degree = np.diff(self.first)
         work, size = degree * degree + 8, np.ones(self.eliminated, np.int64)
+        count = min(_PARTS, int(work.sum()) // _LEAST)
+        if count < 2:
+            return np.arange(self.eliminated, dtype=np.int32), np.array([0, self.eliminated])
         compiled(kernels.subtree_sums)(n=self.eliminated, work=work, size=size, parent=self.parent)
-        most = work[self.parent >= self.eliminated].sum() // _PARTS
+        most = work[self.parent >= self.eliminated].sum() // count
         above = np.append(work, most + 1)[np.minimum(self.parent, self.eliminated)]
         roots = np.flatnonzero((work <= most) & (above > most))
         mark = np.zeros(self.eliminated + 1, np.int8)  # +1 where a subtree begins, -1 behind it
@@ -131,7 +135,7 @@ class Structure(SymbolicFactor):
         nodes = np.concatenate([np.flatnonzero(below), np.flatnonzero(~below)])
         done = np.cumsum(work[roots])
         ends = np.cumsum(size[roots])
-        parts = np.searchsorted(done, np.arange(1, _PARTS) * (done[-1:].sum() / _PARTS))
+        parts = np.searchsorted(done, np.arange(1, count) * (done[-1:].sum() / count))
         inner = ends[np.minimum(parts, max(0, len(ends) - 1))] if len(ends) else ends
         cuts = np.unique(np.concatenate([[0], inner, ends[-1:]]))
         return nodes.astype(np.int32), np.append(cuts, self.eliminated).astype(np.int64)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import bisect
+import inspect
 import itertools
 import math
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import networkx as nx
@@ -14,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList
-from ..closures.paths import NO_PREDECESSOR, NegativeCycleError
+from ..closures.paths import NO_PREDECESSOR
 from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
 from ..graphs.search import dependencies
@@ -31,68 +34,7 @@ from .distances import (
     trees,
 )
 
-__all__ = [
-    "all_pairs_bellman_ford_path",
-    "all_pairs_bellman_ford_path_length",
-    "all_pairs_dijkstra",
-    "all_pairs_dijkstra_path",
-    "all_pairs_dijkstra_path_length",
-    "all_pairs_shortest_path",
-    "all_pairs_shortest_path_length",
-    "average_shortest_path_length",
-    "barycenter",
-    "betweenness_centrality",
-    "center",
-    "closeness_centrality",
-    "diameter",
-    "eccentricity",
-    "edge_betweenness_centrality",
-    "floyd_warshall",
-    "floyd_warshall_numpy",
-    "floyd_warshall_predecessor_and_distance",
-    "floyd_warshall_tree",
-    "global_efficiency",
-    "gutman_index",
-    "harmonic_centrality",
-    "harmonic_diameter",
-    "hyper_wiener_index",
-    "johnson",
-    "local_efficiency",
-    "multi_source_dijkstra",
-    "multi_source_dijkstra_path",
-    "multi_source_dijkstra_path_length",
-    "periphery",
-    "radius",
-    "schultz_index",
-    "shortest_path",
-    "shortest_path_length",
-    "single_source_dijkstra",
-    "single_source_dijkstra_path",
-    "single_source_dijkstra_path_length",
-    "single_source_shortest_path",
-    "single_source_shortest_path_length",
-    "transitive_closure",
-    "transitive_closure_dag",
-    "voronoi_cells",
-    "wiener_index",
-]
-
 Array = NDArray[Any]
-Pairs = Iterator[tuple[Any, Any]]
-
-
-_SEARCHES = "a search that ends there is less work than all pairs"
-_DISTANCES = "with the distances there is nothing left to gain"
-#: Parameters that leave a call to NetworkX, and why.
-_LEFT = {
-    "target": _SEARCHES,
-    "usebounds": _SEARCHES,
-    "k": "a few sampled searches are less work than all pairs",
-    "sp": _DISTANCES,
-    "e": _DISTANCES,
-    "attr": "the graph would be written to",
-    "topo_order": "the closure does not depend on it",
-}
 #: Entries of a batch of matrices, at most.
 _STACK = 2**24
 
@@ -102,93 +44,99 @@ def _graph(G: Any) -> Any:
     return G.graph if isinstance(G, Graph) else G
 
 
-def refuse(given: Mapping[str, Any]) -> None:
-    """Refuse what is left to NetworkX, by the values of parameters.
+# --- searches
 
-    Raises
-    ------
-    NotImplementedError
-        With the reason.
-    """
-    for name in ("weight", "distance"):
-        if callable(given.get(name)):
-            raise NotImplementedError(
-                f"{name} is a function: semiring_mm reads an edge attribute; give its name"
-            )
-    for name, reason in _LEFT.items():
-        if given.get(name) is not None and given[name] is not False:
-            raise NotImplementedError(f"{name} is given: {reason}; this is left to networkx")
-
-
-# --- shortest paths between all pairs
-
-
-def all_pairs_shortest_path_length(G: Any, cutoff: float | None = None) -> Pairs:
-    return _lengths(searches(network(G, None), paths=False), _levels(cutoff))
-
-
-def all_pairs_shortest_path(G: Any, cutoff: float | None = None) -> Pairs:
-    return _paths(searches(network(G, None)), _levels(cutoff))
-
-
-def all_pairs_dijkstra_path_length(
-    G: Any, cutoff: float | None = None, weight: Any = "weight"
-) -> Pairs:
-    return _lengths(searches(network(G, weight), paths=False), cutoff)
+#: Functions of searches: where they begin, by which algorithm, and of what each is told.
+_ROWS = """
+all_pairs_shortest_path_length(G, cutoff=None): lengths
+all_pairs_shortest_path(G, cutoff=None): paths
+all_pairs_dijkstra_path_length(G, cutoff=None, weight='weight'): lengths
+all_pairs_dijkstra_path(G, cutoff=None, weight='weight'): paths
+all_pairs_dijkstra(G, cutoff=None, weight='weight'): both
+all_pairs_bellman_ford_path_length(G, weight='weight'): lengths
+all_pairs_bellman_ford_path(G, weight='weight'): paths
+johnson(G, weight='weight'): paths
+single_source_shortest_path_length(G, source, cutoff=None): lengths
+single_source_shortest_path(G, source, cutoff=None): paths
+single_source_dijkstra_path_length(G, source, cutoff=None, weight='weight'): lengths
+single_source_dijkstra_path(G, source, cutoff=None, weight='weight'): paths
+single_source_dijkstra(G, source, target=None, cutoff=None, weight='weight'): both
+multi_source_dijkstra(G, sources, target=None, cutoff=None, weight='weight'): both
+multi_source_dijkstra_path(G, sources, cutoff=None, weight='weight'): paths
+multi_source_dijkstra_path_length(G, sources, cutoff=None, weight='weight'): lengths
+"""
+_TOLD: dict[str, Callable[[Reached], Any]] = {
+    "lengths": lambda x: dict(zip(x.nodes, x.lengths, strict=True)),
+    "paths": Reached.paths,
+    "both": lambda x: (dict(zip(x.nodes, x.lengths, strict=True)), x.paths()),
+}
 
 
-def all_pairs_dijkstra_path(G: Any, cutoff: float | None = None, weight: Any = "weight") -> Pairs:
-    return _paths(searches(network(G, weight)), cutoff)
+def _function(name: str, parameters: str, told: str) -> Callable[..., Any]:
+    """The function of a row."""
+    words = (x.partition("=") for x in parameters.split(", "))
+    signature = inspect.Signature([
+        inspect.Parameter(
+            x, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=ast.literal_eval(value) if value else inspect.Parameter.empty,
+        )
+        for x, _, value in words
+    ])  # fmt: skip
+
+    def search(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return _searched(name, told, **given.arguments)
+
+    search.__name__, search.__signature__ = name, signature  # type: ignore[attr-defined]
+    return search
 
 
-def all_pairs_dijkstra(G: Any, cutoff: float | None = None, weight: Any = "weight") -> Pairs:
-    found = (_within(x, cutoff) for x in searches(network(G, weight)))
-    return ((x.nodes[0], (dict(zip(x.nodes, x.lengths, strict=True)), x.paths())) for x in found)
+def _searched(
+    name: str, told: str, G: Any, source: Any = None, sources: Any = None, target: Any = None,
+    cutoff: float | None = None, weight: Any = None,
+) -> Any:  # fmt: skip
+    tell, paths = _TOLD[told], told != "lengths"
+    if "shortest" in name and cutoff is not None and not math.isinf(cutoff):
+        cutoff = math.ceil(cutoff)  # a breadth-first search finishes the level that it began
+    if name.startswith("multi"):
+        return tell(_from_several(name, G, sources, weight, cutoff))
+    if name.startswith("single"):
+        if source not in _graph(G):
+            _networkx(name)(_graph(G), source)  # raises the error
+        net = network(G, weight)
+        return tell(_within(next(searches(net, net.positions([source]))), cutoff))
+    try:
+        found = searches(
+            network(G, weight), negative="bellman" in name or name == "johnson", paths=paths
+        )
+    except nx.NetworkXUnbounded:
+        if name == "johnson":
+            raise
+        raise NotImplementedError(
+            "the graph has a cycle of negative weight: networkx goes through the nodes before the "
+            "first that reaches it"
+        ) from None
+    pairs = ((x.nodes[0], tell(_within(x, cutoff))) for x in found)
+    return dict(pairs) if name == "johnson" else pairs
 
 
-def all_pairs_bellman_ford_path_length(G: Any, weight: Any = "weight") -> Pairs:
-    return _lengths(_bellman_ford(G, weight, paths=False), None)
-
-
-def all_pairs_bellman_ford_path(G: Any, weight: Any = "weight") -> Pairs:
-    return _paths(_bellman_ford(G, weight), None)
-
-
-def johnson(G: Any, weight: Any = "weight") -> dict[Any, dict[Any, list[Any]]]:
-    return dict(_paths(searches(network(G, weight), negative=True), None))
+globals().update({row[0]: _function(*row) for row in re.findall(r"(\w+)\((.*)\): (\w+)", _ROWS)})
 
 
 def shortest_path_length(
     G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    _check_method(method, source)
-    if weight is None:
-        if source is not None:
-            return single_source_shortest_path_length(G, source)
-        return all_pairs_shortest_path_length(G)
-    if source is not None:
-        return single_source_dijkstra_path_length(G, source, weight=weight)
-    if method == "dijkstra":
-        return all_pairs_dijkstra_path_length(G, weight=weight)
-    return all_pairs_bellman_ford_path_length(G, weight)
+    return _shortest_path(G, source, weight, method, "lengths")
 
 
 def shortest_path(
     G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    _check_method(method, source)
-    if weight is None:
-        if source is not None:
-            return single_source_shortest_path(G, source)
-        return all_pairs_shortest_path(G)
-    if source is not None:
-        return single_source_dijkstra_path(G, source, weight=weight)
-    if method == "dijkstra":
-        return all_pairs_dijkstra_path(G, weight=weight)
-    return all_pairs_bellman_ford_path(G, weight)
+    return _shortest_path(G, source, weight, method, "paths")
 
 
-def _check_method(method: str, source: Any) -> None:
+def _shortest_path(G: Any, source: Any, weight: Any, method: str, told: str) -> Any:
     if method not in ("dijkstra", "bellman-ford"):
         raise ValueError(f"method not supported: {method}")
     if method == "bellman-ford" and source is not None:
@@ -196,27 +144,10 @@ def _check_method(method: str, source: Any) -> None:
             "one search by Bellman and Ford's algorithm is left to networkx; without negative "
             "weights use method='dijkstra'"
         )
-
-
-def _bellman_ford(G: Any, weight: Any, paths: bool = True) -> Iterator[Reached]:
-    try:
-        return searches(network(G, weight), negative=True, paths=paths)
-    except nx.NetworkXUnbounded:
-        raise NotImplementedError(
-            "the graph has a cycle of negative weight: networkx goes through the nodes before the "
-            "first that reaches it"
-        ) from None
-
-
-def _lengths(found: Iterable[Reached], cutoff: float | None) -> Pairs:
-    for x in found:
-        x = _within(x, cutoff)
-        yield x.nodes[0], dict(zip(x.nodes, x.lengths, strict=True))
-
-
-def _paths(found: Iterable[Reached], cutoff: float | None) -> Pairs:
-    for x in found:
-        yield x.nodes[0], _within(x, cutoff).paths()
+    begins = "all_pairs" if source is None else "single_source"
+    kind = "shortest" if weight is None else method.replace("-", "_")
+    name = f"{begins}_{kind}_path{'_length' if told == 'lengths' else ''}"
+    return _searched(name, told, G, source, weight=weight)
 
 
 def _within(x: Reached, cutoff: float | None) -> Reached:
@@ -224,73 +155,6 @@ def _within(x: Reached, cutoff: float | None) -> Reached:
         return x
     end = max(1, bisect.bisect_right(x.lengths, cutoff))
     return Reached(x.nodes[:end], x.lengths[:end], x.before[: end - 1])
-
-
-def _levels(cutoff: float | None) -> float | None:
-    """Round a cutoff up to a level, since a breadth-first search finishes the level it began."""
-    return None if cutoff is None or math.isinf(cutoff) else math.ceil(cutoff)
-
-
-# --- shortest paths from one node
-
-
-def single_source_shortest_path_length(G: Any, source: Any, cutoff: Any = None) -> dict[Any, Any]:
-    found = _from_one("single_source_shortest_path_length", G, source, None, _levels(cutoff))
-    return dict(zip(found.nodes, found.lengths, strict=True))
-
-
-def single_source_shortest_path(G: Any, source: Any, cutoff: Any = None) -> dict[Any, Any]:
-    return _from_one("single_source_shortest_path", G, source, None, _levels(cutoff)).paths()
-
-
-def single_source_dijkstra_path_length(
-    G: Any, source: Any, cutoff: Any = None, weight: Any = "weight"
-) -> dict[Any, Any]:
-    found = _from_one("single_source_dijkstra_path_length", G, source, weight, cutoff)
-    return dict(zip(found.nodes, found.lengths, strict=True))
-
-
-def single_source_dijkstra_path(
-    G: Any, source: Any, cutoff: Any = None, weight: Any = "weight"
-) -> dict[Any, Any]:
-    return _from_one("single_source_dijkstra_path", G, source, weight, cutoff).paths()
-
-
-def single_source_dijkstra(
-    G: Any, source: Any, target: Any = None, cutoff: Any = None, weight: Any = "weight"
-) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    found = _from_one("single_source_dijkstra", G, source, weight, cutoff)
-    return dict(zip(found.nodes, found.lengths, strict=True)), found.paths()
-
-
-def _from_one(name: str, G: Any, source: Any, weight: Any, cutoff: Any) -> Reached:
-    if source not in _graph(G):
-        _networkx(name)(_graph(G), source)  # raises the error
-    net = network(G, weight)
-    return _within(next(searches(net, net.positions([source]))), cutoff)
-
-
-# --- shortest paths from the nearest of several nodes
-
-
-def multi_source_dijkstra(
-    G: Any, sources: Any, target: Any = None, cutoff: Any = None, weight: Any = "weight"
-) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    found = _from_several("multi_source_dijkstra", G, sources, weight, cutoff)
-    return dict(zip(found.nodes, found.lengths, strict=True)), found.paths()
-
-
-def multi_source_dijkstra_path(
-    G: Any, sources: Any, cutoff: Any = None, weight: Any = "weight"
-) -> dict[Any, Any]:
-    return _from_several("multi_source_dijkstra_path", G, sources, weight, cutoff).paths()
-
-
-def multi_source_dijkstra_path_length(
-    G: Any, sources: Any, cutoff: Any = None, weight: Any = "weight"
-) -> dict[Any, Any]:
-    found = _from_several("multi_source_dijkstra_path_length", G, sources, weight, cutoff)
-    return dict(zip(found.nodes, found.lengths, strict=True))
 
 
 def voronoi_cells(G: Any, center_nodes: Any, weight: Any = "weight") -> dict[Any, set[Any]]:
@@ -327,7 +191,7 @@ def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -
     net = network(G, weight, mixed=True)
     if nodelist is not None and not (len(nodelist) == len(graph) and set(nodelist) == set(graph)):
         nx.floyd_warshall_numpy.orig_func(graph, nodelist, weight)  # raises the error
-    d = _floyd_warshall(net).astype(np.float64, copy=False)
+    d: Array = matrix(net).astype(np.float64, copy=False)
     if nodelist is None:
         return d
     index = {node: i for i, node in enumerate(graph)}
@@ -337,7 +201,7 @@ def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -
 
 def floyd_warshall(G: Any, weight: Any = "weight") -> dict[Any, Any]:
     net = network(G, weight, default=1.0)
-    return _distance_dicts(net, _floyd_warshall(net), np.ones(len(net.nodes), bool))
+    return _distance_dicts(net, matrix(net), np.ones(len(net.nodes), bool))
 
 
 def floyd_warshall_predecessor_and_distance(
@@ -355,24 +219,12 @@ def floyd_warshall_tree(G: Any, weight: Any = "weight") -> tuple[dict[Any, Any],
     return pred, _distance_dicts(net, d, np.diff(net.arcs.starts) > 0)
 
 
-def _floyd_warshall(net: Network) -> Array:
-    try:
-        d: Array = matrix(net)
-    except NegativeCycleError as error:
-        raise _left_to_networkx(error) from None
-    return d
-
-
 def _floyd_warshall_trees(net: Network) -> tuple[Array, dict[Any, dict[Any, Any]]]:
-    try:
-        d, p = matrix(net, True)
-    except NegativeCycleError as error:
-        raise _left_to_networkx(error) from None
+    d, p = matrix(net, True)
     tail, head = net.arcs.row, net.arcs.col
     direct = net.arcs.weight <= d[tail, head]
-    p[tail[direct], head[direct]] = tail[
-        direct
-    ]  # an equally short path does not replace a direct edge
+    # an equally short path does not replace a direct edge
+    p[tail[direct], head[direct]] = tail[direct]
     ends = zip(tail.tolist(), head.tolist(), strict=True)
     if net.directed:
         begun = dict.fromkeys(tail.tolist())
@@ -387,10 +239,6 @@ def _floyd_warshall_trees(net: Network) -> tuple[Array, dict[Any, dict[Any, Any]
         pairs = zip(net.nodes[line].tolist(), net.nodes[p[x, line]].tolist(), strict=True)
         pred[net.nodes[x]] = dict(pairs)
     return d, pred
-
-
-def _left_to_networkx(error: NegativeCycleError) -> NotImplementedError:
-    return NotImplementedError(f"{error}; what networkx returns then is left to it")
 
 
 def _touched(net: Network) -> list[Array]:
@@ -463,10 +311,7 @@ def _total(net: Network) -> Any:
     if len(net.nodes) < 2:
         return 0
     if net.exact:
-        try:
-            total = sum(measures(net, {"sum"}, negative=True)["sum"])
-        except NegativeCycleError as error:
-            raise _left_to_networkx(error) from None
+        total = sum(measures(net, {"sum"}, negative=True)["sum"])
         if net.kind is int or total < 2.0 ** (53 - (net.power or 0)):
             return total
     return sum(itertools.chain.from_iterable(
@@ -483,7 +328,6 @@ def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> A
     graph, net = _graph(G), network(G, weight)
     alone = v is not None and v in graph
     nodes = net.nodes.tolist() if v is None else [v] if alone else list(graph.nbunch_iter(v))
-    refuse_negative(net)
     if v is None and not net.connected:
         return _networkx("eccentricity")(graph, weight=weight)  # raises the error
     found = measures(net, {"largest", "count"}, net.positions(nodes))
@@ -496,28 +340,30 @@ def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> A
 
 
 def diameter(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _networkx("diameter")(_graph(G), e=eccentricity(G, weight=weight))
+    return _of_eccentricities("diameter", G, weight)
 
 
 def radius(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _networkx("radius")(_graph(G), e=eccentricity(G, weight=weight))
+    return _of_eccentricities("radius", G, weight)
 
 
 def periphery(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _networkx("periphery")(_graph(G), e=eccentricity(G, weight=weight))
+    return _of_eccentricities("periphery", G, weight)
 
 
 def center(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
     _leave_trees(G, weight)
-    if not len(G):
-        return _networkx("center")(_graph(G), weight=weight)
-    return _networkx("center")(_graph(G), e=eccentricity(G, weight=weight))
+    return _of_eccentricities("center", G, weight)
+
+
+def _of_eccentricities(name: str, G: Any, weight: Any) -> Any:
+    known = {"e": eccentricity(G, weight=weight)} if len(G) else {"weight": weight}
+    return _networkx(name)(_graph(G), **known)
 
 
 def barycenter(G: Any, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Any]:
     _leave_trees(G, weight)
     graph, net = _graph(G), network(G, weight)
-    refuse_negative(net)
     if not len(graph) or not net.connected:
         found: list[Any] = _networkx("barycenter")(graph, weight=weight)
         return found
@@ -534,7 +380,6 @@ def _leave_trees(G: Any, weight: Any) -> None:
 
 def wiener_index(G: Any, weight: Any = None) -> Any:
     graph, net = _graph(G), network(G, weight)
-    refuse_negative(net)
     if not _connected(net):
         return math.inf
     total = _total(net)
@@ -567,7 +412,6 @@ def _whole(G: Any, weight: Any) -> Network:
     net = network(G, weight)
     if net.kind is not int:
         raise NotImplementedError("this sum of rounded numbers is left to networkx")
-    refuse_negative(net)
     return net
 
 
@@ -738,7 +582,6 @@ def _shares(
     net: Network, weighted: bool, edge: Array, m: int
 ) -> Iterator[tuple[Search, Array, Array]]:
     """Yield searches with the shares of nodes and of edges in their shortest paths."""
-    refuse_negative(net)
     smallest = float(net.arcs.weight.min(initial=np.inf))
     for found in trees(net, every_arc=True):
         largest = float(found.d.max(initial=0, where=np.isfinite(found.d)))
@@ -800,3 +643,10 @@ def _with_cycle(graph: Any, x: Reached) -> list[Any]:
         if place[before] < place[last] or (before == last and node in earlier)
     ]
     return [*entered, v, *x.nodes[1 + len(entered) :]]
+
+
+__all__ = [
+    name
+    for name, x in globals().items()
+    if inspect.isfunction(x) and x.__module__ == __name__ and not name.startswith("_")
+]

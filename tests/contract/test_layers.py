@@ -27,7 +27,7 @@ ROOMS = {
     "files": "files files.*",
     "scale": "tiled.* dask dask.*",
     "public": "__init__",
-    "bridges": "differentiable torch torch.* jax jax.* csgraph nx.* sklearn",
+    "bridges": "differentiable differentiable.* torch torch.* jax jax.* csgraph nx.* sklearn",
     "plot": "plot plot.*",
     "cli": "cli cli.* __main__",
 }

@@ -7,8 +7,6 @@ there.
 
 import contextlib
 import itertools
-import sys
-from types import SimpleNamespace
 
 import host_device
 import numpy as np
@@ -21,8 +19,6 @@ import semiring_mm as sm
 from semiring_mm import arrays
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device, engine
-from semiring_mm.gpu import facts as scan
-from semiring_mm.plan import Facts
 from semiring_mm.tiled import solve
 from tests.verbs.test_einsum import ALGEBRAS, by_loops
 
@@ -59,7 +55,7 @@ def on_host(monkeypatch):
     host_device.need_compiler()
     monkeypatch.setattr(device, "current", lambda: HOST)
     monkeypatch.setattr(device, "why_not", lambda: "")
-    monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(engine, "on", lambda *_: contextlib.ExitStack())
     monkeypatch.setattr(engine, "free_memory", cpu.free_memory)
 
 
@@ -418,7 +414,7 @@ def test_big_dense_graphs_choose_a_device(monkeypatch):
 
     on_host(monkeypatch)
     seen = []
-    monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext(seen.append(True)))
+    monkeypatch.setattr(engine, "on", lambda *_: seen.append(True) or contextlib.ExitStack())
     monkeypatch.setattr(choice, "GPU_FROM", 60)
     w = graph(60, edges=0.9)
     check(sm.apsp(w), shortest(w), w.dtype)
@@ -592,41 +588,3 @@ def test_distances_by_the_kernels_of_products(moves):
         sm.neighbours.knn(x, y, 3, device="cuda"), sm.neighbours.knn(x, y, 3), strict=True
     ):
         np.testing.assert_allclose(found, expected, 1e-6)
-
-
-def test_facts_beside_a_launch_have_memory_of_their_own(monkeypatch):
-    """What a launch gives back is in use until its stream is done with it."""
-    order = []
-
-    class Stream(contextlib.nullcontext):
-        def __init__(self, name):
-            super().__init__()
-            self.name = name
-
-        def record(self):
-            return self.name
-
-        def wait_event(self, of):
-            order.append(f"{self.name} waits for {of}")
-
-    current, side, ranges = Stream("current"), Stream("side"), np.array([[1.0, 5.0, 0.0]])
-    runtime = SimpleNamespace(getDevice=lambda: 0)
-    cuda = SimpleNamespace(get_current_stream=lambda: current, runtime=runtime)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(scan, "refuse_capture", lambda: None)
-    monkeypatch.setattr(scan, "_side", lambda index: side)
-    monkeypatch.setattr(scan, "to_host_later", lambda x: lambda: x)
-
-    def memory(x, missing):
-        order.append("memory")
-        return ranges, lambda: order.append("scan")
-
-    monkeypatch.setattr(scan, "_ranges", memory)
-    x = SimpleNamespace(size=4, dtype=np.dtype("f4"))
-    result, wait = scan.facts_beside(
-        sm.semirings["min_plus"], x, lambda: order.append("closure") or "closed"
-    )
-    assert (result, wait()) == ("closed", Facts(1.0, 5.0, False))
-    assert order == [
-        "memory", "closure", "side waits for current", "scan", "current waits for side",
-    ]  # fmt: skip

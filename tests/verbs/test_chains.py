@@ -6,7 +6,6 @@ import reference as ref
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
-from semiring_mm.cpu import engine as cpu
 
 inf = np.inf
 RNG = np.random.default_rng(17)
@@ -315,10 +314,3 @@ def test_nothing(shape):
 def test_what_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
-
-
-def test_an_engine_without_chains(monkeypatch):
-    monkeypatch.setattr(cpu, "chains", None)
-    monkeypatch.setattr(cpu, "WHERE", " on the device")
-    with pytest.raises(NotImplementedError, match=r'chain runs on the host.*device="cpu"'):
-        sm.chain(np.ones((2, 3, 3)))
