@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from .stores import Store
 from .streamed import Product, Streamed
 from .timeline import Timeline
 
-__all__ = ["multiply_streamed", "multiply_tiles", "solve_streamed"]
+__all__ = ["multiply_tiles", "solve_streamed"]
 
 Array = NDArray[Any]
 
@@ -171,21 +170,42 @@ def _narrow(problem: Problem, grid: Grid, d: Store, result: Store) -> None:
 
 
 def multiply_tiles(
-    s: Semiring, a: Any, b: Any, device: str | None, tiles: Tiles | None, progress: Progress
-) -> Any:
-    """A ⊗ B over tiles; see :func:`semiring_mm.matmul`."""
+    s: Semiring, a: Any, b: Any, device: str | None, tiles: Tiles | None,
+    progress: Progress = None, tile: int | None = None,
+) -> Any:  # fmt: skip
+    """A ⊗ B over tiles; see :func:`semiring_mm.matmul`.
+
+    Floats of 16 bits are computed in float32 and rounded once. A step is a row of tiles; `tile`,
+    rows of one, is as for :func:`solve_streamed`.
+    """
     a, b, dtype = _by_blocks(s, a, b)
     options = TileOptions.of(device, tiles)
-    devices, limit, paths = options.indices(), options.limit(), options.paths(False)
-    (m, depth), n = a.shape, b.shape[1]
-    tick = reporter(progress, float(m) * n * depth)
+    devices, paths = options.indices(), options.paths(False)
+    (m, k), n = a.shape, b.shape[1]
+    tick = reporter(progress, float(m) * n * k)
     if paths is None:
         check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
-    return multiply_streamed(
-        s, a, b, out=np.empty((m, n), dtype) if paths is None else paths[0], dtype=dtype,
-        devices=devices, memory_limit=limit, checkpoint=options.checkpoint or 1,
-        resume=options.resume, tick=tick,
-    )  # fmt: skip
+    out = np.empty((m, n), dtype) if paths is None else paths[0]
+    wide = np.dtype(np.float32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype)
+    left, right = (Store(x, wide) for x in (a, b))
+    task: dict[str, Any] = {
+        "semiring": str(s), "m": m, "k": k, "n": n, "dtype": str(dtype),
+        "operands": "" if paths is None else _fingerprint(left, right),
+    }  # fmt: skip
+    run = Run([out], [dtype], (m, n), task, lambda: str(task["operands"]), options.resume)
+    if not run.finished:
+        found = run.find()
+        tile = tile if found is None else found.tile
+        plan = make_plan(max(m, n, k), wide.itemsize, devices, options.limit(), tile)
+        with run.open((plan.tile, plan.tile), plan.loaders):
+            if run.phase != "publish":
+                with (
+                    Saver(run, options.checkpoint or 1) as saver,
+                    Product(s, left, right, run.stores[0], plan, run.step, saver, tick) as product,
+                ):
+                    product.run()
+            run.finish()
+    return run.opened()[0]
 
 
 def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
@@ -208,59 +228,6 @@ def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
         )
     dtype = common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
     return a, b, dtype
-
-
-def multiply_streamed(
-    s: Semiring,
-    a: Any,
-    b: Any,
-    *,
-    out: Path | Array,
-    dtype: np.dtype[Any],
-    devices: Sequence[int] | None = None,
-    memory_limit: int | None = None,
-    checkpoint: int = 1,
-    resume: bool = False,
-    tick: Tick | None = None,
-    timeline: Timeline | None = None,
-    tile: int | None = None,
-) -> Any:
-    """C = A ⊗ B out of core.
-
-    Parameters
-    ----------
-    s : Semiring
-    a, b : array_like of shapes (m, k) and (k, n)
-        Anything that gives NumPy arrays for two slices.
-    out : Path or ndarray
-    dtype : dtype
-        Of C. Floats of 16 bits are computed in float32 and rounded once.
-    devices, memory_limit, checkpoint, resume, tick, timeline, tile
-        As for :func:`solve_streamed`; a step is a row of tiles.
-    """
-    (m, k), n = a.shape, b.shape[1]
-    wide = np.dtype(np.float32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype)
-    left, right = (Store(x, wide) for x in (a, b))
-    task: dict[str, Any] = {
-        "semiring": str(s), "m": m, "k": k, "n": n, "dtype": str(dtype),
-        "operands": _fingerprint(left, right) if isinstance(out, Path) else "",
-    }  # fmt: skip
-    run = Run([out], [dtype], (m, n), task, lambda: str(task["operands"]), resume)
-    if not run.finished:
-        found = run.find()
-        given = tile if found is None else found.tile
-        plan = make_plan(max(m, n, k), wide.itemsize, devices, memory_limit, given)
-        with run.open((plan.tile, plan.tile), plan.loaders):
-            if run.phase != "publish":
-                with (
-                    Saver(run, checkpoint) as saver,
-                    Product(
-                        s, left, right, run.stores[0], plan, run.step, saver, tick, timeline
-                    ) as product,
-                ):
-                    product.run()
-            run.finish()
-    return run.opened()[0]
 
 
 def _fingerprint(*operands: Store) -> str:
