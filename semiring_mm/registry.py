@@ -1,7 +1,7 @@
 """What rooms above provide to those below, by name: loaded by the first call that needs it.
 
-As :mod:`semiring_mm.engine` knows engines, this module alone knows who closes tiles and who
-reads files; graphs ask for that by its name.
+As :mod:`semiring_mm.engine` knows engines, this module alone knows who works on tiles and who
+reads files; verbs and graphs ask for that by its name.
 """
 
 from __future__ import annotations
