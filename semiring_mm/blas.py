@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call, check_memory, repeat
+from .arrays import Call, repeat
 from .bits import BitMatrix, matmul_bits, power_bits
 from .deprecated import apart
 from .engine import Engine, Scalar, Scaling
@@ -25,7 +25,7 @@ from .products import (
     multiply_into,
     overlaps,
 )
-from .progress import Progress, reporter
+from .progress import Progress
 from .registry import provided
 from .semirings import Semiring, as_semiring
 from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
@@ -127,7 +127,13 @@ def matmul(
            [2., 5., 0.]])
     """
     if tiles or progress:
-        return _over_tiles(a, b, semiring, out, return_arg, device, progress, tiles)
+        if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
+            raise TypeError(_BITS_ALONE)
+        if not tiles:
+            raise ValueError("progress is told of work over tiles: give tiles=sm.Tiles(...), too")
+        if return_arg or out is not None:
+            raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
+        return provided("multiply_tiles")(as_semiring(semiring), a, b, device, tiles, progress)
     head = ("matmul", semiring, return_arg)
     if device is None:
         c = repeat(head, (a, b), out)
@@ -145,50 +151,6 @@ def matmul(
     with Call(device, out, head if device is None else None, a=a, b=b) as call:
         x, y = call["a"], call["b"]
         return call.give(multiply(call.engine, s, x, y, call.out, return_arg, head))
-
-
-def _over_tiles(
-    a: Any, b: Any, semiring: str | Semiring, out: Any, return_arg: bool, device: str | None,
-    progress: Progress, tiles: Tiles | None,
-) -> Any:  # fmt: skip
-    """:func:`matmul` of operands that can be read by blocks as NumPy arrays."""
-    s = as_semiring(semiring)
-    if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
-        raise TypeError(_BITS_ALONE)
-    if not tiles:
-        raise ValueError("progress is told of work over tiles: give tiles=sm.Tiles(...), too")
-    if return_arg or out is not None:
-        raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
-    a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
-    for name, x in (("a", a), ("b", b)):
-        sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
-        there = sliced and isinstance(x.dtype, np.dtype) and not is_sparse(x)
-        there = there and not hasattr(x, "__cuda_array_interface__")
-        if not there or len(x.shape) != 2:
-            came = f"shape {x.shape}" if there else type(x).__name__
-            raise TypeError(
-                f"matmul: over tiles {name} is a matrix on the host (NumPy, numpy.memmap, Zarr), "
-                f"got {came}"
-            )
-    if a.shape[1] != b.shape[0]:
-        raise ValueError(
-            f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: a has "
-            f"{a.shape[1]} columns and b has {b.shape[0]} rows"
-        )
-    dtype = common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
-    from .tiles import TileOptions  # imported lazily: most products are in one memory
-
-    options = TileOptions.of(device, tiles)
-    devices, limit, paths = options.indices(), options.limit(), options.paths(False)
-    (m, depth), n = a.shape, b.shape[1]
-    tick = reporter(progress, float(m) * n * depth)
-    if paths is None:
-        check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
-    return provided("multiply_streamed")(
-        s, a, b, out=np.empty((m, n), dtype) if paths is None else paths[0], dtype=dtype,
-        devices=devices, memory_limit=limit, checkpoint=options.checkpoint or 1,
-        resume=options.resume, tick=tick,
-    )  # fmt: skip
 
 
 #: What is said of other arguments than a BitMatrix takes.
