@@ -17,7 +17,7 @@ import semiring_mm as sm
 from semiring_mm import arrays, blas, gradients, sequences
 from semiring_mm import bits as packed
 from semiring_mm import summation as sums
-from semiring_mm.gpu import calls, device, engine, tensor, wide
+from semiring_mm.gpu import calls, device, engine, launch, tensor, wide
 from semiring_mm.gpu import product as products
 from semiring_mm.graphs import apsp as graphs
 
@@ -126,9 +126,9 @@ def host(request, monkeypatch):
         monkeypatch.setitem(MAKERS, "on", lambda x: torch.from_numpy(np.asarray(there(x))))
         known = {torch.Tensor: calls._Torch(torch_of(torch, cupy.cuda.runtime), cupy)}
     monkeypatch.setattr(calls, "_libraries", known)
-    calls.forget()
+    launch.forget()
     yield here
-    calls.forget()
+    launch.forget()
 
 
 def replace_address(tensor_map, place):  # of a host's: its first word
@@ -296,7 +296,7 @@ def test_operands_that_are_the_same_or_share_memory(general):
     memory = positive(N + 1, N)
     memory[N, 3] = -INF
     low, high = memory[:N], memory[1:]
-    calls.forget()
+    launch.forget()
     for pair in ((low, high), (one, other)):
         wanted = (np.asarray(pair[0])[:, :, None] + np.asarray(pair[1])).min(1)
         assert_array_equal(sm.matmul(*pair, "min_plus"), wanted)
@@ -461,7 +461,7 @@ def test_memory_that_is_zeroed(general, monkeypatch):
     """Sizes of rows and flags of emulated products begin at zero, in each call."""
     monkeypatch.setattr(tensor, "_WORTH_PARTS", 0)
     a, b = normal(70, 80), normal(80, 72)
-    calls.forget()
+    launch.forget()
     wanted = sm.gemm(None, a, b, precision="float32_emulated")
     exact = np.asarray(sm.gemm(None, a, b))
     assert not np.array_equal(wanted, exact), "tensor cores round otherwise"
