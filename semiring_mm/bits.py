@@ -11,7 +11,7 @@ from .arrays import Call, repeat
 from .engine import Engine
 from .naming import integer
 from .plan import unpack_bits, words_of_bits
-from .products import join_leading
+from .products import check_inner, join_leading
 from .semirings import Semiring
 
 __all__ = [
@@ -190,11 +190,7 @@ def matmul_bits(s: Semiring, a: Any, b: Any, device: str | None = None) -> BitMa
             else (pack(call.engine, call[name], _BESIDE.format(name)), call[name].shape)
             for name, x in (("a", a), ("b", b))
         )  # fmt: skip
-        if shape[-1] != other[-2]:
-            raise ValueError(
-                f"matmul: a of shape {shape} has k = {shape[-1]}, but b of shape {other} has "
-                f"k = {other[-2]}: the last axis of a must match the second last axis of b"
-            )
+        check_inner(shape, other)
         c = product_of_bits(call.engine, s, left, right, other[-1])
         return BitMatrix(call.give(c), other[-1])
 

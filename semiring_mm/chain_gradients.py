@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .expressions import Expr
-from .gradients import factors, sum_to, value_of, way
+from .gradients import factors, scaled, value_of, way
 from .semirings import Semiring, row_of
 from .verb import Library
 
@@ -45,7 +44,7 @@ def along_chain(
     Returns
     -------
     a, e, x : arrays
-        The gradients; None where there is no operand.
+        The gradients, before what was broadcast is summed; None where there is no operand.
 
     Notes
     -----
@@ -61,7 +60,6 @@ def along_chain(
     if y is None:
         (y,) = library.run("chain", a, e, x, lengths, row_of(s), reverse, True)
     steps = y.shape[-3 if x is None else -2]
-    shapes = [tuple(v.shape) for v in (a, e) if v is not None]
     t, state = library.count(steps, g), library.count(n, g)
     length = steps if lengths is None else lengths[..., None]
     inside = xp.broadcast_to(t < length, (*batch, steps))
@@ -103,17 +101,12 @@ def along_chain(
         share = xp.exp(terms - xp.where(reached, high, 0))
         share = xp.where(reached, share / xp.where(reached, share, 1).sum(-2, keepdims=True), 0)
 
-    def times(factor: Expr) -> Array:
-        """The share times a derivative; 0 where there is no share, whatever the derivative is."""
-        if factor.value == 1:
-            return share
-        return xp.where(share == 0, 0, share * value_of(xp, factor, left, right))
-
-    jacobian = xp.where(_wide(inside, 3), times(by_carried), xp.where(equal, 1.0, 0.0))
+    through, shares = (scaled(xp, share, x, left, right) for x in (by_carried, by_step))
+    jacobian = xp.where(_wide(inside, 3), through, xp.where(equal, 1.0, 0.0))
     after, came = xp.swapaxes(jacobian, -4, -3), xp.swapaxes(came, -3, -2)  # (..., R, T, ...)
     total = _sums(library, after[..., 1:, :, :], came)  # what came to a row and to all behind it
     total = xp.swapaxes(total, -3, -2)
-    shares = xp.where(_wide(inside, 3), times(by_step), 0)
+    shares = xp.where(_wide(inside, 3), shares, 0)
     along = (total[..., None, :] * shares).sum(-3)  # (..., T, S, S)
     along = xp.flip(along, (-3,)).mT if reverse else along
     gx = None
@@ -121,15 +114,9 @@ def along_chain(
         gx = (jacobian[..., 0, :, :, :] @ total[..., 0, :, :, None])[..., 0, :, 0]
         gx = gx + xp.where((lengths == 0)[..., None], g, 0) if last and lengths is not None else gx
     if e is None:
-        return sum_to(along, shapes[0]), None, gx
-
-    def back(factor: Expr) -> Array:
-        if factor.value == 1:
-            return along
-        return xp.where(along == 0, 0, along * value_of(xp, factor, a, e[..., None, :]))
-
-    by_a, by_e = map(back, factors(s))
-    return sum_to(by_a, shapes[0]), sum_to(by_e.sum(-2), shapes[1]), gx
+        return along, None, gx
+    by_a, by_e = (scaled(xp, along, factor, a, e[..., None, :]) for factor in factors(s))
+    return by_a, by_e.sum(-2), gx
 
 
 def indicators(

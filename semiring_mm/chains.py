@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .engine import Chains, Engine
+from .engine import Engine
 from .expressions import joins_logarithms
 from .naming import integer
 from .products import common_dtype, multiply
@@ -22,7 +22,6 @@ __all__ = [
     "as_lengths",
     "axis_of_steps",
     "chain",
-    "chains_of",
     "flat",
     "on_host",
     "scan",
@@ -200,17 +199,6 @@ def scan(
     return _run("scan", a, semiring, x, emissions, lengths, reverse, not inclusive, device, axis)
 
 
-def chains_of(engine: Engine, verb: str) -> Chains:
-    """The engine's verbs for chains, or an error that says where they are."""
-    if engine.chains is None:
-        raise NotImplementedError(
-            f"{verb} runs on the host, and its operands are{engine.WHERE or ' elsewhere'}: copy "
-            f"them (x.get() in CuPy, x.cpu() in PyTorch) and leave device out, or pass "
-            f'device="cpu" with arrays of the host'
-        )
-    return engine.chains
-
-
 def as_lengths(lengths: Any, batch: tuple[int, ...], steps: int, verb: str) -> Array:
     """How many steps each chain of a flattened batch has, as int64; all of them by default."""
     if lengths is None:
@@ -251,19 +239,15 @@ def _run(
         raise TypeError(f"{verb}: x is a vector, got {x!r}: write {verb}(a, semiring={x!r})")
     s = as_semiring(semiring)
     with Call(device, a=a, x=x, emissions=emissions) as call:
-        verbs = chains_of(call.engine, verb)
         arrays = [call[name] for name in ("a", "x", "emissions")]
         present = common_dtype(s, *(v for v in arrays if v is not None))
         a, x, e = (None if v is None else present.pop(0) for v in arrays)
-        engine = call.engine
-        return call.give(
-            _carried(engine, verbs, verb, s, a, x, e, lengths, reverse, exclusive, axis)
-        )
+        return call.give(_carried(call.engine, verb, s, a, x, e, lengths, reverse, exclusive, axis))
 
 
 def _carried(
-    engine: Engine, verbs: Chains, verb: str, s: Semiring, a: Array, x: Array | None,
-    e: Array | None, lengths: Any, reverse: bool, exclusive: bool, axis: Any,
+    engine: Engine, verb: str, s: Semiring, a: Array, x: Array | None, e: Array | None,
+    lengths: Any, reverse: bool, exclusive: bool, axis: Any,
 ) -> Array:  # fmt: skip
     xp = engine.xp
     if e is not None and a.ndim == 2:
@@ -286,7 +270,7 @@ def _carried(
         e = None if e is None else flat(xp, e, batch, (steps, n))
         if e is not None and not _distributes(s, e):
             matrices, e = _multiplied(engine, s, matrices, e, counts), None
-        verbs.carry(
+        engine.chains.carry(
             s, matrices, e, carried, out, counts, every=every, reverse=reverse, exclusive=exclusive
         )
     if x is not None:

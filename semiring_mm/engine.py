@@ -554,8 +554,8 @@ class Engine(Protocol):
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     calls : Calls
         Prepared calls.
-    chains : Chains, optional
-        The verbs for chains of products; None on an engine that has none.
+    chains : Chains
+        The verbs for chains of products.
     trees : Trees, optional
         Predecessors from distances; None on an engine that is faster at carrying them along.
     rows : FactorRows, optional
@@ -616,7 +616,7 @@ class Engine(Protocol):
     @property
     def calls(self) -> Calls: ...
     @property
-    def chains(self) -> Chains | None: ...
+    def chains(self) -> Chains: ...
     @property
     def trees(self) -> Trees | None: ...
     @property
@@ -953,7 +953,8 @@ def compiled(
     kernel: Kernel, plan: Plan | str | None = None, zero: float | int = 0, one: float | int = 0
 ) -> Any:
     """A kernel as the host's engine runs it: :meth:`Engine.compiled`."""
-    return named("cpu").compiled(kernel, plan, zero, one)
+    host = _engines.get("cpu") or named("cpu")  # nothing can be missing
+    return host.compiled(kernel, plan, zero, one)
 
 
 def host_rows() -> FactorRows:

@@ -22,6 +22,10 @@ packed matrices).
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +37,7 @@ from .engine import Engine
 from .naming import listing
 from .plan import unpack_bits
 from .semirings import semirings
+from .verb import Verb
 
 __all__ = ["det", "inv", "null_space", "rank", "row_reduce", "solve"]
 __dir__ = listing(__all__)
@@ -66,7 +71,7 @@ def rank(a: Any, *, device: str | None = None) -> int:
     >>> sm.gf2.rank(np.ones((4, 4), bool))
     1
     """
-    with _Matrix("rank", a, device) as x:
+    with _matrices("rank", device, a=a) as (x,):
         return len(_eliminate(x.engine, x.room(), x.n, below=True))
 
 
@@ -89,7 +94,7 @@ def det(a: Any, *, device: str | None = None) -> int:
     >>> sm.gf2.det(np.array([[1, 1], [0, 1]]))
     1
     """
-    with _Matrix("det", a, device, square=True) as x:
+    with _matrices("det", device, a=a) as (x,):
         return int(len(_eliminate(x.engine, x.room(), x.n, below=True)) == x.n)
 
 
@@ -115,10 +120,10 @@ def row_reduce(a: Any, *, device: str | None = None) -> Any:
            [0, 1, 1],
            [0, 0, 0]])
     """
-    with _Matrix("row_reduce", a, device) as x:
+    with _matrices("row_reduce", device, a=a) as (x,):
         room = x.room()
         _eliminate(x.engine, room, x.n)
-        return x.give(room[:, : -(-x.n // 8)], x.n)
+        return x.give(room[:, : -(-x.n // 8)])
 
 
 def inv(a: Any, *, device: str | None = None) -> Any:
@@ -147,9 +152,8 @@ def inv(a: Any, *, device: str | None = None) -> Any:
     array([[1, 1],
            [0, 1]])
     """
-    with _Matrix("inv", a, device, square=True) as x:
-        solution = _solution(x, eye_bits(x.engine, x.n))
-        return x.give(solution, x.n)
+    with _matrices("inv", device, a=a) as (x,):
+        return x.give(_solution("inv", x, eye_bits(x.engine, x.n)))
 
 
 def solve(a: Any, b: Any, *, device: str | None = None) -> Any:
@@ -182,13 +186,8 @@ def solve(a: Any, b: Any, *, device: str | None = None) -> Any:
     >>> sm.gf2.solve(A, np.array([1, 0, 1]))
     array([0, 1, 1])
     """
-    with _Matrix("solve", a, device, square=True, other=b) as x:
-        if x.right_shape[0] != x.n:
-            raise ValueError(
-                f"solve: a of shape {x.shape} has {x.n} rows, and b of shape {x.right_given} has "
-                f"{x.right_shape[0]}"
-            )
-        return x.give(_solution(x, x.right), x.right_shape[1], of_right=True)
+    with _matrices("solve", device, a=a, b=b) as (x, right):
+        return right.give(_solution("solve", x, right.bits))
 
 
 def null_space(a: Any, *, device: str | None = None) -> Any:
@@ -211,7 +210,7 @@ def null_space(a: Any, *, device: str | None = None) -> Any:
     >>> sm.gf2.null_space(np.array([[1, 0, 1], [0, 1, 1]], dtype=bool))
     array([[ True,  True,  True]])
     """
-    with _Matrix("null_space", a, device) as x:
+    with _matrices("null_space", device, a=a) as (x,):
         engine, xp, room = x.engine, x.engine.xp, x.room()
         pivots = _eliminate(engine, room, x.n)
         free = np.setdiff1d(np.arange(x.n), pivots)
@@ -222,60 +221,29 @@ def null_space(a: Any, *, device: str | None = None) -> Any:
             basis[xp.arange(len(free)), xp.asarray(free)] = True
         bits = pack(engine, basis)
         _eliminate(engine, bits, x.n)
-        return x.give(bits, x.n)
+        return x.give(bits)
 
 
+@dataclass
 class _Matrix:
     """An operand as packed bits of its engine, and the way back for results."""
 
-    def __init__(
-        self, verb: str, a: Any, device: str | None, *, square: bool = False, other: Any = None
-    ) -> None:
-        self._verb, self._square = verb, square
-        self._given = {"a": a} if other is None else {"a": a, "b": other}
-        self._call = Call(
-            device, **{k: x.bits if isinstance(x, BitMatrix) else x for k, x in self._given.items()}
-        )
+    call: Call
+    given: Any
+    array: Array  # of the engine; packed if it was
+    bits: Array
 
-    def __enter__(self) -> _Matrix:
-        self._call.__enter__()
-        try:
-            self._read()
-        except BaseException:
-            self._call.__exit__(None, None, None)
-            raise
-        return self
+    @property
+    def engine(self) -> Engine:
+        return self.call.engine
 
-    def __exit__(self, *error: Any) -> None:
-        self._call.__exit__(*error)
+    @property
+    def n(self) -> int:
+        return int(self.shape[1])
 
-    def _read(self) -> None:
-        self.engine: Engine = self._call.engine
-        self.bits, self.shape = self._packed("a")
-        self.n = self.shape[1]
-        if self._square and self.shape[0] != self.n:
-            raise ValueError(f"{self._verb} takes square matrices, got shape {self.shape}")
-        if "b" in self._given:
-            self.right, self.right_shape = self._packed("b")
-
-    def _packed(self, name: str) -> tuple[Array, tuple[int, int]]:
-        given, array = self._given[name], self._call[name]
-        if isinstance(given, BitMatrix):
-            shape = given.shape
-            bits = array
-        else:
-            if name == "b":
-                self.right_given = array.shape
-                if array.ndim == 1:
-                    array = array[:, np.newaxis]
-            shape = array.shape
-        if len(shape) != 2:
-            raise ValueError(f"{self._verb}: {name} must be a matrix, got shape {shape}")
-        if not isinstance(given, BitMatrix):
-            bits = pack(self.engine, array, f"{self._verb}: {name}")
-        elif name == "b":
-            self.right_given = shape
-        return bits, (shape[0], shape[1])
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.given.shape if isinstance(self.given, BitMatrix) else self.array.shape)
 
     def room(self, columns: int = 0) -> Array:
         """A copy of the matrix whose rows have so many more columns, from a multiple of 128 on."""
@@ -286,16 +254,39 @@ class _Matrix:
             room[:, self.n // 8] &= 256 - (256 >> self.n % 8)  # what is beyond the last column
         return room
 
-    def give(self, bits: Array, n: int, of_right: bool = False) -> Any:
-        given = self._given["b" if of_right else "a"]
-        if isinstance(given, BitMatrix):
-            return BitMatrix(self._call.give(self.engine.xp.ascontiguousarray(bits)), n)
-        array = self._call["b" if of_right else "a"]
-        whole = unpack_bits(self.engine.xp, bits, n).astype(array.dtype, copy=False)
-        return self._call.give(whole[:, 0] if of_right and array.ndim == 1 else whole)
+    def give(self, bits: Array) -> Any:
+        """Packed bits, of as many columns, as the operand was given."""
+        xp = self.engine.xp
+        if isinstance(self.given, BitMatrix):
+            return BitMatrix(self.call.give(xp.ascontiguousarray(bits)), self.n)
+        columns = math.prod(self.shape[1:])
+        whole = unpack_bits(xp, bits, columns).astype(self.array.dtype, copy=False)
+        return self.call.give(whole if len(self.shape) > 1 else whole[:, 0])
 
 
-def _solution(x: _Matrix, right: Array) -> Array:
+@contextlib.contextmanager
+def _matrices(verb: str, device: str | None, **given: Any) -> Iterator[list[_Matrix]]:
+    packed = {name: x.bits if isinstance(x, BitMatrix) else x for name, x in given.items()}
+    with Call(device, **packed) as call:
+        found = [_Matrix(call, x, call[name], call[name]) for name, x in given.items()]
+        _VERBS[verb].check(x.shape for x in found)
+        for name, x in zip(given, found, strict=True):
+            if not isinstance(x.given, BitMatrix):
+                columns = x.array if x.array.ndim > 1 else x.array[:, np.newaxis]
+                x.bits = pack(call.engine, columns, f"{verb}: {name}")
+        yield found
+
+
+_VERBS = {
+    row.name: row
+    for row in (
+        Verb("rank", "a MN"), Verb("det", "a NN"), Verb("row_reduce", "a MN"), Verb("inv", "a NN"),
+        Verb("solve", "a NN, b N[K]"), Verb("null_space", "a MN"),
+    )
+}  # fmt: skip
+
+
+def _solution(verb: str, x: _Matrix, right: Array) -> Array:
     """A⁻¹ B of packed bits."""
     columns = 8 * right.shape[1]
     room = x.room(columns)
@@ -304,7 +295,7 @@ def _solution(x: _Matrix, right: Array) -> Array:
     found = len(_eliminate(x.engine, room, x.n))
     if found < x.n:
         raise np.linalg.LinAlgError(
-            f"{x._verb}: the matrix of shape {x.shape} is singular over GF(2), of rank {found}; "
+            f"{verb}: the matrix of shape {x.shape} is singular over GF(2), of rank {found}; "
             f"semiring_mm.gf2.null_space tells what it maps to 0"
         )
     return room[:, start : start + right.shape[1]]

@@ -31,11 +31,21 @@ from .engine import Engine
 from .expressions import A, B, Expr, derivative
 from .products import flatten_leading, multiply
 from .semirings import Semiring, semirings
-from .verb import Library, sum_to
+from .verb import Library
 
 __all__ = [
-    "along_trees", "bilinear", "factors", "is_log_plus", "log_shares", "reads", "selective",
-    "small", "sum_to", "summed", "value_of", "way",
+    "along_trees",
+    "bilinear",
+    "factors",
+    "is_log_plus",
+    "log_shares",
+    "reads",
+    "scaled",
+    "selective",
+    "small",
+    "summed",
+    "value_of",
+    "way",
 ]  # fmt: skip
 
 Array = Any  # of any array library
@@ -127,21 +137,19 @@ def selective(
             continue
         part = g if factor.value == 1 else g * value_of(library.xp, factor, *winners)
         whole = (*g.shape[:-2], *shape[-2:])
-        results.append(sum_to(library.add_at(whole, axis, arg, part), shape))
+        results.append(library.add_at(whole, axis, arg, part))
     return results[0], results[1]
 
 
-def bilinear(
-    library: Library, g: Array, a: Array, b: Array, shapes: Shapes, needs: Needs
-) -> Pair:  # fmt: skip
+def bilinear(library: Library, g: Array, a: Array, b: Array, needs: Needs) -> Pair:
     """The gradients of a product over plus_times, two more such products."""
 
     def product(x: Array, y: Array) -> Array:
         return library.run("product", x, y, "plus_times", False)[0]
 
     return (
-        sum_to(product(g, b.mT), shapes[0]) if needs[0] else None,
-        sum_to(product(a.mT, g), shapes[1]) if needs[1] else None,
+        product(g, b.mT) if needs[0] else None,
+        product(a.mT, g) if needs[1] else None,
     )
 
 
@@ -175,6 +183,11 @@ def value_of(xp: Any, expr: Expr, a: Array, b: Array) -> Any:
     like = b if a is None else a
     args = [x if hasattr(x, "dtype") else xp.full_like(like, x) for x in args]
     return getattr(xp, {"min": "minimum", "max": "maximum"}.get(expr.op, expr.op))(*args)
+
+
+def scaled(xp: Any, x: Array, factor: Expr, a: Array, b: Array) -> Array:
+    """A gradient or a share times a derivative; 0 where it is 0, whatever the derivative is."""
+    return x if factor.value == 1 else xp.where(x == 0, 0, x * value_of(xp, factor, a, b))
 
 
 # --- on the engines -------------------------------------------------------------------------------

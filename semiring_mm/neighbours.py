@@ -26,12 +26,15 @@ from .plan import Facts, needs_facts
 from .pool import get_num_threads
 from .products import check_out, overlaps
 from .semirings import Semiring, semirings
+from .verb import Verb
 
 __all__ = ["Metric", "argbest", "cdist", "knn", "radius_count"]
 __dir__ = listing(__all__)
 
 Array = Any
 
+#: The operands of all functions here, with a point in each row.
+POINTS = Verb("points", "X MK, Y NK")
 _FEWER = "take fewer rows at a time"  # where there is too little memory
 _WIDE = 8  # coordinates from which Euclidean distances are screened
 _FAR = 1e150  # the largest range of these, and the inverse of the smallest
@@ -464,13 +467,7 @@ class _Pairs:
 
     def __init__(self, verb: str, call: Call, metric: Metric) -> None:
         x, y, w, engine = call["X"], call["Y"], call["w"], call.engine
-        if x is None or y is None:
-            raise TypeError(f"{verb}: X and Y are matrices with a point in each row, got None")
-        if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
-            raise ValueError(
-                f"{verb}: X and Y have a point in each row and the same number of columns, got "
-                f"shapes {x.shape} and {y.shape}"
-            )
+        POINTS.check((None if v is None else v.shape for v in (x, y)), verb=verb)
         known = metric if isinstance(metric, BuiltIn) else BuiltIn("own", "a", rising=False)
         self.engine, self.final = engine, metric.final_expr
         self.rising = known.rising or self.final == ex.A

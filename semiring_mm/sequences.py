@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call, check_memory, repeat
-from .chains import as_lengths, chains_of, flat, on_host
+from .chains import as_lengths, flat, on_host
 from .engine import Chains
 from .lazy import cached_property
 from .naming import integer, listing
@@ -669,7 +669,7 @@ def _model(
     refuse_ragged(verb, emissions=emissions, observations=observations)
     there = {"lengths": None if head is None else lengths}
     with Call(device, None, head, **given, **there) as call:
-        verbs, xp = chains_of(call.engine, verb), call.engine.xp
+        verbs, xp = call.engine.chains, call.engine.xp
         e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
                        given.items())  # fmt: skip
         seen = None

@@ -6,8 +6,9 @@ A signature such as ::
     -> total ..., states ...TS
 
 names operands, what else a call takes, and results. A capital is an axis, of one size wherever it
-stands; ``...`` are leading dimensions, which broadcast; an axis in brackets may be left out. What
-has a default, after ``=``, may be absent. ``:i8`` is a dtype, else it is that of the first operand.
+stands; ``...`` are leading dimensions, which broadcast, if there may be such; an axis in brackets
+may be left out. What has a default, after ``=``, may be absent. ``:i8`` is a dtype, else it is that
+of the first operand.
 """
 
 from __future__ import annotations
@@ -34,13 +35,16 @@ class Operand(NamedTuple):
 
     name: str
     axes: str  # behind the leading dimensions
-    optional: bool  # whether the first of the axes may be absent
+    shorter: str | None  # the axes that it may have instead
+    stacked: bool  # whether there may be leading dimensions
     dtype: str | None
     default: str | None
 
 
 class Library(Protocol):
     """An array library that differentiates: its functions, and verbs as operators of it."""
+
+    ARRAY: str  # what its arrays are called in its documentation
 
     @property
     def xp(self) -> Any:
@@ -63,6 +67,31 @@ class Library(Protocol):
 
     def wide(self, x: Array) -> Array:
         """An array of 16-bit floats in float32; others as they are."""
+
+    def cast(self, x: Array, dtype: Any) -> Array: ...
+
+    def broadcast_shapes(self, *shapes: Any) -> tuple[int, ...]: ...
+
+    def arrays(self, verb: str, /, **operands: Any) -> list[Array]:
+        """The operands as arrays of the library, or an error; None stays None."""
+
+    def promoted(self, *arrays: Array) -> list[Array]:
+        """Arrays of the dtype that the library promotes theirs to."""
+
+    def real(self, verb: str, *arrays: Array) -> list[Array]:
+        """Arrays of one dtype of floats, at least of 32 bits, or an error."""
+
+    def lengths(self, lengths: Any, like: Array) -> Array:
+        """Lengths as an array that lies where another does."""
+
+    def concrete(self, x: Array) -> bool:
+        """Whether an array has numbers, and nobody else looks at the call."""
+
+    def differentiated(self, *arrays: Array) -> list[bool]:
+        """Whose gradients are wanted, as far as it is known before a gradient is asked for."""
+
+    def repeated(self, verb: str, *arguments: Any) -> Any:
+        """The result of a call that is kept, or None."""
 
 
 @dataclass(frozen=True)
@@ -159,15 +188,15 @@ class Verb:
         for x, given in zip(self.operands, shapes, strict=True):
             if given is None:
                 if x.default is None:
-                    raise TypeError(f"{verb}: {x.name} are an array of scores, got None")
+                    raise TypeError(f"{verb}: {x.name} must be an array of numbers, got None")
                 continue
             shape = known[x.name] = tuple(given)
             if x.name == "lengths":
                 lengths = shape
                 continue
-            axes = x.axes[1:] if x.optional and len(shape) == len(x.axes) - 1 else x.axes
+            axes = x.axes if x.shorter is None or len(shape) != len(x.shorter) else x.shorter
             cut = len(shape) - len(axes)
-            if cut < 0:
+            if cut < 0 or (cut and not x.stacked):
                 raise self._wrong(verb, x, known, sizes, origin)
             for axis, size in zip(axes, shape[cut:], strict=True):
                 if axis not in sizes:
@@ -194,7 +223,8 @@ class Verb:
         else:
             fixed = [f"{c} = {sizes[c]} as in {origin[c]}" for c in dict.fromkeys(x.axes)
                      if origin.get(c, x.name) != x.name]  # fmt: skip
-            wanted = f"{x.name} is of shape (..., {', '.join(x.axes)})"
+            wanted = f"{x.name} is of shape ({'..., ' * x.stacked}{', '.join(x.axes)})"
+            wanted += f" or ({', '.join(x.shorter)},)" if x.shorter and not x.stacked else ""
             wanted += f" with {' and '.join(fixed)}" if fixed else ""
         return ValueError(f"{verb}: {wanted}; got shape {shapes[x.name]}")
 
@@ -265,11 +295,14 @@ class Verb:
 
 
 def _operands(text: str) -> tuple[Operand, ...]:
-    found = re.findall(r"(\w+) \.\.\.(\[?)([A-Z0-9\]]*)(?::(\w+))?(?: = (\w+))?", text)
+    found = re.findall(r"(\w+) (\.\.\.)?([A-Z0-9[\]]*)(?::(\w+))?(?: = (\w+))?(?:,|$|\s)", text)
     return tuple(
-        Operand(name, axes.replace("]", ""), bool(optional), dtype or None, default or None)
-        for name, optional, axes, dtype, default in found
-    )
+        Operand(
+            name, re.sub(r"\W", "", axes), re.sub(r"\[.\]", "", axes) if "[" in axes else None,
+            bool(stacked), dtype or None, default or None,
+        )
+        for name, stacked, axes, dtype, default in found
+    )  # fmt: skip
 
 
 def sum_to(x: Array, shape: Sequence[int]) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from .. import blas
 from .. import engine as engines
 from ..expressions import evaluate
-from ..products import multiply
+from ..products import check_inner, multiply
 from ..semirings import Semiring
 
 __all__ = ["product"]
@@ -42,12 +42,7 @@ def product(s: Semiring, a: Any, b: Any) -> Any:
             )
     left = a[np.newaxis] if a.ndim == 1 else a
     right = b[:, np.newaxis] if b.ndim == 1 else b
-    if left.shape[1] != right.shape[0]:
-        raise ValueError(
-            f"matmul: a of shape {a.shape} has k = {left.shape[1]}, but b of shape {b.shape} has "
-            f"k = {right.shape[0]}: the last axis of a must match the "
-            f"{'only' if b.ndim == 1 else 'first'} axis of b"
-        )
+    check_inner(a.shape, b.shape)
     host, (x, y) = engines.named("cpu"), (np.empty((0, 0), v.dtype) for v in (a, b))
     dtype = multiply(host, s, x, y).dtype
     if dtype.kind in "iu":

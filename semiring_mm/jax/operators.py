@@ -13,7 +13,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-from ..differentiable import VERBS
+from ..differentiable.rows import VERBS
 from ..verb import Verb, refuse_ragged
 
 __all__ = ["LIBRARY", "Jax"]
@@ -22,7 +22,7 @@ Array = Any
 
 
 class Jax:
-    """What :class:`semiring_mm.differentiable.Operators` has, of JAX."""
+    """What :class:`semiring_mm.verb.Library` has, of JAX."""
 
     ARRAY = "Array"
     xp = jnp
@@ -77,10 +77,7 @@ class Jax:
     def wide(self, x: Array) -> Array:
         return x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x
 
-    def repeated(self, head: tuple[Any, ...], *operands: Any) -> Any:
-        return None
-
-    def launched(self, verb: str, /, *operands: Any) -> Any:
+    def repeated(self, verb: str, *arguments: Any) -> Any:
         return None
 
 

@@ -12,21 +12,12 @@ The functions of ``semiring_mm.sequences``, on arrays of JAX. A model is trained
 
 from __future__ import annotations
 
-from .. import differentiable
-from .. import sequences as host
-from ..differentiable import bound
+from ..differentiable import bind
+from ..differentiable import sequences as functions
+from ..differentiable.sequences import *  # noqa: F403  (for type checkers)
 from ..naming import listing
 from .operators import LIBRARY
 
-__all__ = [
-    "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
-]  # fmt: skip
+__all__ = [*functions.__all__]
 __dir__ = listing(__all__)
-
-backward = bound(__name__, LIBRARY, differentiable.backward, host.backward)
-crf_loss = bound(__name__, LIBRARY, differentiable.crf_loss, host.crf_loss)
-forward = bound(__name__, LIBRARY, differentiable.forward, host.forward)
-log_partition = bound(__name__, LIBRARY, differentiable.log_partition, host.log_partition)
-marginals = bound(__name__, LIBRARY, differentiable.marginals, host.marginals)
-score = bound(__name__, LIBRARY, differentiable.score, host.score)
-viterbi = bound(__name__, LIBRARY, differentiable.viterbi, host.viterbi)
+globals().update(bind(__name__, LIBRARY, functions))

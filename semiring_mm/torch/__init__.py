@@ -55,24 +55,13 @@ except ImportError as error:
         '"semiring-mm[torch]"'
     ) from error
 
-import semiring_mm as sm
-
-from .. import differentiable
+from ..differentiable import bind, functions
+from ..differentiable.functions import *  # noqa: F403  (for type checkers)
 from ..naming import listing
 from . import sequences
 from .operators import LIBRARY
 from .products import shares  # noqa: F401  (defines the operators)
 
-__all__ = [
-    "apsp", "cdist", "chain", "closure", "dtw", "einsum", "matmul", "scan", "sequences",
-]  # fmt: skip
+__all__ = [*functions.__all__, "sequences"]
 __dir__ = listing(__all__)
-
-apsp = differentiable.bound(__name__, LIBRARY, differentiable.apsp, sm.apsp)
-cdist = differentiable.bound(__name__, LIBRARY, differentiable.cdist, sm.neighbours.cdist)
-chain = differentiable.bound(__name__, LIBRARY, differentiable.chain, sm.chain)
-closure = differentiable.bound(__name__, LIBRARY, differentiable.closure, sm.closure)
-dtw = differentiable.bound(__name__, LIBRARY, differentiable.dtw, sm.alignment.dtw)
-einsum = differentiable.bound(__name__, LIBRARY, differentiable.einsum, sm.einsum)
-matmul = differentiable.bound(__name__, LIBRARY, differentiable.matmul, sm.matmul)
-scan = differentiable.bound(__name__, LIBRARY, differentiable.scan, sm.scan)
+globals().update(bind(__name__, LIBRARY, functions))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .. import sequences as host
-from ..engine import ChainModel, Chains, named
+from ..engine import ChainModel, named
 from .operators import TENSORS, is_plain
 
 __all__ = ["Sequences", "gradients", "sequences"]
@@ -133,7 +133,7 @@ class Sequences(NamedTuple):
         elif waits:
             flag = tensors["errors"] = cuda.flag()
             flag.zero_()
-        given = map(tensors.get, _chains().POINTERS)
+        given = map(tensors.get, named("cuda").chains.POINTERS)
         places = [0 if x is None else x.data_ptr() for x in given]
         self.model.launch(stream, places, wanted, self.tags is not None)
         if not waits:
@@ -216,12 +216,6 @@ def _dense(x: Tensor | None) -> Tensor | None:
     return x if x is None or x.stride(-1) == 1 else x.detach().contiguous()
 
 
-def _chains() -> Chains:
-    chains = named("cuda").chains
-    assert chains is not None
-    return chains
-
-
 def _model(
     e: Tensor, a: Tensor, start: Tensor | None, end: Tensor | None, tags: Tensor | None
 ) -> ChainModel | None:
@@ -240,7 +234,7 @@ def _model(
         strides[name] = x.stride(0) if x is not None and x.dim() > 1 else 0
     if len(_models) >= _KEPT:
         _models.clear()
-    make = _chains().Model
+    make = named("cuda").chains.Model
     assert make is not None  # on an engine that launches
     try:
         batch, steps, n = e.shape

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from .. import arrays
-from ..differentiable import CONSTANTS
+from ..differentiable.functions import CONSTANTS
 from ..verb import Verb
 
 __all__ = ["LIBRARY", "TENSORS", "PyTorch", "define", "is_plain", "node", "operate"]
@@ -49,7 +49,7 @@ def _is_transformed() -> bool:
 
 
 class PyTorch:
-    """What :class:`semiring_mm.differentiable.Operators` has, of PyTorch."""
+    """What :class:`semiring_mm.verb.Library` has, of PyTorch."""
 
     ARRAY = "Tensor"
     xp = torch
@@ -106,7 +106,7 @@ class PyTorch:
 
     def differentiated(self, *tensors: Tensor) -> list[bool]:
         enabled = torch.is_grad_enabled()
-        return [enabled and x is not None and x.requires_grad for x in tensors]
+        return [enabled and getattr(x, "requires_grad", False) for x in tensors]
 
     def cast(self, x: Tensor, dtype: Any) -> Tensor:
         return x if x.dtype == dtype else x.to(dtype)  # a conversion to the same takes its time
@@ -116,11 +116,9 @@ class PyTorch:
 
     broadcast_shapes = staticmethod(torch.broadcast_shapes)
 
-    def repeated(self, head: tuple[Any, ...], *operands: Any) -> Any:
-        return arrays.repeat(head, operands) if is_plain() else None
-
-    def launched(self, verb: str, /, *operands: Any) -> Any:
-        return None
+    def repeated(self, verb: str, *arguments: Any) -> Any:
+        *more, a, b = arguments
+        return arrays.repeat((verb, *more), (a, b)) if is_plain() else None
 
 
 LIBRARY = PyTorch()

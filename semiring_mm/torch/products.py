@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .. import gradients
-from ..differentiable import VERBS
+from ..differentiable.rows import VERBS
 from ..semirings import semiring_of
 from .operators import define, operate
 

@@ -21,27 +21,26 @@ from typing import Any
 
 import torch
 
-from .. import chain_gradients, differentiable
-from .. import sequences as host
-from ..differentiable import bound
+from .. import chain_gradients
+from ..differentiable import bind
+from ..differentiable import sequences as functions
+from ..differentiable.sequences import *  # noqa: F403  (for type checkers)
 from ..naming import listing
 from ..verb import sum_to
 from . import launches
 from .operators import PyTorch, node
 
-__all__ = [
-    "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
-]  # fmt: skip
+__all__ = [*functions.__all__]
 __dir__ = listing(__all__)
 
 Tensor = Any
 
 
 class _PyTorch(PyTorch):
-    def launched(self, verb: str, /, *operands: Any) -> Any:
+    def repeated(self, verb: str, *arguments: Any) -> Any:
         """Of models that one launch on a device is kept for, see :mod:`.launches`."""
-        e, a, start, end, lengths, tags = (*operands, None)[:6]
-        wanted = _wanted(e, a, start, end)
+        e, a, start, end, lengths, tags = (*arguments, None)[:6]
+        wanted = functions.wanted(self, e, a, start, end)
         if verb == "viterbi" and wanted:
             return None
         e, a, start, end = _promoted(e, a, start, end)
@@ -54,29 +53,16 @@ class _PyTorch(PyTorch):
         rest = tags is not None and ready.model.wide
         ready = ready._replace(tags=None) if rest else ready
         total = _sums.apply(found, ready, e, a, start, end) if wanted else found[0]
-        return total - score(e, a, tags, start, end, lengths=lengths) if rest else total
+        if rest:
+            total = total - score(e, a, tags, start, end, lengths=lengths)  # noqa: F405
+        return total
 
 
 _LIBRARY = _PyTorch()
-
-backward = bound(__name__, _LIBRARY, differentiable.backward, host.backward)
-crf_loss = bound(__name__, _LIBRARY, differentiable.crf_loss, host.crf_loss)
-forward = bound(__name__, _LIBRARY, differentiable.forward, host.forward)
-log_partition = bound(__name__, _LIBRARY, differentiable.log_partition, host.log_partition)
-marginals = bound(__name__, _LIBRARY, differentiable.marginals, host.marginals)
-score = bound(__name__, _LIBRARY, differentiable.score, host.score)
-viterbi = bound(__name__, _LIBRARY, differentiable.viterbi, host.viterbi)
+globals().update(bind(__name__, _LIBRARY, functions))
 
 
 # --- sums in one launch ---------------------------------------------------------------------------
-
-
-def _wanted(emissions: Tensor, transitions: Tensor, *ends: Tensor | None) -> int:
-    """What a launch computes beside a log-partition, for its gradient."""
-    if not torch.is_grad_enabled():
-        return 0
-    some = any(getattr(x, "requires_grad", False) for x in (emissions, *ends))
-    return 2 if getattr(transitions, "requires_grad", False) else int(some)
 
 
 def _promoted(*operands: Tensor | None) -> Any:
