@@ -19,7 +19,7 @@ from ..semirings import Semiring, semirings
 from . import device, wide
 from .combine import combine
 from .facts import facts
-from .launch import entry, launch, struct_of
+from .launch import entry, launch, prepared, struct_of
 from .source import STORAGE, algebra, flags, word_size
 from .views import address, to_host
 
@@ -598,14 +598,12 @@ class Model:
             y_batch=steps * states, y_step=states, pairs_batch=states * states, pairs_row=states,
         )  # fmt: skip
         self._model = device.Kept(params, len(POINTERS))
-        self._starts: dict[tuple[int | None, bool], device.Start] = {}
         each = steps * states
         self._pieces = -(-each // _PIECE)
         params = struct_of("GradientParams").pack(
             each=each, pairs_each=states * states, chains=batch, pieces=self._pieces
         )
         self._gradients = device.Kept(params, _VARY)
-        self._gradient_starts: dict[bool, device.Start] = {}
 
     def launch(
         self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
@@ -622,9 +620,7 @@ class Model:
         tagged : bool
             Less the scores of tags.
         """
-        start = self._starts.get((wanted, tagged))
-        if start is None:
-            start = self._starts[wanted, tagged] = self._prepared(wanted, tagged)
+        start = prepared((self, wanted, tagged), lambda: self._prepared(wanted, tagged))
         self._model.launch(start, stream, addresses)
 
     def gradients(self, stream: int, addresses: Sequence[int], step: int) -> None:
@@ -640,15 +636,15 @@ class Model:
             Elements from one gradient of a total to the next.
         """
         pairs = addresses[2] != 0
-        start = self._gradient_starts.get(pairs)
-        if start is None:
-            run = f"sr::TotalGradients<{STORAGE[self._dtype.name]}>::run"
-            source = entry("chain.cuh", struct_of("GradientParams"), run, _THREADS)
-            kernel = device.current().kernel(source)
-            blocks = self._batch * self._pieces + pairs * -(-(self._states**2) // _COLUMNS)
-            start = kernel.prepared(blocks, _THREADS, _THREADS * self._dtype.itemsize)
-            self._gradient_starts[pairs] = start
+        start = prepared((self, "gradients", pairs), lambda: self._gradient_start(pairs))
         self._gradients.launch(start, stream, (*addresses, step))
+
+    def _gradient_start(self, pairs: bool) -> device.Start:
+        run = f"sr::TotalGradients<{STORAGE[self._dtype.name]}>::run"
+        source = entry("chain.cuh", struct_of("GradientParams"), run, _THREADS)
+        blocks = self._batch * self._pieces + pairs * -(-(self._states**2) // _COLUMNS)
+        kernel = device.current().kernel(source)
+        return kernel.prepared(blocks, _THREADS, _THREADS * self._dtype.itemsize)
 
     def _prepared(self, wanted: int | None, tagged: bool) -> device.Start:
         n, name = self._states, "max_plus" if wanted is None else "log_plus"
