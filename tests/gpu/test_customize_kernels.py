@@ -45,7 +45,7 @@ def check(problem, *, few="some", sources=None):
     row, col, _ = problem.source.given.arrays
     n = problem.source.n
     structure = (
-        structure_of(n, row, col) if sources is None else eliminate(n, row, col, sources=sources)
+        structure_of(n, row, col) if sources is None else eliminate(n, row, col, sources=sources)[0]
     )
     arcs = arcs_of(structure, problem)
     expected = problem.solve(partial(customize, structure, arcs=arcs))
