@@ -12,7 +12,7 @@ import functools
 import importlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 from . import engine as engines
 from .engine import Engine
 from .memory import too_large
+from .plan import Facts
 
 __all__ = [
     "Call", "check_all_pairs", "check_memory", "device_index", "gpu_has", "joined", "masked",
@@ -66,10 +67,14 @@ class Call:
         lies elsewhere or in another byte order.
     moved : bool
         Whether host arrays are computed on the device; the operands are copies then.
+    holds : callable, optional
+        For which facts of its operand a call that asks for them is the same one, where it comes
+        again.
     """
 
     engine: Engine
     moved = False
+    holds: Callable[[Facts], bool] | None = None
     _aside = False  # whether the result is copied to `out` at the end
     _index: int | None = None  # of the device; -1 is the current one
     _library = "numpy"
@@ -123,14 +128,13 @@ class Call:
         if self._index is None:
             self._take_all()
             return self
-        with contextlib.ExitStack() as context:
-            theirs: tuple[Any, ...] = ()
-            if self._library == "torch" and not self.moved:
-                torch = sys.modules["torch"]
-                stream = torch.cuda.current_stream(self._index).cuda_stream
-                here = torch.device("cuda", self._index)
-                theirs = stream, functools.partial(torch.empty, dtype=torch.uint8, device=here)
-            context.enter_context(self.engine.on(self._index, *theirs))
+        theirs: tuple[Any, ...] = ()
+        if self._library == "torch" and not self.moved:
+            torch = sys.modules["torch"]
+            stream = torch.cuda.current_stream(self._index).cuda_stream
+            here = torch.device("cuda", self._index)
+            theirs = stream, functools.partial(torch.empty, dtype=torch.uint8, device=here)
+        with self.engine.on(self._index, *theirs) as context:
             if self._out is None and not theirs and self.engine.capturing():
                 raise RuntimeError(
                     "a CUDA graph is being captured, and would not keep the memory of this "
@@ -175,7 +179,7 @@ class Call:
             there = [name for name, x in self._given.items() if x is not None]
             self.engine.calls.learn(
                 self._notes, self._head or (), [self._given[name] for name in there], self._out,
-                given, [self._arrays[name] for name in there], result,
+                given, [self._arrays[name] for name in there], result, self.holds,
             )  # fmt: skip
         return given
 

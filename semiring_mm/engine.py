@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
@@ -365,6 +365,7 @@ class Calls(Protocol):
     def learn(
         self, notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any,
         given: Any, arrays: Sequence[Array], result: Array,
+        holds: Callable[[Facts], bool] | None = None,
     ) -> None:  # fmt: skip
         """Prepare a call that was recorded, if it can be repeated.
 
@@ -378,6 +379,9 @@ class Calls(Protocol):
             What the call returned.
         arrays, result : arrays
             Operands and the result, or several, as the engine had them.
+        holds : callable, optional
+            Of a call that has asked for the facts of its operand: whether for other facts it is
+            the same call. No other one that asks for facts is prepared.
         """
 
 
@@ -643,10 +647,8 @@ class Engine(Protocol):
     def facts(self, semiring: Semiring, x: T[...]) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
 
-    def facts_beside(
-        self, semiring: Semiring, x: T[...], launch: Callable[[], Result]
-    ) -> tuple[Result, Callable[[], Facts]]:
-        """What `launch` returns, and a call that waits for the facts, not for what was launched."""
+    def facts_later(self, semiring: Semiring, x: T[...]) -> Callable[[], Facts]:
+        """The search for :meth:`facts`, begun: a call waits for it, not for later launches."""
 
     def product(
         self, semiring: Semiring, a: T[[batch], m, k], b: T[[batch], k, n], c: T[[batch], m, n],
@@ -839,8 +841,10 @@ class Engine(Protocol):
 
     def on(
         self, index: int, stream: int | None = None, allocate: Callable[[int], Any] | None = None
-    ) -> AbstractContextManager[Any]:
+    ) -> ExitStack:
         """Work on a device (-1: the current one), and on another library's stream and memory.
+
+        Until the context ends, to which its caller may add what ends with it.
 
         `allocate` makes an array of that library, of so many bytes.
         """
@@ -949,7 +953,8 @@ def compiled(
     kernel: Kernel, plan: Plan | str | None = None, zero: float | int = 0, one: float | int = 0
 ) -> Any:
     """A kernel as the host's engine runs it: :meth:`Engine.compiled`."""
-    return named("cpu").compiled(kernel, plan, zero, one)
+    host = _engines.get("cpu") or named("cpu")  # nothing can be missing
+    return host.compiled(kernel, plan, zero, one)
 
 
 def host_rows() -> FactorRows:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .layouts import LayoutError, assert_fields, assert_lies
+from .lazy import cached_property
 from .plan import Facts, Plan
 from .semirings import Semiring
 
@@ -82,12 +83,12 @@ class SymbolicFactor:
     def __post_init__(self) -> None:
         assert_fields(self, SymbolicFactor)
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Number of nodes."""
         return len(self.order)
 
-    @property
+    @cached_property
     def core(self) -> int:
         """Number of nodes of the core."""
         return self.n - self.eliminated
@@ -131,31 +132,13 @@ class Factor:
 
 
 class FactorRows(Protocol):
-    """Rows of labels over a factor, whose lanes are sources: their width, and how they are written.
-
-    A label is a path's weight; labels of a vertex lie next to each other.
-    """
+    """Rows of labels over a factor, whose lanes are sources: how many fit the host's registers."""
 
     def lanes(self, itemsize: int) -> int:
         """Labels of a vector, which are computed in a type of that size."""
 
     def vectors(self) -> int:
         """Vectors of labels that stay in registers: each weight that is loaded serves them all."""
-
-    def turned_bytes(self, width: int, itemsize: int) -> int:
-        """Scratch memory for :meth:`write`, of rows of so many labels."""
-
-    def write(
-        self, plan: Plan | None,
-        label: whole(i32[:, width]) if plan is None else whole(plan.computed_in[:, width]),
-        where: whole(i64[count]), lines: whole(i64[width]),
-        out: rows(i32[:, count]) if plan is None else rows(plan.storage[:, count]),
-        turned: whole(u8[:]),
-    ) -> None:  # fmt: skip
-        """``out[lines[i], j]`` ← ``label[where[j], i]``, stored as a plan says; None: as it is.
-
-        `turned` is scratch memory.
-        """
 
 
 # --- families in the memory of any engine --------------------------------------------------------

@@ -37,10 +37,9 @@ the row: ``entries(row, n)`` loads the first n entries of each as a list, and ``
 ``row[i]`` of a row as long as a vector. ``stream(row, j, v)`` stores a whole vector past the
 caches, to a multiple of its size: its line is not read first.
 
-``join(f(i) for i in range(n))`` is ⊕ over a range in any order, of numbers or, entry by entry, of
-lists; a second argument is how many independent sums there are, and with ``numbers=True`` no entry
-is a NaN. ``popcount(x)`` is the number of bits of a word that are set, ``bit(x, j)`` whether bit j
-is, ``bits(x)`` a float's bits as an integer and the reverse, and ``T(x)`` a number in the type T.
+With ``numbers=True`` operations of a semiring meet no NaN. ``popcount(x)`` is the number of bits of
+a word that are set, ``bit(x, j)`` whether bit j is, ``bits(x)`` a float's bits as an integer and
+the reverse, and ``T(x)`` a number in the type T.
 
 :func:`semiring_mm.cpu.codegen.compiled` compiles a kernel, :meth:`Kernel.plain` runs it in Python.
 """
@@ -48,14 +47,13 @@ is, ``bits(x)`` a float's bits as an integer and the reverse, and ``T(x)`` a num
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import inspect
 import math
 import operator
 import textwrap
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +65,7 @@ from .lazy import cached_property
 __all__ = [
     "TYPES", "I", "Kernel", "KernelError", "Operations", "Parameter", "S", "T", "across", "add",
     "add_exp", "better", "bit", "bit_length", "bits", "decode", "each", "encode", "entries",
-    "exp", "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "join", "kernel",
+    "exp_gap", "f32", "f64", "first", "fma", "i8", "i16", "i32", "i64", "kernel",
     "lanes", "log", "mul", "one", "overflows", "pick", "popcount", "prefetch", "same", "scale",
     "sqrt", "static", "stream", "u8", "u16", "u32", "u64", "unrolled", "where", "zero",
 ]  # fmt: skip
@@ -182,7 +180,11 @@ class Kernel:
         self.signature().compiled()(**fields)
         names = {}
         if operations is not None:
-            names = vars(operations) | {"join": operations.join, "scale": operations.mul}
+            add, mul = operations.add, operations.mul
+            names = vars(operations) | {
+                "add": lambda x, y, **_: add(x, y), "mul": lambda x, y, **_: mul(x, y),
+                "scale": mul,
+            }  # fmt: skip
         arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
         with np.errstate(divide="ignore", invalid="ignore"):  # in lanes that are not taken
             return self._python(_PLAIN | names)(**arrays)
@@ -226,11 +228,11 @@ class _Word:
 i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, I, T, S, static = (  # noqa: E741
     _Word(name) for name in (*TYPES, "static")
 )
-add, mul, better, zero, one, decode, encode, each, across, first, join, lanes, unrolled, entries, \
-    pick, prefetch, popcount, bit, bit_length, fma, bits, exp, exp_gap, add_exp, log, same, \
+add, mul, better, zero, one, decode, encode, each, across, first, lanes, unrolled, entries, \
+    pick, prefetch, popcount, bit, bit_length, fma, bits, exp_gap, add_exp, log, same, \
     stream, where, sqrt, overflows, scale = map(_Word, (
-        "add mul better zero one decode encode each across first join lanes unrolled entries "
-        "pick prefetch popcount bit bit_length fma bits exp exp_gap add_exp log same stream "
+        "add mul better zero one decode encode each across first lanes unrolled entries "
+        "pick prefetch popcount bit bit_length fma bits exp_gap add_exp log same stream "
         "where sqrt overflows scale"
     ).split())  # fmt: skip
 
@@ -246,13 +248,6 @@ class Operations:
     one: Any
     decode: Callable[[Any], Any] = lambda x: x
     encode: Callable[[Any], Any] = lambda x: x
-
-    def join(self, values: Iterable[Any], *_: Any, **__: Any) -> Any:
-        """⊕ over some values, or of each entry of some lists."""
-        found = list(values)
-        if found and isinstance(found[0], list):
-            return [self.join(x) for x in zip(*found, strict=True)]
-        return functools.reduce(self.add, found, self.zero)
 
 
 def _fma(x: float, y: float, z: float) -> float:
@@ -273,7 +268,7 @@ _PLAIN: dict[str, Any] = {
     "f32": np.float32, "f64": np.float64,
     "u64": lambda x: int(x) & (1 << 64) - 1, "popcount": int.bit_count, "T": lambda x: x,
     "bit": lambda x, j: x >> j & 1, "bit_length": int.bit_length, "decode": lambda x: x,
-    "encode": lambda x: x, "fma": _fma, "log": np.errstate(divide="ignore")(np.log), "exp": np.exp,
+    "encode": lambda x: x, "fma": _fma, "log": np.errstate(divide="ignore")(np.log),
     "add_exp": lambda total, x: total + np.exp(min(x, 0.0)), "overflows": lambda _: False,
     "same": lambda x, y: x == y or (x != x and y != y),
     "bits": lambda x: np.asarray(x).view("i8" if np.asarray(x).dtype.kind == "f" else "f8").item(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from typing import Any
 
@@ -111,10 +110,17 @@ def scratch(*sizes: int) -> list[NDArray[np.uint8]]:
 
 def room_of(*sizes: int) -> int:
     """Bytes of a workspace that holds such pieces."""
-    return 64 + sum(-(-size // 64) * 64 for size in sizes)
+    room = 64
+    for size in sizes:
+        room += -(-size // 64) * 64
+    return room
 
 
 def cut(memory: NDArray[np.uint8], *sizes: int) -> list[NDArray[np.uint8]]:
     """Pieces of a workspace, as of :func:`scratch`."""
-    ends = itertools.accumulate((-(-size // 64) * 64 for size in sizes), initial=64)
-    return [memory[first : first + size] for first, size in zip(ends, sizes, strict=False)]
+    pieces: list[NDArray[np.uint8]] = []
+    first = 64
+    for size in sizes:
+        pieces.append(memory[first : first + size])
+        first += -(-size // 64) * 64
+    return pieces

@@ -44,7 +44,9 @@ class Tick(Protocol):
     def __call__(self, done: float, parts: Mapping[str, float] | None = None) -> None: ...
 
 
-def part_of(tick: Tick | None, done: float, pairs: float) -> Callable[[float], None] | None:
+def part_of(
+    tick: Callable[[float], None] | None, done: float, pairs: float
+) -> Callable[[float], None] | None:
     """A callback for the fraction done of `pairs` that come after `done` others, or None."""
     return None if tick is None else lambda part: tick(done + part * pairs)
 

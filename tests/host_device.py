@@ -194,6 +194,12 @@ class HostDevice:
     def capturing(self) -> bool:
         return False
 
+    def host_memory(self, shape, dtype):
+        return self.xp.empty(shape, dtype)
+
+    def mark(self, stream):
+        return lambda: None
+
     def tensor_map(self, place, element, sizes, pitch, lines=64, width=0) -> bytes:
         """What the driver would refuse is refused; the rest as host.h's ``HostMap``."""
         size = np.dtype(BITS.get(element, element)).itemsize

@@ -76,8 +76,8 @@ class Algebra:
 # --- the verbs ----------------------------------------------------------------------------------
 
 
-def facts_beside(semiring, x, launch):
-    return launch(), functools.partial(facts, semiring, x)
+def facts_later(semiring, x):
+    return functools.partial(facts, semiring, x)
 
 
 def facts(semiring, x):
@@ -163,7 +163,7 @@ def closure_batch(semiring, a, known, out, predecessors=None):
     if predecessors is not None or a.dtype.kind in "iu" or not semiring.idempotent:
         return False
     zero, one = semiring.identities(a.dtype)
-    for x, closed in zip(a, out, strict=True):
+    for x, closed in zip(*(v.reshape(-1, *v.shape[-2:]) for v in (a, out)), strict=True):
         unit = np.where(np.eye(len(x), dtype=bool), one, zero).astype(x.dtype)
         closed[...] = evaluate(semiring.add_expr, unit, x)
         closure_block(semiring, closed, None)
@@ -294,7 +294,7 @@ def fill(x, byte):
 
 
 def on(index, stream=None, allocate=None):
-    return contextlib.nullcontext()
+    return contextlib.ExitStack()
 
 
 def capturing():
@@ -318,7 +318,7 @@ class calls:
     def recorded():
         return contextlib.nullcontext()
 
-    def learn(notes, head, operands, out, given, arrays, result):
+    def learn(notes, head, operands, out, given, arrays, result, holds=None):
         pass
 
 

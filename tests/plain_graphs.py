@@ -68,15 +68,7 @@ def compiled(kernel, plan, zero, one):
     return call
 
 
-def write(plan, label, where, lines, out, turned):
-    found = label[where] if plan is None else stored(plan, label[where], out.dtype)
-    for i, line in enumerate(lines.tolist()):
-        out[line] = found[:, i]
-
-
-rows = SimpleNamespace(
-    lanes=lambda itemsize: LANES, vectors=lambda: 1, turned_bytes=lambda *_: 1, write=write
-)
+rows = SimpleNamespace(lanes=lambda itemsize: LANES, vectors=lambda: 1)
 
 
 # --- searches -----------------------------------------------------------------------------------

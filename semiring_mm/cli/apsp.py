@@ -8,39 +8,43 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..files.columns import FROM, TO
 from .compute import Result, asks_net, explained, from_net, save, solve
-from .graph import Finder, GivenGraph, read_network, read_pairs
+from .graph import Finder, GivenGraph, read_network, read_nodes
 from .options import (
     Refusal,
     check_labels,
-    check_outputs,
     check_paths,
     check_tiles,
     given_files,
     in_tiles,
     is_matrix,
     is_table,
-    settings,
 )
-from .report import Report, remark, warn
-from .tables import all_pairs, labels_file, print_data, some_pairs, write_columns, write_labels
+from .report import Report, finish, warn
+from .tables import (
+    all_pairs,
+    csv_lines,
+    labels_file,
+    print_data,
+    some_pairs,
+    write_columns,
+    write_labels,
+)
 
-__all__ = ["run"]
+__all__ = ["check", "run"]
 
 Pairs = list[tuple[int, int]]
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
+def check(args: argparse.Namespace) -> None:
+    """Refuse options that exclude each other."""
     check_paths(args)
     check_tiles(args)
-    check_outputs(args)
-    with settings(args):
-        return _run(args)
 
 
-def _run(args: argparse.Namespace) -> int:
-    """The same, once the options are in order."""
+def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
+    """Run the command and return its exit code."""
     chosen = args.semiring is not None
     given, net = read_network(args, dense=True, tiles=in_tiles(args))
     if net is not None:
@@ -51,33 +55,33 @@ def _run(args: argparse.Namespace) -> int:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
     find = Finder(graph)
     ends = (find(args.start), find(args.end)) if args.start is not None else None
-    pairs = read_pairs(args.pairs, find, given.notes) if args.pairs is not None else None
+    pairs: Pairs | None = None
+    if args.pairs is not None:
+        rows = read_nodes("--pairs", args.pairs, find, given.notes, (FROM, TO))
+        pairs = [(i, j) for i, j in rows]
     labels = _labels_file(args, given)
     warnings = warn(given, chosen)
 
-    with contextlib.ExitStack() as stack:
-        asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
-        sources = _sources(args, asked, ends, pairs)
-        if args.explain:
-            print_data(f"{explained(args, given, sources)}\n")
-            return 0
-        if net is not None and sources is not None and asks_net(args):
-            result = from_net(args, given, net, {*(pairs or ()), *([ends] if ends else ())})
-        else:
-            result = solve(args, given, stack, sources, None if ends else pairs)
-        report = Report(args, result, ends, warnings)
-        written = _write(args, report, pairs, labels)
-        if args.json:
-            report.print_json(asked, pairs, written)
-        else:
-            report.print(asked, pairs)
-        report.remarks(asked, bool(written or pairs))
-        if written:
-            words = (f"{name} ({what})" if what else name for name, what in written.items())
-            remark(args, f"wrote {', '.join(words)}")
-        if ends is not None and not report.path:
-            a, b = (graph.nodes[k] for k in ends)
-            raise Refusal(f"there is no path from {a} to {b}", 1)
+    asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
+    sources = _sources(args, asked, ends, pairs)
+    if args.explain:
+        print_data(f"{explained(args, given, sources)}\n")
+        return 0
+    if net is not None and sources is not None and asks_net(args):
+        result = from_net(args, given, net, {*(pairs or ()), *([ends] if ends else ())})
+    else:
+        result = solve(args, given, stack, sources, None if ends else pairs)
+    report = Report(args, result, ends)
+    written = _write(args, report, pairs, labels)
+    shown = None if is_table(args.output) else pairs
+    data = None if shown is None else csv_lines(some_pairs(result, shown, routes=args.routes))
+    finish(
+        args, given, warnings, written, lambda: report.found(asked, shown),
+        lambda: report.lines(asked), data,
+    )  # fmt: skip
+    if ends is not None and not report.path:
+        a, b = (graph.nodes[k] for k in ends)
+        raise Refusal(f"there is no path from {a} to {b}", 1)
     return 0
 
 

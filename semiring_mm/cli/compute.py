@@ -406,7 +406,7 @@ def _resumable(args: argparse.Namespace) -> str:
         from ..tiled.checkpoint import Checkpoint
         from ..tiled.results import part_of
 
-        if Checkpoint(Path(names[0]), {}, 1).file.exists():
+        if Checkpoint(Path(names[0])).file.exists():
             return str(part_of(Path(names[0])))
     return ""
 

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import importlib
 import io
-import json
 import os
 import signal
 import sys
@@ -14,10 +13,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-import semiring_mm as sm
-
-from . import apsp, nearest, prepare, stats, table
-from .options import Parser, Refusal, add_options
+from .commands import COMMANDS
+from .options import Parser, Refusal, add_rows, check_names, settings
 
 __all__ = ["main", "run_as_program"]
 
@@ -53,7 +50,11 @@ def _main(arguments: Sequence[str]) -> int:
             f"the repository"
         )
     args = _parser(arguments).parse_args(arguments)
-    return int(args.run(args))
+    command = COMMANDS[args.command]
+    command.check(args)
+    check_names(args, command.outputs)
+    with settings(args), contextlib.ExitStack() as stack:
+        return command.run(args, stack)
 
 
 def run_as_program(run: Callable[[], int], *, process: bool) -> int:
@@ -176,64 +177,21 @@ def _parser(arguments: Sequence[str] = ()) -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-
-    for name, add, run, summary, description in _COMMANDS:
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=Parser
+    )
+    for name, row in COMMANDS.items():
         command = commands.add_parser(
-            name, allow_abbrev=False, help=summary, description=description or None
+            name, allow_abbrev=False, help=row.summary, description=row.description or None
         )
-        command.set_defaults(run=run)
-        add(command)
+        command.set_defaults(semiring=None)  # where there is no such option, that of the graph
+        add_rows(command, row.options)
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what a line may go on with
         importlib.import_module("argcomplete").autocomplete(parser)
     parser.refuse_unknown(arguments)
     return parser
 
 
-def _info_options(command: Parser) -> None:
-    command.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _info(args: argparse.Namespace) -> int:
-    if args.json:
-        from ..config import configuration
-
-        print(json.dumps(configuration(), indent=2))
-    else:
-        sm.show_config()
-    return 0
-
-
-#: The commands: name, what adds the options, what runs it, a summary, a description.
-_COMMANDS: tuple[tuple[str, Callable[[Parser], None], Callable[..., int], str, str], ...] = (
-    (
-        "apsp", add_options, apsp.run, "best paths between all pairs of nodes",
-        "Best paths between all pairs of nodes of a graph. Prints a summary unless asked for "
-        "something else.",
-    ),
-    (
-        "prepare", prepare.add_options, prepare.run,
-        "prepare a large sparse graph for many questions",
-        "Prepare a sparse graph once, for tables and statistics of it: a customizable contraction "
-        "hierarchy in a file. Prints its sizes.",
-    ),
-    (
-        "table", table.add_options, table.run, "a table of distances between chosen nodes",
-        "A table of what best paths between chosen nodes are worth, of a graph or of what "
-        "semiring-mm prepare made of it.",
-    ),
-    (
-        "nearest", nearest.add_options, nearest.run, "the nearest facilities of every node",
-        "The k nearest of some facilities to every node, and their distances, of a graph or of "
-        "what semiring-mm prepare made of it.",
-    ),
-    (
-        "stats", stats.add_options, stats.run, "statistics of all distances",
-        "Statistics of the distances between all nodes, without their matrix: eccentricity, "
-        "radius, diameter, closeness, means, and a histogram.",
-    ),
-    ("info", _info_options, _info, "engines, devices, versions, caches", ""),
-)  # fmt: skip
 #: Programs that are in a checkout only, by what they would be called here.
 _IN_A_CHECKOUT = {"bench": "python -m bench", "ladder": "python -m apps.ladder"}
 

@@ -19,17 +19,15 @@ import semiring_mm as sm
 
 from ..closures.edges import EdgeList, NumberLabels
 from ..files import Graph, read_graph, read_matrix
-from ..files.columns import FROM, NODE, TO, is_real
+from ..files import nodes as tables
+from ..files.columns import NODE, is_real
 from ..files.file import File
-from ..files.nodes import read_nodes
 from ..files.npy import map_matrix, zero_warnings
 from ..lazy import cached_property
 from ..naming import named
 from .options import KINDS, Kind, Refusal, did_you_mean
 
-__all__ = [
-    "Finder", "GivenGraph", "chosen_nodes", "read", "read_network", "read_nodes_of", "read_pairs",
-]  # fmt: skip
+__all__ = ["Finder", "GivenGraph", "read", "read_network", "read_nodes"]
 
 _COLUMNS = ("--weight or --unweighted", "--columns")
 _ENTRIES = "the entries of the matrix"
@@ -235,7 +233,7 @@ def _is_prepared(args: argparse.Namespace) -> bool:
 
 def _with_table(graph: Graph, name: str) -> Graph:
     """The graph with the names and coordinates of a table of nodes, in its own order."""
-    table = read_nodes(File.of(name))
+    table = tables.read_nodes(File.of(name))
     at = {label: k for k, label in enumerate(table.nodes)}
     if (absent := next((x for x in graph.nodes if x not in at), None)) is not None:
         raise Refusal(f"node {absent!r} is not in {name}")
@@ -338,80 +336,64 @@ class Finder:
         return did_you_mean(word, known)
 
 
-def read_pairs(argument: str, find: Finder, notes: list[str]) -> list[tuple[int, int]]:
-    """Node pairs of `--pairs`: from the file of that name, or from the words themselves."""
-    path = Path(argument)
-    if path.is_file():
-        rows = _rows(path)
-        if rows and (_is_header(rows, (FROM, TO), find) or _heads(argument, rows, 2, find, notes)):
-            rows = rows[1:]
-    elif "," not in argument:
-        raise Refusal(f"--pairs {argument}: neither a file nor pairs such as 'A,B;C,D'")
-    else:
-        rows = [(0, pair.split(",")) for pair in argument.split(";")]
-    pairs = []
-    for line, row in rows:
-        place = f"{argument}:{line}: " if line else "--pairs: "
-        if len(row) != 2:
-            raise Refusal(f"{place}expected a pair of nodes, got {','.join(row)!r}")
-        try:
-            pairs.append((find(row[0]), find(row[1])))
-        except Refusal as refusal:
-            raise Refusal(f"{place}{refusal}") from None
-    if not pairs:
-        raise Refusal(f"--pairs {argument}: no pairs in it")
-    return pairs
+def read_nodes(
+    option: str, argument: str, find: Finder, notes: list[str],
+    names: Sequence[Sequence[str]] = (("from", "to", *NODE),),
+) -> list[tuple[int, ...]]:  # fmt: skip
+    """Nodes of an option, or pairs of them: rows of a CSV file, or words between commas.
 
-
-def chosen_nodes(option: str, argument: str, find: Finder, notes: list[str]) -> list[int]:
-    """Nodes of an option: from the file of that name, or from words between commas."""
-    if Path(argument).is_file():
-        return read_nodes_of(argument, find, notes)
-    try:
-        return [find(word) for word in argument.split(",")]
-    except Refusal as refusal:
-        raise Refusal(f"{option}: {refusal}") from None
-
-
-def read_nodes_of(name: str, find: Finder, notes: list[str]) -> list[int]:
-    """The nodes of a CSV file, one a row: in the column of labels, or else the first."""
-    table, found, column = _rows(Path(name)), list[int](), 0
-    if table and table[0][1][0] not in find:
-        names = [cell.strip().casefold() for cell in table[0][1]]
-        if headed := [names.index(name) for name in ("from", "to", *NODE) if name in names]:
-            column, table = headed[0], table[1:]
-        elif _heads(name, table, 1, find, notes):
-            table = table[1:]
-    for line, row in table:
-        if len(row) <= column:
-            raise Refusal(f"{name}:{line}: expected {column + 1} fields, got {','.join(row)!r}")
-        try:
-            found.append(find(row[column]))
-        except Refusal as refusal:
-            raise Refusal(f"{name}:{line}: {refusal}") from None
-    if not found:
-        raise Refusal(f"{name}: no nodes in it")
-    return found
-
-
-def _is_header(rows: _Table, names: Sequence[Sequence[str]], find: Finder) -> bool:
-    """Whether the first row has such names of columns, and not nodes."""
-    cells = rows[0][1]
-    known = (x.strip().casefold() in words for x, words in zip(cells, names, strict=False))
-    return len(cells) >= len(names) and all(known) and not all(x in find for x in cells)
-
-
-def _heads(name: str, rows: _Table, width: int, find: Finder, notes: list[str]) -> bool:
-    """Whether the first row must be a header of other names, which is noted.
-
-    None of its words is a number, or a node or like one, and the next row has nodes.
+    Parameters
+    ----------
+    names : sequence of sequences of str
+        What each column may be called; without a header the first ones are read.
     """
+    pairs, columns = len(names) == 2, [*range(len(names))]
+    if option.endswith("-file") or Path(argument).is_file():
+        rows = _rows(Path(argument))
+        if rows and (headed := _header(argument, rows, names, find, notes)):
+            columns, rows = headed, rows[1:]
+    elif pairs and "," not in argument:
+        raise Refusal(f"{option} {argument}: neither a file nor pairs such as 'A,B;C,D'")
+    else:
+        words = argument.split(";") if pairs else argument.split(",")
+        rows = [(0, word.split(",")) for word in words]
+    nodes = []
+    for line, row in rows:
+        place = f"{argument}:{line}" if line else option
+        if len(row) <= max(columns) or (pairs and len(row) > 2):
+            what = "a pair of nodes" if pairs else f"{columns[0] + 1} fields"
+            raise Refusal(f"{place}: expected {what}, got {','.join(row)!r}")
+        try:
+            nodes.append(tuple(find(row[k]) for k in columns))
+        except Refusal as refusal:
+            raise Refusal(f"{place}: {refusal}") from None
+    if not nodes:
+        raise Refusal(f"{option} {argument}: no {'pairs' if pairs else 'nodes'} in it")
+    return nodes
+
+
+def _header(
+    name: str, rows: _Table, names: Sequence[Sequence[str]], find: Finder, notes: list[str]
+) -> list[int]:
+    """The columns, by their names in the first row; empty where that has nodes.
+
+    It is a header of other names, which is noted, where none of its words is a number, or a node or
+    like one, and the next row has nodes.
+    """
+    width = len(names)
+    cells = [x.strip().casefold() for x in rows[0][1]]
+    if all(x in find for x in rows[0][1][:width]):
+        return []
+    found = [next((cells.index(x) for x in words if x in cells), None) for words in names]
+    columns = [k for k in found if k is not None]
+    if len(columns) == width:
+        return columns
     first = [x.strip() for x in rows[0][1][:width]]
     nodes = len(rows) > 1 and all(x in find for x in rows[1][1][:width])
     if not nodes or any(x in find or is_real(x) or find.similar(x) for x in first):
-        return False
+        return []
     notes.append(f"{name}: line {rows[0][0]} is taken for a header: {', '.join(first)}")
-    return True
+    return [*range(width)]
 
 
 def _rows(path: Path) -> _Table:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,9 @@ from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import Result
 from .graph import GivenGraph
-from .options import is_table
-from .tables import csv_lines, number, print_data, some_pairs
+from .tables import number, print_data
 
-__all__ = [
-    "Report", "about", "graph_name", "print_lines", "reach_as_text", "remark", "remark_notes",
-    "warn",
-]  # fmt: skip
+__all__ = ["Report", "finish", "graph_name", "reach_as_text", "remark", "summary", "warn"]
 
 #: What a column of weights is called that does not add up along a path.
 _NOT_SUMMED = {
@@ -43,12 +39,6 @@ def remark(args: argparse.Namespace, text: str) -> None:
         print(f"semiring-mm: {text}", file=sys.stderr)
 
 
-def remark_notes(args: argparse.Namespace, given: GivenGraph) -> None:
-    """Print what a reader of the results should know of the file."""
-    for note in given.all_notes:
-        remark(args, f"note: {note}")
-
-
 def graph_name(args: argparse.Namespace) -> str:
     """What the graph is called."""
     first, *more = args.graph
@@ -56,29 +46,56 @@ def graph_name(args: argparse.Namespace) -> str:
     return f"{name} and {len(more)} more" if more else name
 
 
-def about(args: argparse.Namespace, given: GivenGraph, warnings: Sequence[str]) -> dict[str, Any]:
-    """The graph, what is known of it, and what is to be known of results, for JSON."""
-    return {
-        "graph": args.graph,
-        "semiring": args.semiring,
-        "nodes": given.graph.n,
-        "edges": given.edges(),
-        "directed": given.graph.directed,
-        "direction_source": given.graph.direction_source,
-        "weight_source": given.graph.weight_source,
-        "weights": given.kind.counted or None,
-        "unit": given.unit or None,
-        "warnings": [*warnings],
-        "notes": given.all_notes,
-    }
+def finish(
+    args: argparse.Namespace, given: GivenGraph, warnings: Sequence[str],
+    written: Mapping[str, str], found: Callable[[], dict[str, Any]],
+    lines: Callable[[], Sequence[str]] = list, data: Iterable[str] | None = None,
+) -> None:  # fmt: skip
+    """Print a result: as JSON; or lines of text and data, and what goes with them.
+
+    Parameters
+    ----------
+    written : dict of str to str
+        The files that were written, and what is in each of them.
+    found, lines : callable
+        Return what is known of the result, for JSON; and lines that tell it.
+    data : iterable of str, optional
+        What is printed exactly, after the lines.
+    """
+    if args.json:
+        about = {
+            "graph": args.graph,
+            "semiring": args.semiring,
+            "nodes": given.graph.n,
+            "edges": given.edges(),
+            "directed": given.graph.directed,
+            "direction_source": given.graph.direction_source,
+            "weight_source": given.graph.weight_source,
+            "weights": given.kind.counted or None,
+            "unit": given.unit or None,
+            "warnings": [*warnings],
+            "notes": given.all_notes,
+        }
+        print(json.dumps(about | found() | {"written": [*written]}, indent=2))
+    else:
+        told = lines()
+        for line in told:
+            print(line)
+        for text in data or ():
+            print_data(text)
+        if not told and (written or data is not None):
+            remark(args, f"weight: {given.weight}; edges: {given.edges_as_text}")
+        for note in given.all_notes:
+            remark(args, f"note: {note}")
+    if written:
+        words = (f"{name} ({what})" if what else name for name, what in written.items())
+        remark(args, f"wrote {', '.join(words)}")
 
 
-def print_lines(title: str, lines: Sequence[tuple[str, str]]) -> None:
-    """Print a summary: a word and a text a line."""
-    print(title)
-    width = max(len(word) for word, _ in lines)
-    for word, text in lines:
-        print(f"  {word.ljust(width)}  {text}")
+def summary(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Lines of a title, and of a word and a text each."""
+    width = max(len(word) for word, _ in rows)
+    return [title, *(f"  {word.ljust(width)}  {text}" for word, text in rows)]
 
 
 def reach_as_text(given: GivenGraph, pairs: int, possible: int, *, some: bool = False) -> str:
@@ -132,13 +149,11 @@ class Report:
     result : Result
     ends : (int, int), optional
         The nodes of the path that is asked for.
-    warnings : list of str
     """
 
     args: argparse.Namespace
     result: Result
     ends: tuple[int, int] | None
-    warnings: Sequence[str] = ()
 
     @property
     def given(self) -> GivenGraph:
@@ -149,27 +164,13 @@ class Report:
         """The nodes of the path that is asked for; empty if none is, or there is none."""
         return [] if self.ends is None else self.result.path(*self.ends)
 
-    def print(self, asked: bool, pairs: list[tuple[int, int]] | None) -> None:
-        """Print the path, the summary if it is `asked` for, and the values of pairs as CSV."""
-        if self.path:
-            self._print_path()
-            if asked:
-                print()
-            else:
-                print(f"weight  {self.given.weight}\nedges   {self.given.edges_as_text}")
+    def lines(self, asked: bool) -> list[str]:
+        """The path, and the summary if it is `asked` for."""
+        told = self._path_lines() if self.path else []
         if asked:
-            self._print_summary()
-        if pairs is not None and not is_table(self.args.output):
-            table = csv_lines(some_pairs(self.result, pairs, routes=self.args.routes))
-            print_data("".join(table))
-
-    def remarks(self, asked: bool, there_is: bool) -> None:
-        """Tell on standard error what goes with a result, if there is one that does not tell it."""
-        if self.args.json:
-            return
-        if not (asked or self.path) and there_is:
-            remark(self.args, f"weight: {self.given.weight}; edges: {self.given.edges_as_text}")
-        remark_notes(self.args, self.given)
+            return [*told, *([""] if told else []), *self._summary_lines()]
+        weight = [f"weight  {self.given.weight}", f"edges   {self.given.edges_as_text}"]
+        return [*told, *(weight if told else [])]
 
     # --- the path ---------------------------------------------------------------------------------
 
@@ -199,9 +200,8 @@ class Report:
         form = self._format(value, [leg for leg, _ in legs], self.given.unit)
         return f"{ends}: {form(value)} in {count}"
 
-    def _print_path(self) -> None:
+    def _path_lines(self) -> list[str]:
         given, kind, path = self.given, self.given.kind, self.path
-        print(self._title(path, self._legs))
         names = given.graph.names or [""] * len(given.graph.nodes)
         rows = [(given.graph.nodes[node], names[node], "", "") for node in path]
         if kind.path != "any" and len(path) > 1:
@@ -211,12 +211,12 @@ class Report:
             unit = f" ({given.unit})" if given.unit else ""
             total_word = "total" if kind.value == "distance" else kind.value
             rows.insert(0, ("", "", f"leg{unit}", f"{total_word}{unit}"))
-        widths = [max(len(row[k]) for row in rows) for k in range(4)]
+        places = [(max(len(row[k]) for row in rows), "<<>>"[k]) for k in range(4)]
+        lines = [self._title(path, self._legs)]
         for row in rows:
-            cells = [
-                row[k].ljust(widths[k]) if k < 2 else row[k].rjust(widths[k]) for k in range(4)
-            ]
-            print(("  " + "  ".join(cell for cell in cells if cell)).rstrip())
+            cells = (f"{x:{side}{width}}" for x, (width, side) in zip(row, places, strict=True))
+            lines.append("  " + "  ".join(filter(None, cells)).rstrip())
+        return lines
 
     # --- the summary ------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class Report:
                 worst, ends = float(block[i, j]), (row + i, column + j)
         return _Statistics(pairs, total, worst, ends)
 
-    def _print_summary(self) -> None:
+    def _summary_lines(self) -> list[str]:
         given, found, work = self.given, self._statistics, self.result.work
         kind, n = given.kind, given.graph.n
         lines = [
@@ -255,7 +255,7 @@ class Report:
             mean = found.total / found.pairs
             lines.append(("average", f"{NumberFormat([mean], given.unit)(mean)}"))
         lines.append(("time", f"{self.result.seconds:.3f} s, {work.method}{self._rate()}"))
-        print_lines(f"{graph_name(self.args)}: {kind.paths}", lines)
+        return summary(f"{graph_name(self.args)}: {kind.paths}", lines)
 
     def _rate(self) -> str:
         """Pairs per second as text, if the work was counted in pairs."""
@@ -268,27 +268,19 @@ class Report:
 
     # --- JSON -------------------------------------------------------------------------------------
 
-    def print_json(
-        self, asked: bool, pairs: list[tuple[int, int]] | None, written: Iterable[str]
-    ) -> None:
-        """Print everything as one object."""
-        given = self.given
-        found = about(self.args, given, self.warnings)
-        if asked:
-            found["summary"] = self._summary()
+    def found(self, asked: bool, pairs: list[tuple[int, int]] | None) -> dict[str, Any]:
+        """What is asked for."""
+        found: dict[str, Any] = {"summary": self._summary()} if asked else {}
         if self.ends is not None:
             found["path"] = self._path() if self.path else None
-        if pairs is not None and not is_table(self.args.output):
+        if pairs is not None:
+            labels = self.given.graph.nodes
             found["pairs"] = [
-                {"from": i, "to": j, "value": self._number(self.result.value(k, m))}
-                | ({"path": self.result.labels(k, m)} if self.args.routes else {})
-                for (k, m) in pairs
-                for i, j in [(given.graph.nodes[k], given.graph.nodes[m])]
+                {"from": labels[i], "to": labels[j], "value": self._number(self.result.value(i, j))}
+                | ({"path": self.result.labels(i, j)} if self.args.routes else {})
+                for i, j in pairs
             ]
-        found["method"] = self.result.work.method
-        found["seconds"] = self.result.seconds
-        found["written"] = [*written]
-        print(json.dumps(found, indent=2))
+        return found | {"method": self.result.work.method, "seconds": self.result.seconds}
 
     def _summary(self) -> dict[str, Any]:
         n, found = self.given.graph.n, self._statistics

@@ -6,10 +6,10 @@ import argparse
 import contextlib
 import hashlib
 import itertools
-import json
 import math
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,77 +25,15 @@ from ..plot import draw_statistics
 from ..plot.draw import can_be_drawn
 from ..storage import atomic_write
 from ..text import NumberFormat
-from . import options
 from .compute import refused, watched
-from .graph import Finder, GivenGraph, chosen_nodes, read_network
-from .options import Parser, Refusal
-from .report import about, graph_name, print_lines, reach_as_text, remark, remark_notes, warn
+from .graph import Finder, GivenGraph, read_network, read_nodes
+from .options import WHAT, Refusal, kept_tiles
+from .report import finish, graph_name, reach_as_text, remark, summary, warn
 from .tables import number, print_data, write_columns
 
-__all__ = ["add_options", "run"]
+__all__ = ["check", "run"]
 
-_WHAT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
 _BARS, _BAR = 12, 30  # lines of the histogram that are printed at most, and signs of the longest
-
-
-def add_options(command: Parser) -> None:
-    """Add what ``semiring-mm stats`` takes."""
-    options.graph_options(command)
-    what = command.add_argument_group("the statistics")
-    what.add_argument(
-        "--what",
-        type=options.some_of(_WHAT),
-        metavar="LIST",
-        help=f"some of {','.join(_WHAT)}; default all",
-    )
-    what.add_argument(
-        "--sources",
-        metavar="NODES",
-        help="only of these nodes: a CSV file with one a row, or 'A,B,C'",
-    )
-    what.add_argument(
-        "--bins",
-        type=_bins,
-        default=50,
-        metavar="N",
-        help="of the histogram: about how many, of a round width, or their edges 0,5,10,20; "
-        "default 50",
-    )
-    what.add_argument(
-        "--within",
-        type=options.numbers,
-        metavar="R",
-        help="how many nodes there are within a distance of each, or within several: 500,1000",
-    )
-    what.add_argument(
-        "--attribute",
-        metavar="COLUMN",
-        help="the column of --nodes, such as inhabitants, that is added up --within R in place of "
-        "counting nodes",
-    )
-    work = command.add_argument_group("the computation")
-    where = work.add_mutually_exclusive_group()
-    options.device_option(where, "a GPU if there is one and the work is large")
-    options.devices_option(where)
-    options.threads_option(work)
-    options.explain_option(work)
-    options.resume_options(work)
-    out = options.output_file(
-        command,
-        "S.csv, S.csv.gz or S.parquet: a row for each node; S.npz: the same as arrays, and the "
-        "histogram",
-    )
-    out.add_argument(
-        "--plot",
-        metavar="FILE",
-        help="draw the network coloured by closeness, if nodes have coordinates or are few, and "
-        "the histogram",
-    )
-    options.output_manner(out)
-
-
-def _bins(word: str) -> int | list[float]:
-    return options.numbers(word) if "," in word else options.positive(word)
 
 
 @dataclass(frozen=True)
@@ -138,15 +76,8 @@ class _Found:
         return 0 if found.reached is None else int((found.reached - 1).sum()), possible
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
-    options.check_names(
-        args,
-        {
-            "--output": (args.output, (".csv", ".csv.gz", ".parquet", ".npz")),
-            "--plot": (args.plot, options.PICTURES),
-        },
-    )
+def check(args: argparse.Namespace) -> None:
+    """Refuse options that need others."""
     if args.attribute and not (args.within and args.nodes):
         raise Refusal(
             "--attribute is a column of the table of nodes, added up within a distance: add "
@@ -154,12 +85,10 @@ def run(args: argparse.Namespace) -> int:
         )
     if (args.checkpoint or args.resume) and not args.output:
         raise Refusal("--checkpoint and --resume keep a state beside the output: add -o S.csv")
-    with options.settings(args), contextlib.ExitStack() as stack:
-        return _run(args, stack)
 
 
-def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
-    """The same, once the options are in order."""
+def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
+    """Run the command and return its exit code."""
     given, net = read_network(args)
     if args.semiring != "min_plus":
         raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
@@ -167,20 +96,21 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
     nodes = None
     if args.sources is not None:
-        nodes = chosen_nodes("--sources", args.sources, Finder(given.graph), given.notes)
+        find = Finder(given.graph)
+        nodes = [k for (k,) in read_nodes("--sources", args.sources, find, given.notes)]
     mass = None
     if args.attribute:
         mass = read_numbers(File.of(args.nodes), args.attribute, given.graph.nodes)
     warnings = warn(given, chosen=True)
     if args.explain:
-        tiles = options.kept_tiles(args, None, devices=args.devices)
+        tiles = kept_tiles(args, None, devices=args.devices)
         methods = sm.explain(
             net or given.numbered, use="statistics", sources=nodes, device=args.device, tiles=tiles
         )
         print_data(f"{methods}\n")
         return 0
     asked = {
-        "what": [*(args.what or _WHAT), *(["within"] if args.within else [])],
+        "what": [*(args.what or WHAT), *(["within"] if args.within else [])],
         "bins": args.bins, "radius": args.within,
     }  # fmt: skip
     state = _State(args, given, asked | {"sources": _digest(nodes), "attribute": _digest(mass)})
@@ -200,13 +130,10 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     done = _Found(args, given, found, time.perf_counter() - start, work.method)
     written = _write(done)
     state.finished()
-    if args.json:
-        _print_json(done, warnings, written)
-    else:
-        _print(done)
-        remark_notes(args, given)
-    if written:
-        remark(args, f"wrote {', '.join(written)}")
+    finish(
+        args, given, warnings, dict.fromkeys(written, ""), lambda: _as_json(done),
+        lambda: _as_lines(done),
+    )  # fmt: skip
     return 0
 
 
@@ -220,7 +147,7 @@ def _call(
     sources = nodes if net is None or nodes is None else [net.nodes[k] for k in nodes]
     found = sm.statistics(
         graph, **asked, sources=sources, attribute=mass, progress=work, device=args.device,
-        tiles=options.kept_tiles(args, state, devices=args.devices),
+        tiles=kept_tiles(args, state, devices=args.devices),
     )  # fmt: skip
     if net is None:
         return found
@@ -314,7 +241,7 @@ def _write_arrays(target: str, columns: dict[str, Any], done: _Found) -> None:
         np.savez(part, **arrays)
 
 
-def _print(done: _Found) -> None:
+def _as_lines(done: _Found) -> list[str]:
     given, found = done.given, done.statistics
     some, label = done.args.sources is not None, given.label
     lines = [
@@ -346,11 +273,10 @@ def _print(done: _Found) -> None:
                 f"{mean:,.5g} {what} on average, at most {best[0]:,.10g}, {label(best[1])}",
             ))  # fmt: skip
     lines.append(("time", f"{done.seconds:.3f} s, {done.method}"))
-    print_lines(f"{graph_name(done.args)}: distances", lines)
-    _print_histogram(done)
+    return [*summary(f"{graph_name(done.args)}: distances", lines), *_bars(done)]
 
 
-def _print_histogram(done: _Found) -> None:
+def _bars(done: _Found) -> Iterator[str]:
     """A bar for some neighbouring bins together."""
     bins = done.statistics.histogram
     if bins is None or not bins.counts.sum():
@@ -364,26 +290,28 @@ def _print_histogram(done: _Found) -> None:
     width = max(len(word) for row in words for word in row)
     for (a, b), part in zip(words, share.tolist(), strict=True):
         bar = "#" * round(_BAR * part / share.max())
-        print(f"  {a.rjust(width)} – {b.rjust(width)}  {100 * part:5.1f} %  {bar}".rstrip())
+        yield (f"  {a.rjust(width)} – {b.rjust(width)}  {100 * part:5.1f} %  {bar}".rstrip())
 
 
 def _form(done: _Found, value: float) -> str:
     return NumberFormat([value], done.given.unit, whole=done.given.whole)(value)
 
 
-def _print_json(done: _Found, warnings: list[str], written: list[str]) -> None:
-    given, found, graph = done.given, done.statistics, done.given.graph
+def _as_json(done: _Found) -> dict[str, Any]:
+    found, graph = done.statistics, done.given.graph
 
     def with_node(best: tuple[float, int] | None) -> dict[str, Any] | None:
         return None if best is None else {"value": number(best[0]), "node": graph.nodes[best[1]]}
 
     there, possible = done.pairs
     mean, bins, ends = found.mean_distance, found.histogram, found.ends
-    print(json.dumps(about(done.args, given, warnings) | {
+    return {
         "pairs": possible,
         "reachable": None if found.reached is None else there,
-        "diameter": ends and {
-            "value": number(found.diameter), "from": graph.nodes[ends[0]],
+        "diameter": ends
+        and {
+            "value": number(found.diameter),
+            "from": graph.nodes[ends[0]],
             "to": graph.nodes[ends[1]],
         },
         "radius": with_node(done.centre),
@@ -393,9 +321,10 @@ def _print_json(done: _Found, warnings: list[str], written: list[str]) -> None:
         "within": [
             {"radius": r, "mean": float(near.mean())} | (with_node(done.best(near)) or {})
             for r, near in zip(found.radii, found.within.T, strict=True)
-        ] if found.within is not None and len(found.nodes) else [],
+        ]
+        if found.within is not None and len(found.nodes)
+        else [],
         "histogram": bins and {"counts": bins.counts.tolist(), "edges": bins.edges.tolist()},
         "method": done.method,
         "seconds": done.seconds,
-        "written": written,
-    }, indent=2))  # fmt: skip
+    }

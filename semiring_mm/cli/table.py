@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,110 +14,72 @@ from numpy.typing import NDArray
 import semiring_mm as sm
 
 from ..progress import Watched, reporter
-from . import options
 from .compute import watched
-from .graph import Finder, GivenGraph, read_network, read_nodes_of
-from .options import Parser, Refusal
-from .prepare import prepared, preparing_options
-from .report import about, remark, remark_notes, warn
+from .graph import Finder, GivenGraph, read_network, read_nodes
+from .options import Refusal, check_disk, check_labels
+from .prepare import prepared
+from .report import finish, warn
 from .tables import Wide, print_data, write_labels, write_wide
 
-__all__ = ["add_options", "run"]
+__all__ = ["check", "run"]
 
 _ENTRIES = 1 << 24  # of a table that are computed at a time
 _ROWS = 64  # that are worth a sweep
 
 
-def add_options(command: Parser) -> None:
-    """Add what ``semiring-mm table`` takes."""
-    options.graph_options(command)
-    ends = command.add_argument_group("the nodes", "sources and targets; by default all")
-    for word, name in (("from", "start"), ("to", "end")):
-        which = ends.add_mutually_exclusive_group()
-        which.add_argument(
-            f"--{word}-file",
-            dest=f"{name}_file",
-            metavar="FILE",
-            help=f"CSV of the nodes {word} which paths lead, one a row",
-        )
-        which.add_argument(
-            f"--{word}", dest=name, action="append", metavar="A", help="such a node; again for more"
-        )
-    work = command.add_argument_group("the computation")
-    preparing_options(work)
-    options.device_option(work, "cpu")
-    options.threads_option(work)
-    options.explain_option(work)
-    out = options.output_file(
-        command,
-        "T.csv, T.csv.gz or T.parquet: a row for each node paths lead from, a column for each they "
-        "lead to, with their labels; T.npy: the numbers, and the labels in T.from.txt and "
-        "T.to.txt. Default: CSV is printed",
-    )
-    options.output_manner(out)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
-    accepted = (".csv", ".csv.gz", ".parquet", ".npy")
-    options.check_names(args, {"--output": (args.output, accepted)})
+def check(args: argparse.Namespace) -> None:
+    """Refuse a table of all pairs."""
     if not any((args.start, args.start_file, args.end, args.end_file)):
         raise Refusal(
             "say from where or to where: --from A or --from-file a.csv, --to B or --to-file b.csv; "
             "what is left out stands for all nodes"
         )
-    with options.settings(args), contextlib.ExitStack() as stack:
-        return _run(args, stack)
 
 
-def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
-    """The same, once the options are in order."""
+def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
+    """Run the command and return its exit code."""
     chosen = args.semiring is not None
     given, net = read_network(args)
     find = Finder(given.graph)
     start, end = (
-        _chosen(words, file, find, given)
-        for words, file in ((args.start, args.start_file), (args.end, args.end_file))
-    )
+        _chosen(f"--{word}-file", words, file, find, given)
+        for word, words, file in (
+            ("from", args.start, args.start_file), ("to", args.end, args.end_file)
+        )
+    )  # fmt: skip
     rows, columns = ([given.graph.nodes[k] for k in x.tolist()] for x in (start, end))
     files = _labels_files(args, rows, columns)
     warnings = warn(given, chosen)
     if net is None:
-        net = prepared(args, given)
+        net = prepared(args, given, stack)
     if args.explain:
         print_data(f"{len(rows):,} x {len(columns):,} entries of {sm.explain(net)}\n")
         return 0
     parts = _parts(net, start, end, args.device, watched(args, stack))
     none = net.semiring.identities(net.dtype)[0]
     table = Wide(rows, columns, net.dtype, parts, none, net.semiring.zero)
-    written = [args.output, *map(str, files)] if args.output else []
+    written = {}
     if args.output:
         size = len(rows) * len(columns) * net.dtype.itemsize
-        options.check_disk(args.output, "the table takes", size)
+        check_disk(args.output, "the table takes", size)
         write_wide(args.output, table)
         for file, some in files.items():
             write_labels(file, some)
-    elif not args.json:
-        for text in table.as_csv():
-            print_data(text)
-    if args.json:
-        values = {} if args.output else table.as_json()
-        print(json.dumps(about(args, given, warnings) | values | {"written": written}, indent=2))
-        return 0
-    remark(args, f"weight: {given.weight}; edges: {given.edges_as_text}")
-    remark_notes(args, given)
-    if args.output:
-        size = f"{len(rows):,} × {len(columns):,}, {net.dtype}"
-        remark(args, f"wrote {', '.join([f'{args.output} ({size})', *written[1:]])}")
+        written[args.output] = f"{len(rows):,} × {len(columns):,}, {net.dtype}"
+        written |= {str(file): "" for file in files}
+    data = None if args.output else table.as_csv()
+    finish(
+        args, given, warnings, written, lambda: {} if args.output else table.as_json(), data=data
+    )
     return 0
 
 
 def _chosen(
-    words: Sequence[str] | None, file: str | None, find: Finder, given: GivenGraph
+    option: str, words: Sequence[str] | None, file: str | None, find: Finder, given: GivenGraph
 ) -> NDArray[np.int64]:
     """The nodes of a file, or of words; all without either."""
     if file is not None:
-        return np.array(read_nodes_of(file, find, given.notes))
+        return np.array(read_nodes(option, file, find, given.notes))[:, 0]
     return np.arange(given.graph.n) if words is None else np.array([find(word) for word in words])
 
 
@@ -148,7 +109,7 @@ def _labels_files(
             for word, some in (("from", rows), ("to", columns))
         }
         for file, some in files.items():
-            options.check_labels(target, file, some, args, "T.csv or T.parquet")
+            check_labels(target, file, some, args, "T.csv or T.parquet")
         return files
     names = ["from", *columns]
     if target.lower().endswith(".parquet") and len({*names}) < len(names):

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from ..engine import CloseStep, CloseSteps, Lines
 
-__all__ = ["Executor", "Grid", "eliminate", "multiply", "steps_in_memory"]
+__all__ = ["Executor", "Grid", "eliminate", "steps_in_memory"]
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class Executor(Protocol):
     def pivot(self, k: int) -> None:
         """D[k, k] ← D[k, k]*; D[k, j] ← D[k, k] ⊗ D[k, j]; D[i, k] ← D[i, k] ⊗ D[k, k].
 
-        These are shared then. For a product nothing is computed: column k of A and row k of B
-        are shared as they are.
+        These are shared then.
         """
 
     def update(self, k: int, rows: Sequence[int], columns: Sequence[int]) -> None:
@@ -87,17 +86,6 @@ def eliminate(count: int, executor: Executor, first: int = 0) -> None:
             executor.update(k, others, [k + 1])
             executor.pivot(k + 1)
         executor.update(k, others, others)
-        executor.finish(k)
-
-
-def multiply(m: int, n: int, depth: int, executor: Executor) -> None:
-    """C ← C ⊕ A ⊗ B for m x depth tiles of A and depth x n of B."""
-    if depth:
-        executor.pivot(0)
-    for k in range(depth):
-        if k + 1 < depth:
-            executor.pivot(k + 1)
-        executor.update(k, range(m), range(n))
         executor.finish(k)
 
 

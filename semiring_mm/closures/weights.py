@@ -211,6 +211,17 @@ class Weights:
             return whole, whole, whole
         return None
 
+    def alike(self, facts: Facts) -> bool:
+        """Whether a closure of weights with other facts takes the same steps, and no cycle's check.
+
+        Of this dtype and as many nodes.
+        """
+        other = Weights(self.s, self.dtype, self.n, facts)
+        with contextlib.suppress(OverflowError):
+            same = (other.wide(), other.known()) == (self.wide(), self.known())
+            return same and not (other.broken or other.look(1))
+        return False
+
     def look(self, rows: int) -> int:
         """Least number of rows of a block whose diagonal is checked for improving cycles; 0: none.
 

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 from ..expressions import COMPARISONS, Expr
 from ..plan import Plan, contracted
 from . import vmath
 from .ir import F32, I1, Function, Type, Value
 
-__all__ = ["Algebra", "compute_type"]
+__all__ = ["Algebra", "absolute", "compute_type", "storage_type"]
 
 _STORAGE = {
     "float16": Type("f", 16), "bfloat16": Type("u", 16), "float32": F32, "float64": Type("f", 64),
     "bool": Type("u", 8),
 }  # fmt: skip
+_OPERATORS: dict[str, Callable[[Value, Value], Value]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "exp": vmath.exp, "log": vmath.log, "log1p": vmath.log1p, "expm1": vmath.expm1,
+    "logaddexp": vmath.logaddexp, "sqrt": lambda f, x: f.intrinsic("sqrt", x),
+}  # fmt: skip
+
+
+def absolute(f: Function, x: Value) -> Value:
+    """The absolute value of floats or integers."""
+    return f.intrinsic("fabs", x) if x.type.kind == "f" else f.select(x.cmp("<", 0), -x, x)
 
 
 def storage_type(name: str) -> Type:
@@ -114,40 +130,21 @@ class Algebra:
         x, y = args[0], args[-1]
         if op in COMPARISONS:
             return x.cmp(op, y)
+        if op in _OPERATORS:
+            return _OPERATORS[op](x, y)
+        if op in _FUNCTIONS:
+            return _FUNCTIONS[op](f, *args)
         match op:
-            case "+":
-                return x + y
-            case "-":
-                return x - y
-            case "*":
-                return x * y
-            case "/":
-                return x / y
             case "//" | "%":
                 return self._floor_div(x, y, op)
-            case "&":
-                return x & y
-            case "|":
-                return x | y
-            case "^":
-                return x ^ y
             case "~":
                 return x ^ (1 if x.type.bits == 1 else -1)
             case "neg":
                 return -x
             case "min" | "max":
                 return self._extremum(x, y, "<" if op == "min" else ">")
-            case "abs":
-                if x.type.kind == "f":
-                    return vmath.absolute(f, x)
-                return f.select(x.cmp("<", 0), -x, x)
-            case "logaddexp":
-                return vmath.logaddexp(f, x, y)
-            case _:
-                return {
-                    "exp": vmath.exp, "log": vmath.log, "log1p": vmath.log1p,
-                    "expm1": vmath.expm1, "sqrt": vmath.sqrt,
-                }[op](f, x)  # fmt: skip
+        assert op == "abs", op
+        return absolute(f, x)
 
     def _extremum(self, x: Value, y: Value, op: str) -> Value:
         wins = x.cmp(op, y)

@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 __all__ = [
@@ -66,6 +66,15 @@ I1, I8, I32, I64 = Type("i", 1), Type("i", 8), Type("i", 32), Type("i", 64)
 PTR = Type("p", 64)
 
 
+def _operator(f_op: str, i_op: str, u_op: str | None = None) -> Callable[[Value, Operand], Value]:
+    """A binary operator: what it is called of floats, and of integers with and without sign."""
+
+    def emit(x: Value, y: Operand) -> Value:
+        return x._binary(y, f_op, i_op, u_op)
+
+    return emit
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """An SSA value or constant of a function."""
@@ -86,39 +95,20 @@ class Value:
             return self
         return self._binary(other, "fadd", "add")
 
-    def __sub__(self, other: Operand) -> Value:
-        return self._binary(other, "fsub", "sub")
-
     def __mul__(self, other: Operand) -> Value:
         if isinstance(other, int) and other == 1 and self.type.kind == "i":
             return self
         return self._binary(other, "fmul", "mul")
 
-    def __and__(self, other: Operand) -> Value:
-        return self._binary(other, "", "and")
-
-    def __or__(self, other: Operand) -> Value:
-        return self._binary(other, "", "or")
-
-    def __xor__(self, other: Operand) -> Value:
-        return self._binary(other, "", "xor")
-
-    def __lshift__(self, other: Operand) -> Value:
-        return self._binary(other, "", "shl")
-
-    def __rshift__(self, other: Operand) -> Value:
-        return self._binary(other, "", "ashr", "lshr")
-
-    def __truediv__(self, other: Operand) -> Value:
-        return self._binary(other, "fdiv", "sdiv", "udiv")
-
-    def __floordiv__(self, other: Operand) -> Value:
-        """Truncating division of integers."""
-        return self._binary(other, "", "sdiv", "udiv")
-
-    def __mod__(self, other: Operand) -> Value:
-        """Remainder of truncating division."""
-        return self._binary(other, "frem", "srem", "urem")
+    __sub__ = _operator("fsub", "sub")
+    __and__ = _operator("", "and")
+    __or__ = _operator("", "or")
+    __xor__ = _operator("", "xor")
+    __lshift__ = _operator("", "shl")
+    __rshift__ = _operator("", "ashr", "lshr")
+    __truediv__ = _operator("fdiv", "sdiv", "udiv")
+    __floordiv__ = _operator("", "sdiv", "udiv")  # of integers, truncating
+    __mod__ = _operator("frem", "srem", "urem")  # of truncating division
 
     def __neg__(self) -> Value:
         if self.type.kind == "f":
@@ -419,16 +409,13 @@ class Function:
 
     # --- control flow
 
-    def _label(self, label: str) -> None:
-        self._lines.append(f"{label}:")
-
     def fresh(self, name: str) -> str:
         """A label that is not used yet."""
         return f"{name}.{self._next()}"
 
     def label(self, label: str) -> None:
         """Begin a block, after a jump or a branch."""
-        self._label(label)
+        self._lines.append(f"{label}:")
 
     def jump(self, label: str) -> None:
         """End a block."""
@@ -437,7 +424,7 @@ class Function:
     def place(self, label: str) -> None:
         """Begin a block that the one before leads to."""
         self.jump(label)
-        self._label(label)
+        self.label(label)
 
     def branch(self, condition: Value, yes: str, no: str) -> None:
         """End a block."""
@@ -451,52 +438,53 @@ class Function:
         )
         slot = self.var(first)
         n = self._next()
-        self._lines.append(f"  br label %guard{n}")
-        self._label(f"guard{n}")
-        enter = first.cmp("<", last)
-        self._lines.append(f"  br i1 {enter.name}, label %body{n}, label %exit{n}")
-        self._label(f"body{n}")
+        self.place(f"guard{n}")
+        self.branch(first.cmp("<", last), f"body{n}", f"exit{n}")
+        self.label(f"body{n}")
         i = slot.get()
         yield self.emit(f'call i64 asm "", "=r,0"(i64 {i.name})', I64) if self.opaque else i
         following = self.emit(f"add nsw i64 {i.name}, {by.name}", I64)
         slot.set(following)
-        again = following.cmp("<", last)
-        self._lines.append(f"  br i1 {again.name}, label %body{n}, label %exit{n}")
-        self._label(f"exit{n}")
+        self.branch(following.cmp("<", last), f"body{n}", f"exit{n}")
+        self.label(f"exit{n}")
 
     @contextmanager
     def while_(self) -> Iterator[str]:
         """Repeat until :meth:`break_if` on the yielded label."""
         n = self._next()
-        self._lines.append(f"  br label %again{n}")
-        self._label(f"again{n}")
+        self.place(f"again{n}")
         yield f"done{n}"
-        self._lines.append(f"  br label %again{n}")
-        self._label(f"done{n}")
+        self.jump(f"again{n}")
+        self.label(f"done{n}")
 
     def break_if(self, condition: Value, label: str) -> None:
-        n = self._next()
-        self._lines.append(f"  br i1 {condition.name}, label %{label}, label %go{n}")
-        self._label(f"go{n}")
+        go = f"go{self._next()}"
+        self.branch(condition, label, go)
+        self.label(go)
 
     @contextmanager
     def if_(self, condition: Value) -> Iterator[None]:
         n = self._next()
-        self._lines.append(f"  br i1 {condition.name}, label %then{n}, label %end{n}")
-        self._label(f"then{n}")
+        self.branch(condition, f"then{n}", f"end{n}")
+        self.label(f"then{n}")
         yield
-        self._lines.append(f"  br label %end{n}")
-        self._label(f"end{n}")
+        self.place(f"end{n}")
 
     @contextmanager
-    def if_else(self, condition: Value) -> Iterator[_Else]:
+    def if_else(self, condition: Value) -> Iterator[Callable[[], AbstractContextManager[None]]]:
         """``with f.if_else(c) as otherwise: ...; with otherwise(): ...``."""
         n = self._next()
-        self._lines.append(f"  br i1 {condition.name}, label %then{n}, label %else{n}")
-        self._label(f"then{n}")
-        yield _Else(self, n)
-        self._lines.append(f"  br label %end{n}")
-        self._label(f"end{n}")
+
+        @contextmanager
+        def otherwise() -> Iterator[None]:
+            self.jump(f"end{n}")
+            self.label(f"else{n}")
+            yield
+
+        self.branch(condition, f"then{n}", f"else{n}")
+        self.label(f"then{n}")
+        yield otherwise
+        self.place(f"end{n}")
 
     def text(self) -> str:
         params = ", ".join(f"{a.type} {a.name}" for a in self.args)
@@ -507,17 +495,6 @@ class Function:
             last = [f"  %result = load {kind}, ptr {slot}", f"  ret {kind} %result"]
         body = "\n".join(["entry:", *self._entry, *self._lines, *last])
         return f"define {linkage}{kind} @{self.name}({params}) #0 {{\n{body}\n}}\n"
-
-
-class _Else:
-    def __init__(self, fn: Function, n: int) -> None:
-        self.fn, self.n = fn, n
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        self.fn._lines.append(f"  br label %end{self.n}")
-        self.fn._label(f"else{self.n}")
-        yield
 
 
 def transposed(f: Function, rows: list[Value]) -> list[Value]:

@@ -253,7 +253,6 @@ def _solve(
     tile = None if tile is None else positive(tile, "tile")
     options = TileOptions.of(None, tiles, "devices", "memory")  # workers have their own
     paths = options.paths(False, "of a folder")
-    state = None if paths is None else State(paths[0].absolute(), options.checkpoint)
     given, directed = Given.of(s, graph, *reading), reading[1]
     if predecessors:
         check_predecessors(s, given.dtype)
@@ -261,20 +260,26 @@ def _solve(
         nothing = da.zeros((0, 0), dtype=given.dtype)
         return (nothing, da.zeros((0, 0), dtype=np.int32)) if predecessors else nothing
     cluster = Cluster.of(client, device)
-    found = state.open(options.resume) if state else {}
-    grid = Grid(given.n, tile or found.get("tile") or cluster.tile(given.n))
+    state = None
+    if paths is not None:
+        state = State.open(paths[0].absolute(), options.checkpoint, options.resume)
+    grid = Grid(given.n, tile or (state and state.tile) or cluster.tile(given.n))
     cluster.check(grid, given.dtype, predecessors)
     source = DaskSource(
         client, grid, s, given.dtype, given.blocks(grid), undirected=directed is False,
         marked=state is not None,
     )  # fmt: skip
     problem = Problem.of(source, directed, predecessors, given.labels, progress).in_numbers()
-    margins = None if state is None else state.begin(problem, grid, found)
+    margins = None
+    if state is not None:
+        state.begin(problem, grid)
+        margins = state.margins()
 
     def attempt(problem: Problem) -> Any:
         found = problem.source.margins
         if state is not None and found is not None and found is not margins:
-            state.restart(found)
+            state.keep_margins(found)
+            state.write(0)  # the run begins anew
         return run(problem, cluster, grid, state)
 
     return problem.solve(attempt, margins)

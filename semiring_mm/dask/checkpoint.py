@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..naming import named
-from ..storage import atomic_write, seal, unseal, unusable
+from ..tiled.checkpoint import Checkpoint
 
 __all__ = ["State"]
 
@@ -23,78 +18,64 @@ _FOLDER = re.compile(r"step-\d+-[0-9a-f]{8}")  # of the tiles of a checkpoint
 
 
 @dataclass
-class State:
+class State(Checkpoint):
     """A folder with the tiles after some step, and the file that says which.
 
     Each checkpoint is a folder of its own, complete once ``run.json``, which is replaced in one
     piece, names it; only then is the one before it removed. ``run.json`` has a hash of itself and
     the files of tiles have checksums (CRC-32), so that a changed byte in either is refused.
+
+    Attributes
+    ----------
+    every : int, optional
+        Steps from one checkpoint to the next; default an eighth of them.
     """
 
-    path: Path
-    every: int | None
-    run: dict[str, Any] = field(default_factory=dict)
+    every: int | None = None
 
     @property
-    def _file(self) -> Path:
+    def file(self) -> Path:
         return self.path / "run.json"
 
-    def open(self, resume: bool) -> dict[str, Any]:
-        """The description of the run that the folder holds; empty for a new one."""
-        there = self._file.exists()
-        if there and not resume:
-            raise FileExistsError(
-                f"there is a checkpoint in {self.path}: {named('tiles.resume', True)} goes on from "
-                f"it, or remove it"
-            )
-        return self._read() if there else {}
+    @property
+    def rest(self) -> str:
+        return str(self.path)
 
-    def _read(self) -> dict[str, Any]:
-        try:
-            run = unseal(self._file.read_bytes().decode())
-            step, tile, folder = (run[x] for x in ("step", "tile", "folder"))
-            if not (
-                type(step) is int and type(tile) is int and tile > 0
-                and 0 <= step <= -(-run["n"] // tile)
-                and (step == 0 if folder is None else _FOLDER.fullmatch(folder))
-            ):  # fmt: skip
-                raise ValueError("a field is out of range")
-        except (ValueError, KeyError, TypeError):
-            raise unusable(self._file, self.path) from None
-        return run
+    @classmethod
+    def open(cls, path: Path, every: int | None, resume: bool) -> State:
+        """The state of the run that a folder has; one without a tile for a new run."""
+        state = cls(path)
+        if state.file.exists():
+            if not resume:
+                raise FileExistsError(
+                    f"there is a checkpoint in {path}: {named('tiles.resume', True)} goes on from "
+                    f"it, or remove it"
+                )
+            state = cls.load(path)
+            name = state.extra.get("folder")
+            if not (_FOLDER.fullmatch(str(name)) if state.step else name is None):
+                raise state.unusable()
+        state.every = every
+        return state
 
-    def begin(
-        self, problem: Problem, grid: Grid, found: dict[str, Any]
-    ) -> NDArray[np.float64] | None:
-        """Start, or resume from what was found; gives the margins of its weights."""
-        about = {
+    def begin(self, problem: Problem, grid: Grid) -> None:
+        """Begin, or compare what is resumed with the problem."""
+        task = {
             "semiring": str(problem.source.s), "n": grid.n, "tile": grid.tile,
             "predecessors": problem.predecessors, "symmetric": problem.steps.symmetric,
             "graph": problem.source.fingerprint(),
         }  # fmt: skip
-        for name, value in about.items():
-            if found and found.get(name) != value:
-                raise ValueError(
-                    f"{self.path} holds a checkpoint of another run: its {name} is "
-                    f"{found.get(name)}, and here it is {value}"
-                )
+        if self.tile:
+            self.check(task, grid.count)
+            return
         self.path.mkdir(parents=True, exist_ok=True)
-        if found:
-            self.run = found
-        else:
-            self.write({**about, "step": 0, "folder": None, "margins": None})
-        margins = self.run["margins"]
-        return None if margins is None else np.frombuffer(base64.b85decode(margins), np.float64)
+        self.task, self.tile = task, grid.tile
+        self.write(0)
 
-    def restart(self, margins: NDArray[np.float64]) -> None:
-        """The run begins anew, with margins."""
-        text = base64.b85encode(margins.tobytes()).decode()
-        self.write({**self.run, "step": 0, "folder": None, "margins": text})
-
-    def write(self, run: dict[str, Any]) -> None:
-        before, self.run = self.run.get("folder"), run
-        with atomic_write(self._file) as part:
-            part.write_bytes(seal(run).encode())
+    def write(self, step: int, folder: str | None = None) -> None:
+        """Save a step and the name of the folder with its tiles; remove those of the last one."""
+        before, self.extra["folder"] = self.extra.get("folder"), folder
+        self.save("steps", step)
         if before is not None:
             shutil.rmtree(self.path / before, ignore_errors=True)
 
@@ -104,4 +85,4 @@ class State:
 
     @property
     def folder(self) -> Path:
-        return self.path / str(self.run["folder"])
+        return self.path / str(self.extra["folder"])

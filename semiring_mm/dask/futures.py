@@ -28,7 +28,7 @@ def run(problem: Problem, cluster: Cluster, grid: Grid, state: State | None) -> 
     cluster.check(grid, problem.steps.dtype, problem.predecessors)
     futures = Futures(problem, cluster, grid, state)
     try:
-        first = state.run["step"] if state is not None else 0
+        first = state.step if state is not None else 0
         if first:
             futures.resume(first)
         else:
@@ -165,7 +165,7 @@ class Futures:
         for k in sorted(self.made):
             self.settle(self.made.pop(k), self.each)
         self.settle(saves)
-        self.state.write({**self.state.run, "step": step, "folder": name})
+        self.state.write(step, name)
         self.resume(step, done=self.done)
 
     def resume(self, step: int, done: float | None = None) -> None:

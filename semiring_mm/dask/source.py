@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from ..closures.edges import EdgeList, edge_dtype, join_edges
 from ..closures.elimination import Grid
-from ..closures.sources import DenseSource, EdgeSource
+from ..closures.sources import EdgeSource
 from ..closures.weights import Weights, edges_of, worsened
 from ..expressions import evaluate
 from ..graphs.inputs import adjacency, as_graph, as_typed, warn_of_entries
@@ -40,14 +40,14 @@ def later(function: Callable[..., Any], *args: Any) -> Delayed:
 
 @dataclass(frozen=True)
 class Given:
-    """A graph's matrix as it was given: a Dask array, or a source at the client."""
+    """A graph as it was given: a matrix, at the client or of Dask, or edges at the client."""
 
     s: Semiring
     n: int
     dtype: np.dtype[Any]
     array: Any = None
-    source: DenseSource | EdgeSource | None = None
-    undirected: bool = False  # each entry of the Dask array leads both ways
+    edges: EdgeSource | None = None
+    undirected: bool = False  # each entry of the matrix leads both ways
     labels: Sequence[Any] | None = None
 
     @classmethod
@@ -60,7 +60,7 @@ class Given:
         x, labels = as_graph(graph, weight=weight, directed=directed)
         if isinstance(x, EdgeList):
             source = EdgeSource(s, x, edge_dtype(s, x.weight))
-            return cls(s, source.n, source.dtype, source=source, labels=x.nodes)
+            return cls(s, source.n, source.dtype, edges=source, labels=x.nodes)
         if not isinstance(x, (da.Array, np.ndarray)):
             x = adjacency(x, s)[0]
         warn_of_entries(s, x)
@@ -70,29 +70,25 @@ class Given:
             raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
         if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
             raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
-        if isinstance(x, da.Array):
-            dtype = x.dtype.newbyteorder("=")
-            return cls(s, x.shape[0], dtype, array=x, undirected=directed is False)
-        dense = DenseSource(s, x, undirected=directed is False)
-        return cls(s, dense.n, dense.dtype, source=dense, labels=labels)
+        dtype = x.dtype.newbyteorder("=")
+        return cls(s, x.shape[0], dtype, x, undirected=directed is False, labels=labels)
 
     def blocks(self, grid: Grid) -> dict[At, Delayed]:
         """Its tiles, each computed when it is wanted, by the worker that needs it."""
         s, dtype = self.s, self.dtype
         at = [(i, j) for i in range(grid.count) for j in range(grid.count)]
-        if self.array is not None:
-            parts = self.array.rechunk((grid.tile, grid.tile)).to_delayed()
+        if self.edges is None:
+            array, chunks = self.array, (grid.tile, grid.tile)
+            if not isinstance(array, da.Array):
+                array = da.from_array(np.asarray(array), chunks, name=False)
+            parts = array.rechunk(chunks).to_delayed()
             return {
                 (i, j): later(
                     _entries, s, dtype, parts[i, j], parts[j, i] if self.undirected else None
                 )
                 for i, j in at
             }
-        if not isinstance(self.source, EdgeSource):
-            assert self.source is not None
-            read, part = self.source.read, grid.part
-            return {(i, j): later(_entries, s, dtype, read(part(i), part(j)), None) for i, j in at}
-        row, col, weight = self.source.edges().arrays
+        row, col, weight = self.edges.edges().arrays
         tile = row // grid.tile * grid.count + col // grid.tile
         order = np.argsort(tile, kind="stable")
         cuts = np.searchsorted(tile[order], np.arange(grid.count**2 + 1))
@@ -104,15 +100,6 @@ class Given:
             shape = (grid.size(i), grid.size(j))
             blocks[i, j] = later(_of_edges, s, dtype, shape, *own, weight[some])
         return blocks
-
-
-@dataclass(frozen=True)
-class _Scan:
-    """What a pass over the tiles has found."""
-
-    facts: dict[At, Facts]
-    symmetric: bool
-    digest: str
 
 
 @dataclass(eq=False)
@@ -159,7 +146,8 @@ class DaskSource:
         return list(self.client.gather(self.compute(calls)))
 
     @cached_property
-    def _scan(self) -> _Scan:
+    def _scan(self) -> tuple[dict[At, Facts], bool, str]:
+        """Ranges of the tiles, whether the matrix is symmetric, and a digest."""
         side = range(self.grid.count)
         pairs = [(i, j) for i in side for j in side[i:]]
         seen = self.gather(
@@ -171,12 +159,12 @@ class DaskSource:
         for (i, j), (above, below, _, _) in zip(pairs, seen, strict=True):
             facts[j, i], facts[i, j] = below, above
         digest = hashlib.sha256("".join(x[3] for x in seen).encode()).hexdigest()
-        return _Scan(facts, all(x[2] for x in seen), digest)
+        return facts, all(x[2] for x in seen), digest
 
     @property
     def facts(self) -> Facts:
         """The range of the entries."""
-        return functools.reduce(Facts.join, self._scan.facts.values())
+        return functools.reduce(Facts.join, self._scan[0].values())
 
     def read(self, rows: slice, columns: slice) -> Delayed:
         """A tile, by its rows and columns."""
@@ -184,7 +172,7 @@ class DaskSource:
 
     def refuse(self, weights: Weights) -> None:
         """Raise ValueError at the first entry that is no weight."""
-        for at, facts in sorted(self._scan.facts.items()):
+        for at, facts in sorted(self._scan[0].items()):
             here = replace(weights, facts=facts)
             if here.broken:
                 (block,) = self.gather([self.blocks[at]])
@@ -192,7 +180,7 @@ class DaskSource:
 
     def symmetric(self) -> bool:
         """Whether the matrix equals its transpose."""
-        return self.original is None and (self.undirected or self._scan.symmetric)
+        return self.original is None and (self.undirected or self._scan[1])
 
     def edges(self) -> EdgeList:
         """Every edge in each of its directions, not worsened."""
@@ -219,7 +207,7 @@ class DaskSource:
 
     def fingerprint(self) -> str:
         """A digest of the graph, if it is `marked`."""
-        return self._scan.digest
+        return self._scan[2]
 
 
 # --- what the workers do ------------------------------------------------------------------------

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import NumberLabels
+from .file import NumberedEdges
 from .graph import Graph
 
-__all__ = ["plain_edges", "plain_line"]
+__all__ = ["listed_edges", "plain_edges"]
 
 _BLOCK = 1 << 20  # bytes: what is known of each stays in the cache
 _LONGEST = 18  # digits: such a number fits in 64 bits
@@ -28,51 +30,55 @@ _KINDS[list(b"0123456789")] = _DIGIT
 _KINDS[list(b"+-.eE")] = _REAL
 
 
-def plain_line(line: bytes) -> str | None:
-    """The text of a line before the edges, or None where the reader's loop has to look at it."""
-    line = line.removesuffix(b"\n").removesuffix(b"\r")
-    return line.decode() if line.isascii() and not {0, 13}.intersection(line) else None
-
-
-def plain_edges(
-    stream: BinaryIO,
-    n: int,
-    m: int,
-    *,
-    directed: bool,
-    weighted: bool = True,
-    tag: bytes = b"",
-    comment: bytes = b"c",
-    **known: Any,
-) -> Graph | None:
-    """The graph of m lines of two nodes, numbered from 1, and a weight; or None.
+def listed_edges(
+    edges: NumberedEdges, lines: Iterator[tuple[int, str]], form: str, comment: str, **known: Any
+) -> Graph:
+    """The graph of the edges that the rest of a file lists, a line each.
 
     Parameters
     ----------
-    stream : file of bytes
-        At the start of a line, of which it has nothing but edges and comments.
-    n, m : int
-        Number of nodes and edges that the file promises.
-    directed, weighted : bool
-        Whether edges lead one way, and whether lines have weights.
-    tag, comment : bytes
-        What each line of an edge, and each line to be skipped, begins with.
+    edges : NumberedEdges
+        None yet.
+    lines : iterator of (int, str)
+        Those after the one that promises edges.
+    form : str
+        What a line has: nodes, numbered from 1, perhaps an ``a`` before and a value behind them.
+    comment : str
+        What a line begins with that is to be skipped.
     **known
         More fields of `Graph`.
     """
-    blocks = [np.empty((0, 3 if weighted else 2))]
-    while block := stream.read(_BLOCK):
-        rows = _rows(block + stream.readline(), blocks[0].shape[1], tag, comment)
-        if rows is None:
-            return None
-        blocks.append(rows)
+    known["nodes"] = NumberLabels(1, edges.n)
+    if (rows := plain_edges(edges, form, comment.encode())) is not None:
+        row, col = (rows[:, k].astype(np.int64) - 1 for k in (0, 1))
+        weight = rows[:, 2].copy() if rows.shape[1] > 2 else np.ones(len(rows))
+        return Graph(row=row, col=col, weight=weight, **known)
+    number = edges.promised
+    for number, line in lines:
+        if line[:1] != comment and line.strip():
+            edges.add_line(number, line, form)
+    return edges.graph(number, **known)
+
+
+def plain_edges(edges: NumberedEdges, form: str, comment: bytes) -> NDArray[np.float64] | None:
+    """The numbers of all edges of a file without anything unusual; None of any other file."""
+    tag = b"a" if form.startswith("a ") else b""
+    columns = len(form.split()) - len(tag)
+    blocks = [np.empty((0, columns))]
+    with edges.file.open() as stream:
+        for _ in range(edges.promised):
+            line = stream.readline().removesuffix(b"\n").removesuffix(b"\r")
+            if not line.isascii() or {0, 13}.intersection(line):  # the loop counts its lines
+                return None
+        while block := stream.read(_BLOCK):
+            rows = _rows(block + stream.readline(), columns, tag, comment)
+            if rows is None:
+                return None
+            blocks.append(rows)
     rows = np.concatenate(blocks)
     ends = rows[:, :2]
-    if len(rows) != m or not ((ends >= 1) & (ends <= n)).all() or not np.isfinite(rows).all():
-        return None
-    row, col = (ends[:, k].astype(np.int64) - 1 for k in (0, 1))
-    weight = rows[:, 2].copy() if weighted else np.ones(m)
-    return Graph(NumberLabels(1, n), row, col, weight, directed, **known)
+    whole = len(rows) == edges.m and np.isfinite(rows).all()
+    return rows if whole and ((ends >= 1) & (ends <= edges.n)).all() else None
 
 
 def _rows(block: bytes, columns: int, tag: bytes, comment: bytes) -> NDArray[np.float64] | None:

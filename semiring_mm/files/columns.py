@@ -326,12 +326,14 @@ def find_column(
     return None
 
 
-def named_column(origin: Origin, number: int | None, header: list[str], name: str) -> int:
-    """Position of the column that the caller or the format names."""
+def named_column(
+    origin: Origin, number: int | None, header: list[str], name: str, what: str = "column"
+) -> int:
+    """Position of the column, or `what` else it is, that the caller or the format names."""
     for form in (str.strip, str.casefold, lambda column: _name_and_unit(column)[0]):
         if at := [k for k, column in enumerate(header) if form(column) == form(name)]:
             return _only(origin, number, header, at)
-    raise origin.error(number, f"no column {name!r}; columns: {', '.join(header)}")
+    raise origin.error(number, f"no {what} {name!r}; {what}s: {', '.join(header) or 'none'}")
 
 
 def numbered_column(origin: Origin, number: int | None, header: list[str], word: str) -> int:

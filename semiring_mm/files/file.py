@@ -109,6 +109,10 @@ class File:
             message = message[: _MAX_MESSAGE - 3] + "..."
         return GraphFileError(f"{self.path}{f':{line}' if line else ''}: {message}")
 
+    def out_of_range(self, line: int, node: int, n: int) -> GraphFileError:
+        """The exception to raise for a number that is none of n nodes."""
+        return self.error(line, f"node {node} is out of range: nodes are 1 to {n}")
+
     def _too_large(self, limit: int) -> GraphFileError:
         verb = "unpacks to" if self.packing else "has"
         return self.error(
@@ -281,9 +285,14 @@ class NumberedEdges:
         The line that does.
     what : str
         What the format calls its edges.
+    largest : int, optional
+        The largest number of a node, if not n.
     """
 
-    def __init__(self, file: File, n: int, m: int | None, promised: int, what: str) -> None:
+    def __init__(
+        self, file: File, n: int, m: int | None, promised: int, what: str, largest: int = 0
+    ) -> None:
+        self.largest = largest or n
         self.file, self.n, self.m, self.promised, self.what = file, n, m, promised, what
         self._row, self._col, self._weight = array("q"), array("q"), array("d")
 
@@ -305,9 +314,9 @@ class NumberedEdges:
             raise self.file.error(
                 line, f"more than the {self.m} {self.what} promised on line {self.promised}"
             )
-        if not (0 < start <= self.n and 0 < end <= self.n):
-            node = end if 0 < start <= self.n else start
-            raise self.file.error(line, f"node {node} is out of range: nodes are 1 to {self.n}")
+        for node in (start, end):
+            if not 0 < node <= self.largest:
+                raise self.file.out_of_range(line, node, self.n)
         # Not even inf: it is also what a number too large for a float reads as.
         if not math.isfinite(weight):
             raise self.file.error(line, f"weight {weight}; expected a finite number")
@@ -321,7 +330,8 @@ class NumberedEdges:
             raise cut_short(self.file, last, len(self._row), self.m, self.what, self.promised)
         row, col = (np.array(x, dtype=np.int64) for x in (self._row, self._col))
         weight: NDArray[np.float64] = np.array(self._weight, dtype=np.float64)
-        return Graph(NumberLabels(1, self.n), row, col, weight, directed, **known)
+        known = {"nodes": NumberLabels(1, self.n)} | known
+        return Graph(row=row, col=col, weight=weight, directed=directed, **known)
 
 
 def cut_short(

@@ -25,6 +25,14 @@ def joined(files: Sequence[Origin], graphs: Sequence[Graph]) -> Graph:
         for graph in graphs
     ]
     ends = list(zip(graphs, at, strict=True))
+    # Of names and coordinates those in the first file that says.
+    names, points = list(index), np.full((len(index), 2), np.nan)
+    for graph, place in reversed(ends):
+        for k, name in zip(place, graph.names or (), strict=False):
+            names[k] = name
+        if graph.coordinates is not None:
+            known = ~np.isnan(graph.coordinates).any(axis=1)
+            points[place[known]] = graph.coordinates[known]
     return replace(
         graphs[0],
         nodes=list(index),
@@ -32,9 +40,9 @@ def joined(files: Sequence[Origin], graphs: Sequence[Graph]) -> Graph:
         col=np.concatenate([place[graph.col] for graph, place in ends]),
         weight=np.concatenate([graph.weight for graph in graphs]),
         table_rows=_table_rows(graphs),
-        coordinates=_coordinates(ends, len(index)),
+        coordinates=points if any(graph.coordinates is not None for graph in graphs) else None,
         geographic=any(graph.geographic for graph in graphs),
-        names=_names(ends, list(index)),
+        names=names if any(graph.names is not None for graph in graphs) else None,
         unit=next((graph.unit for graph in graphs if graph.unit), ""),
         notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
         warnings=tuple(dict.fromkeys(text for graph in graphs for text in graph.warnings)),
@@ -77,19 +85,6 @@ def _kind(graph: Graph) -> str:
     return "legs" if graph.weight_source.startswith("none") else graph.unit
 
 
-_Ends = list[tuple[Graph, NDArray[np.int64]]]
-
-
-def _coordinates(ends: _Ends, n: int) -> NDArray[np.float64] | None:
-    """The coordinates of all nodes that have some, in the first file that says."""
-    points, found = np.full((n, 2), np.nan), False
-    for graph, place in reversed(ends):
-        if graph.coordinates is not None:
-            known, found = ~np.isnan(graph.coordinates).any(axis=1), True
-            points[place[known]] = graph.coordinates[known]
-    return points if found else None
-
-
 def _table_rows(graphs: Sequence[Graph]) -> NDArray[np.int64] | None:
     """The rows that edges were read from, of all tables one below the other."""
     if all(graph.table_rows is None for graph in graphs):
@@ -100,13 +95,3 @@ def _table_rows(graphs: Sequence[Graph]) -> NDArray[np.int64] | None:
         rows.append(own + count)
         count += int(own.max(initial=-1)) + 1
     return np.concatenate(rows)
-
-
-def _names(ends: _Ends, labels: list[str]) -> list[str] | None:
-    """The names of all nodes, in the first file that says; a label where none does."""
-    if all(graph.names is None for graph, _ in ends):
-        return None
-    for graph, place in reversed(ends):
-        for k, name in zip(place, graph.names or (), strict=False):
-            labels[k] = name
-    return labels

@@ -114,7 +114,7 @@ def _neighbours(
         ) from None
     if ends and not (min(ends) > 0 and max(ends) <= header.n):
         end = next(end for end in ends if not 0 < end <= header.n)
-        raise file.error(number, f"node {end} is out of range: nodes are 1 to {header.n}")
+        raise file.out_of_range(number, end, header.n)
     if not all(map(math.isfinite, weights)):
         value = next(value for value in weights if not math.isfinite(value))
         raise file.error(number, f"weight {value}; expected a finite number")

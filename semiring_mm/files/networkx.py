@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from ..graphs.packages import WEIGHT
 from ..naming import install
-from .columns import LATITUDE, LONGITUDE, SAMPLE, column_unit, find_column, other_numbers
+from .columns import (
+    LATITUDE,
+    LONGITUDE,
+    SAMPLE,
+    column_unit,
+    find_column,
+    named_column,
+    other_numbers,
+)  # fmt: skip
 from .file import File, Reading, real
 from .graph import Graph
 
@@ -29,6 +37,8 @@ _DIRECTION = {
 
 #: Of GML: strings, comments, the head of the graph, and the digits of numbers without a point.
 _GML_WORDS = re.compile(rb'"[^"]*"|#.*|\bgraph\s*\[|(?<![\w.])[+-]?\d+(?=[eE][+-]?\d)')
+#: The XML namespaces of all versions of GEXF, and the one that NetworkX accepts.
+_GEXF_VERSION = re.compile(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?")
 _GEXF = b"http://www.gexf.net/1.2draft"
 
 
@@ -83,8 +93,9 @@ def _parse(file: File) -> Any:
         if file.kind == ".gml":
             return nx.read_gml(io.BytesIO(_plain_gml(data)), label=None)
         read = nx.read_graphml if file.kind == ".graphml" else nx.read_gexf
-        graph = read(io.BytesIO(_known_version(data)))
-        there, found = _edges(data), graph.number_of_edges()
+        graph = read(io.BytesIO(_GEXF_VERSION.sub(_GEXF, data)))
+        tags = (element.tag for _, element in iterparse(io.BytesIO(data)))
+        there = sum(tag.rpartition("}")[2] == "edge" for tag in tags)
     except ParseError as error:
         raise file.error(error.position[0], f"not XML ({error})") from None
     except UnicodeDecodeError as error:
@@ -99,25 +110,13 @@ def _parse(file: File) -> Any:
             ) from None
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise file.error(None, f"not a {file.kind} graph ({reason})") from None
-    if found < there:
+    if (found := graph.number_of_edges()) < there:
         raise file.error(
             None,
             f"NetworkX reads {found} of the file's {there} edges, not those of nested graphs, of a "
             "second graph, or of an id that others have; write one plain graph",
         )
     return graph
-
-
-def _edges(data: bytes) -> int:
-    """How many elements of XML are edges."""
-    return sum(
-        element.tag.rpartition("}")[2] == "edge" for _, element in iterparse(io.BytesIO(data))
-    )
-
-
-def _known_version(data: bytes) -> bytes:
-    """Replace the XML namespace of other versions of GEXF by the one that NetworkX accepts."""
-    return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", _GEXF, data)
 
 
 def _plain_gml(data: bytes) -> bytes:
@@ -150,17 +149,12 @@ def _labels(
 
 def _column(file: File, present: list[str], weight: str | None, edges: bool) -> str | None:
     """The attribute that holds the weights, or None."""
+    found: int | None = None
     if weight == "weight":
         found = find_column(file, None, present, WEIGHT)
-        return None if found is None else present[found]
-    if weight is None or not edges or weight in present:
-        return weight if weight in present else None
-    alike = [name for name in present if name.casefold() == weight.casefold()]
-    if len(alike) == 1:
-        return alike[0]
-    raise file.error(
-        None, f"no edge has an attribute {weight!r}; they have: {', '.join(present) or 'none'}"
-    )
+    elif weight is not None and edges:
+        found = named_column(file, None, present, weight, "attribute")
+    return None if found is None else present[found]
 
 
 def _number(value: Any) -> float:
@@ -198,14 +192,10 @@ def _coordinates(
 
     A node without any has NaN.
     """
-    for lon, lat in [(lon, lat) for lon in LONGITUDE for lat in LATITUDE]:
-        if any(lon in known and lat in known for known in attributes):
-            limits = (360.0, 90.0)
-            return _points(file, labels, attributes, (lon, lat), limits, _top), True
-    for place in _PLACES:
-        if any("x" in place(known) and "y" in place(known) for known in attributes):
-            limits = (math.inf, math.inf)
-            return _points(file, labels, attributes, ("x", "y"), limits, place), False
+    for names, limits, place in _AXES:
+        if any(all(name in place(known) for name in names) for known in attributes):
+            points = _points(file, labels, attributes, names, limits, place)
+            return points, limits[1] < math.inf
     words = [re.findall(_DECIMAL, str(known.get("pos", ""))) for known in attributes]
     points = np.array([[*map(_number, pair)] if len(pair) == 2 else [np.nan] * 2 for pair in words])
     return (points if np.isfinite(points).any() else None), False
@@ -230,7 +220,10 @@ def _position(known: dict[str, Any]) -> dict[str, Any]:
     return position
 
 
-_PLACES = (_top, _graphics, _position)
+_AXES = [
+    *(((lon, lat), (360.0, 90.0), _top) for lon in LONGITUDE for lat in LATITUDE),
+    *((("x", "y"), (math.inf, math.inf), place) for place in (_top, _graphics, _position)),
+]
 
 
 def _points(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,16 +76,7 @@ def great_circle_weights(file: Origin, graph: Graph) -> Graph:
 
 def read_nodes(file: File) -> Nodes:
     """Read a table of nodes."""
-    table = rows(file)
-    number, header = next(table, (1, []))
-    check_header(file, number, header)
-    key = find_column(file, number, header, NODE)
-    if key is None:
-        raise file.error(
-            number,
-            f"expected a header line with a column {', '.join(NODE[:-1])} or {NODE[-1]}, got "
-            + quote(", ".join(header)),
-        )
+    table, number, header, key = _headed(file)
     name = find_column(file, number, header, CITY)
     across, up = (find_column(file, number, header, names) for names in (LONGITUDE, LATITUDE))
     geographic = across is not None and up is not None
@@ -128,14 +119,25 @@ def read_nodes(file: File) -> Nodes:
     )
 
 
-def read_numbers(file: File, column: str, nodes: Sequence[str]) -> NDArray[Any]:
-    """A column of a table of nodes, by name or number: int64 where all of it is whole."""
+def _headed(file: File) -> tuple[Iterator[tuple[int, list[str]]], int, list[str], int]:
+    """The rows of a table of nodes, its header and the line of that, and the column of labels."""
     table = rows(file)
     number, header = next(table, (1, []))
     check_header(file, number, header)
-    key, at = find_column(file, number, header, NODE), numbered_column(file, number, header, column)
+    key = find_column(file, number, header, NODE)
     if key is None:
-        raise file.error(number, f"expected a column {', '.join(NODE[:-1])} or {NODE[-1]}")
+        raise file.error(
+            number,
+            f"expected a header line with a column {', '.join(NODE[:-1])} or {NODE[-1]}, got "
+            + quote(", ".join(header)),
+        )
+    return table, number, header, key
+
+
+def read_numbers(file: File, column: str, nodes: Sequence[str]) -> NDArray[Any]:
+    """A column of a table of nodes, by name or number: int64 where all of it is whole."""
+    table, number, header, key = _headed(file)
+    at = numbered_column(file, number, header, column)
     place: dict[str, int] = {}
     numbers = Numbers(file, header[at])
     for line, (number, fields) in enumerate(table):

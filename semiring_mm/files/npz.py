@@ -35,24 +35,32 @@ def read(file: File, weight: str | None) -> Reading:
             raise
         except Exception as error:  # zipfile, zlib and NumPy raise many kinds for damaged files
             raise file.error(None, f"not a .npz archive of numbers ({error})") from None
-    layout = _layout(file, arrays)
+    layout = "coo"
+    if "format" in arrays:
+        words: list[Any] = arrays["format"].ravel().tolist()
+        word = words[0] if len(words) == 1 else words
+        layout = word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
+    if layout not in _INDICES:
+        raise file.error(
+            None, f"a sparse matrix in format {layout!r}; accepted: csr, csc, coo (use .tocsr())"
+        )
     if absent := [name for name in (*_INDICES[layout], "data", "shape") if name not in arrays]:
         raise file.error(
             None,
             f"no array {absent[0]!r} in the archive, which has: {', '.join(names) or 'none'}; "
             "expected what scipy.sparse.save_npz writes, or row, col, data and shape",
         )
-    n = _side(file, arrays["shape"])
-    data = arrays["data"]
-    if data.dtype.kind not in "biuf" or data.ndim != 1:
-        raise file.error(None, f"expected real numbers as data, got {data.dtype} {data.shape}")
-    for name in _INDICES[layout]:
-        if arrays[name].dtype.kind not in "iu" or arrays[name].ndim != 1:
-            raise file.error(None, f"expected integers as {name}, got {arrays[name].dtype}")
+    for name in (*_INDICES[layout], "data"):
+        kinds, what = ("biuf", "real numbers") if name == "data" else ("iu", "integers")
+        x = arrays[name]
+        if x.dtype.kind not in kinds or x.ndim != 1:
+            raise file.error(None, f"expected {what} as {name}, got {x.dtype} {x.shape}")
+    n, data = _side(file, arrays["shape"]), arrays["data"]
     first, second = (arrays[name].astype(np.int64) for name in _INDICES[layout])
     if layout != "coo":
         minor, starts = first, second
-        if not _index(starts, n, len(minor)):
+        rising = len(starts) == n + 1 and starts[0] == 0 and (starts[1:] >= starts[:-1]).all()
+        if not rising or starts[-1] > len(minor):
             raise file.error(None, f"indptr does not index the {n} rows of a {layout} matrix")
         minor, data = minor[: starts[-1]], data[: starts[-1]]
         major = np.repeat(np.arange(n), np.diff(starts))
@@ -111,19 +119,6 @@ def _arrays(
     return {name: read_array(archive, info) for name, info in members.items()}
 
 
-def _layout(file: File, arrays: dict[str, NDArray[Any]]) -> str:
-    layout = "coo"
-    if "format" in arrays:
-        words: list[Any] = arrays["format"].ravel().tolist()
-        word = words[0] if len(words) == 1 else words
-        layout = word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
-    if layout not in _INDICES:
-        raise file.error(
-            None, f"a sparse matrix in format {layout!r}; accepted: csr, csc, coo (use .tocsr())"
-        )
-    return layout
-
-
 def _side(file: File, shape: NDArray[Any]) -> int:
     """The number of nodes."""
     sides = tuple(shape.ravel().tolist())
@@ -134,13 +129,3 @@ def _side(file: File, shape: NDArray[Any]) -> int:
     if sides[0] > MAX_NODES:
         raise file.error(None, f"expected at most {MAX_NODES:,} nodes, got shape {sides}")
     return int(sides[0])
-
-
-def _index(starts: NDArray[np.int64], n: int, entries: int) -> bool:
-    """Whether these are the first entries of n rows, and the end."""
-    return bool(
-        len(starts) == n + 1
-        and starts[0] == 0
-        and (starts[1:] >= starts[:-1]).all()
-        and starts[-1] <= entries
-    )

@@ -66,19 +66,16 @@ class _Network:
         self.edges = NumberedEdges(file, n, None, promised, "lines")
         self.two_way = array("b")  # of each line, whether it is an edge and no arc
         self.bare = 0  # lines without a value
+        self.way = False  # whether what is read are edges and no arcs
         self.matrix: int | None = None  # its rows so far
 
     def section(self, name: str) -> Callable[[int, str], None] | None:
         """What reads the lines below a heading."""
         if name == "*matrix":
             self.matrix = 0
-        return {
-            "*arcs": lambda number, line: self.pair(number, line, False),
-            "*edges": lambda number, line: self.pair(number, line, True),
-            "*arcslist": lambda number, line: self.list(number, line, False),
-            "*edgeslist": lambda number, line: self.list(number, line, True),
-            "*matrix": self.matrix_row,
-        }.get(name)
+        self.way = name.startswith("*edges")
+        known = {"*arcs": self.pair, "*edges": self.pair, "*matrix": self.matrix_row}
+        return (known | dict.fromkeys(("*arcslist", "*edgeslist"), self.list)).get(name)
 
     def vertex(self, number: int, line: str) -> None:
         """``1 "a label" x y``: with the label, and what is behind it, only where there is one."""
@@ -89,7 +86,7 @@ class _Network:
         x, y = (_coordinate(word) for word in (*words[2:4], "", "")[:2])
         self.vertices[node] = " ".join(words[1:2]) or str(node + 1), x, y
 
-    def pair(self, number: int, line: str, two_way: bool) -> None:
+    def pair(self, number: int, line: str) -> None:
         """``1 2 weight``: with a value only where there is one; drawing parameters follow."""
         words = line.split()
         if words[0].endswith(":"):  # the number of a relation
@@ -105,13 +102,13 @@ class _Network:
                     number, f"expected 'FROM TO' or 'FROM TO VALUE', got {quote(line)}"
                 ) from None
         start, end = (self.node(number, word, line) for word in words[:2])
-        self.add(number, start, end, value, two_way)
+        self.add(number, start, end, value, self.way)
 
-    def list(self, number: int, line: str, two_way: bool) -> None:
+    def list(self, number: int, line: str) -> None:
         """``1 2 3``: a node and its neighbours."""
         start, *ends = (self.node(number, word, line) for word in line.split())
         for end in ends:
-            self.add(number, start, end, 1.0, two_way)
+            self.add(number, start, end, 1.0, self.way)
         self.bare += len(ends)
 
     def matrix_row(self, number: int, line: str) -> None:
@@ -137,7 +134,7 @@ class _Network:
         if node is None:
             raise self.file.error(number, f"expected the number of a node, got {quote(line)}")
         if not 0 < node <= self.n:
-            raise self.file.error(number, f"node {node} is out of range: nodes are 1 to {self.n}")
+            raise self.file.out_of_range(number, node, self.n)
         return node - 1
 
     def add(self, number: int, start: int, end: int, value: float, two_way: bool) -> None:

@@ -7,7 +7,9 @@ same launches serve every call of the same verb, semiring, scalars and flags on 
 shapes, strides, dtypes, alignments and device. A call that does anything else (waits for the
 device, lets CuPy convert an operand) is not kept, and takes the general way each time.
 
-What the entries of operands decide is decided on the device, in what is launched.
+What the entries of operands decide is decided on the device, in what is launched. A call that reads
+ranges of the entries and decides by them tells for which others it does the same: they are read
+again when all is launched, and the general way is taken where they are others.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from ..plan import Facts
 from ..semirings import Semiring
 from . import device
-from .device import Launched, Scratch, address, recorded
+from .device import Launched, Looked, Scratch, address, recorded
+from .facts import joined_facts
 from .sparse import kept
 
 __all__ = ["forget", "learn", "prepared", "recorded", "repeat"]
@@ -121,6 +125,18 @@ class _Like(NamedTuple):
     dtype: Any
 
 
+class _Look(NamedTuple):
+    """Ranges that are looked for: by so many launches, and whether the others are right for them.
+
+    They are written to an array of the host.
+    """
+
+    launches: int
+    shape: tuple[int, ...]
+    dtype: Any
+    holds: Callable[[Facts], bool]
+
+
 @dataclass(eq=False)
 class _Call:
     """Launches of a call, to be made again with other addresses.
@@ -135,7 +151,8 @@ class _Call:
         The parameters of all launches.
     writes : list of (int, int, int)
         Words that are addresses: the index of a word, the array that it belongs to (operands in
-        their order, the result, intermediate results), and the bytes from where that begins.
+        their order, the results, intermediate results, ranges), and the bytes from where that
+        begins.
     maps : list of (int, int, int)
         Tensor maps: the address of a map, then array and bytes as above.
     spans : list of (int, int)
@@ -143,6 +160,7 @@ class _Call:
         where it begins.
     room : int
         Bytes of intermediate results.
+    look : _Look, optional
     given : str
         The name of the operands' dtype; empty if they differ.
     shape, dtype
@@ -158,6 +176,7 @@ class _Call:
     maps: list[tuple[int, int, int]]
     spans: list[tuple[int, int]]
     room: int
+    look: _Look | None
     given: str
     shape: tuple[int, ...]
     dtype: Any
@@ -167,8 +186,9 @@ class _Call:
         self._last: list[int] = []
         self._lock = threading.Lock()
 
-    def run(self, bases: list[int], stream: int) -> None:
-        """Launch, with the arrays at these addresses."""
+    def run(self, bases: list[int], stream: int) -> Callable[[], None] | None:
+        """Launch, with the arrays at these addresses; a call that waits for ranges, if any are."""
+        reached = None
         with self._lock:  # until the driver has read the parameters
             if bases != self._last:
                 self._last = []
@@ -178,8 +198,11 @@ class _Call:
                 for at, array, offset in self.maps:
                     device.replace_address(at, bases[array] + offset)
                 self._last = bases
-            for start, where in self.starts:
+            for count, (start, where) in enumerate(self.starts, 1):
                 start(stream, where, 0)
+                if self.look is not None and count == self.look.launches:
+                    reached = device.current().mark(stream)
+        return reached
 
 
 _libraries: dict[type, _Library] = {}
@@ -216,7 +239,7 @@ def repeat(
         for base, (first, last) in zip(bases, call.spans, strict=False):
             if base + first < high and low < base + last and base != joined:
                 return None
-    elif captured and library.pooled:
+    elif captured and (library.pooled or call.look is not None):
         return None
     else:
         result, place = library.empty(call, operands[0])
@@ -230,8 +253,17 @@ def repeat(
     if call.room:
         memory, at = library.room(call.room, index, captured)
         bases.append(at)
-    call.run(bases, stream)
+    look, ranges = call.look, None
+    if look is not None:
+        ranges = device.current().host_memory(look.shape, look.dtype)
+        bases.append(address(ranges))
+    reached = call.run(bases, stream)
     del memory
+    if look is not None and ranges is not None and reached is not None:
+        reached()
+        if not look.holds(joined_facts(ranges)):
+            _calls.pop(key, None)  # of one kind of graph after another neither is prepared
+            return None
     return (result, *others) if others else result
 
 
@@ -284,7 +316,7 @@ def _library_of(x: Any) -> _Library | None:
 
 def learn(
     notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any, given: Any,
-    arrays: Sequence[Array], result: Array,
+    arrays: Sequence[Array], result: Array, holds: Callable[[Facts], bool] | None = None,
 ) -> None:  # fmt: skip
     """Keep a call that was recorded; see :meth:`semiring_mm.engine.Calls.learn`."""
     results, returned = (x if isinstance(x, tuple) else (x,) for x in (result, given))
@@ -292,7 +324,10 @@ def learn(
     library = _library_of(operands[0])
     launches = [x for x in notes if isinstance(x, Launched)]
     known = all(x.pointers is not None for x in launches)
+    looks = [(i, x.array) for i, x in enumerate(notes) if isinstance(x, Looked)]
     if library is None or not known or not 0 < len(launches) <= _LAUNCHES:
+        return
+    if len(looks) != (holds is not None):  # what it reads decides something that is not known
         return
     if any(type(x) is not type(operands[0]) for x in (*operands, *returned)):
         return
@@ -308,6 +343,12 @@ def learn(
     for x in (note.array for note in notes if isinstance(note, Scratch)):
         places.append((len(spans), address(x) - room, address(x), address(x) + x.nbytes))
         room += -(-x.nbytes // _GRAIN) * _GRAIN
+    look = None
+    for i, x in looks:
+        places.append((len(spans) + (room > 0), address(x), address(x), address(x) + x.nbytes))
+        before = sum(isinstance(note, Launched) for note in notes[:i])
+        assert holds is not None
+        look = _Look(before, x.shape, x.dtype, holds)
     if not all(x.flags.c_contiguous for x in results[out is not None :]):  # of those that are made
         return
     found = _laid_out(launches, places)
@@ -323,6 +364,7 @@ def learn(
             *found,
             spans,
             room,
+            look,
             names.pop() if len(names) == 1 else "",
             *like[0],
             like[1:],

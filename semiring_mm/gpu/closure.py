@@ -122,8 +122,9 @@ def _close(
     )
     if not launch.panels:
         params = {"from": a, "a": out, "preds": predecessors}
-        packed = struct_of("ClosureParams").pack(launch.fields, **params)
-        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, packed)
+        struct_ = struct_of("ClosureParams")
+        packed = struct_.pack(launch.fields, **params)
+        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, packed, struct_.pointers)
         return None
     weights = a
     if predecessors is not None and address(a) == address(out):
@@ -135,12 +136,13 @@ def _close(
     progress = device.scratch(launch.progress, np.uint32, zero=True)
     for first in range(0, len(a) if a.ndim == 3 else 1, each):
         if first:
-            progress[...] = 0
+            device.fill(progress, 0)
         count = min(each, len(a) - first) if a.ndim == 3 else 1
         at, to, marks = (x if x is None or not first else x[first:] for x in (a, out, changes))
         params = {"from": at, "a": to, "panels": panels, "progress": progress, "changes": marks}
-        packed = struct_of("EliminationParams").pack(launch.fields, **params, batch=count)
-        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, packed)
+        struct_ = struct_of("EliminationParams")
+        packed = struct_.pack(launch.fields, **params, batch=count)
+        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, packed, struct_.pointers)
     if predecessors is None:
         return None
     return trees.predecessors(

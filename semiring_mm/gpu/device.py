@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import struct
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..cache import cached
 from ..naming import install
@@ -23,7 +25,7 @@ from ..pool import hold_at_fork
 from ..version import __version__
 
 __all__ = [
-    "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Scratch", "Start",
+    "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Looked", "Scratch", "Start",
     "address", "compile_source", "compiled", "copy", "current", "fill", "headers", "note",
     "note_unknown", "parameters", "recorded", "refuse_capture", "replace_address", "scratch",
     "why_not",
@@ -104,6 +106,12 @@ class Scratch(NamedTuple):
     """An array for the call alone."""
 
     array: Array
+
+
+class Looked(NamedTuple):
+    """Memory of the host for what was launched before, which a call reads and decides by."""
+
+    array: NDArray[Any]
 
 
 class _Thread(threading.local):
@@ -360,8 +368,22 @@ class Device:
 
     def capturing(self) -> bool:
         """Whether the current stream is captured in a CUDA graph."""
-        stream = self.stream()
+        stream = self.xp.cuda.get_current_stream().ptr
         return stream not in DEFAULT and bool(self.xp.cuda.runtime.streamIsCapturing(stream))
+
+    def host_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array of the host's that kernels can write to; :meth:`mark` tells when they have."""
+        size = math.prod(shape)
+        memory = self.xp.cuda.alloc_pinned_memory(size * dtype.itemsize)
+        array: NDArray[Any] = np.frombuffer(memory, dtype, size).reshape(shape)
+        return array
+
+    def mark(self, stream: int) -> Callable[[], None]:
+        """A call that waits for what is on a stream now."""
+        event = self.xp.cuda.Event(disable_timing=True)
+        self.xp.cuda.runtime.eventRecord(event.ptr, stream)
+        wait: Callable[[], None] = event.synchronize
+        return wait
 
     def tensor_map(
         self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int],

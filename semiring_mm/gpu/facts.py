@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..plan import Facts, infinite_zero
 from ..semirings import Semiring
@@ -15,12 +16,13 @@ from . import device
 from .device import refuse_capture
 from .launch import entry, struct_of
 from .source import STORAGE
-from .views import address, aligned, ascending, to_host_later
+from .views import address, aligned, ascending
 
-__all__ = ["facts", "facts_beside", "flags_of", "kinds_source", "scan_source"]
+__all__ = [
+    "facts", "facts_later", "flags_of", "joined_facts", "kinds_source", "scan_source",
+]  # fmt: skip
 
 Array = Any
-T = TypeVar("T")
 
 _THREADS, _ITEMS = 256, 8  # sr::Scan's
 _BLOCKS = 8  # for each multiprocessor, where ranges are wanted; else one for each operand
@@ -107,27 +109,17 @@ def _shared(x: Array) -> int:
     return _THREADS * (24 if x.itemsize == 8 else 12)
 
 
-_scans: dict[Any, tuple[int, _Tasks]] = {}  # by shape, strides and alignment
+class _Row(NamedTuple):
+    """A scan for the range of an array."""
+
+    kernel: device.Kernel
+    begin: int  # bytes from the array's address to its first entry in memory
+    result: np.dtype[Any]
+    blocks: int
+    fields: dict[str, int]
 
 
-def _ranges(x: Array, missing: int | None) -> tuple[Array, Callable[[], None]]:
-    """Memory for a range of each block of a scan, and a call that launches the scan."""
-    here, place = device.current(), address(x)
-    key = (x.shape, x.strides, x.itemsize, place % 16)
-    seen = _scans.get(key)
-    if seen is None:
-        if len(_scans) >= 4096:
-            _scans.clear()
-        first, runs = ascending(x)
-        seen = _scans[key] = (first - place, _tasks(first, runs, x.itemsize))
-    place, way = place + seen[0], seen[1]
-    blocks = min(way.fields["tasks"], _BLOCKS * here.sms)
-    # short integers, signed or not, are compared as signed ones
-    wide = np.float64 if x.dtype.kind not in "iub" else np.int64
-    found = here.xp.empty((blocks, 3), np.uint64 if x.dtype == np.uint64 else wide)
-    params = struct_of("ScanParams").pack(way.fields, a=place, found=found)
-    kernel = here.kernel(scan_source(x.dtype.name, missing, way.wide))
-    return found, functools.partial(kernel.launch, blocks, _THREADS, _shared(x), params)
+_scans: dict[Any, _Row] = {}  # by shape, strides and alignment
 
 
 def facts(semiring: Semiring, x: Array) -> Facts:
@@ -135,64 +127,54 @@ def facts(semiring: Semiring, x: Array) -> Facts:
 
     The findings come to the host: this waits for the device.
     """
-    return _facts_later(semiring, x)()()
+    return facts_later(semiring, x)()
 
 
-def facts_beside(
-    semiring: Semiring, x: Array, launch: Callable[[], T]
-) -> tuple[T, Callable[[], Facts]]:
-    """What `launch` returns, and a call that waits for the facts, but not for what was launched.
+def facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
+    """Launch the search for :func:`facts`; what is returned waits for it, not for later launches.
 
-    The device finds them on a stream of their own, after what was on the current one before.
+    The kernel writes to the host's own memory: no copy is launched, and no memory of the device is
+    in use that an allocator could give to somebody else meanwhile.
     """
-    if isinstance(x, np.ndarray):
-        return launch(), _facts_later(semiring, x)()
-    refuse_capture()
-    import cupy
-
-    # Memory first: what `launch` gives back is still in use by its kernels, and PyTorch's allocator
-    # would hand it out at once, since it knows of the current stream only.
-    begin = _facts_later(semiring, x)
-    current, side = cupy.cuda.get_current_stream(), _side(cupy.cuda.runtime.getDevice())
-    before = current.record()
-    result = launch()
-    side.wait_event(before)
-    with side:
-        facts = begin()
-    current.wait_event(side.record())  # later work may have the memory of the ranges, and of x
-    return result, facts
-
-
-@functools.cache
-def _side(index: int) -> Any:
-    """A stream of a device, for short work beside long."""
-    import cupy
-
-    with cupy.cuda.Device(index):
-        return cupy.cuda.Stream(non_blocking=True)
-
-
-def _facts_later(semiring: Semiring, x: Array) -> Callable[[], Callable[[], Facts]]:
-    """Memory for the facts, and a call that begins the search and returns one that waits for it."""
     if x.size == 0:
-        return lambda: lambda: _NOTHING
-    refuse_capture()  # before memory is taken
-    ranges, launch = _ranges(x, infinite_zero(semiring, x.dtype))
+        return lambda: _NOTHING
+    refuse_capture()
+    here, place, missing = device.current(), address(x), infinite_zero(semiring, x.dtype)
+    key = (x.shape, x.strides, x.dtype, place % 16, missing, here.index)
+    row = _scans.get(key)
+    if row is None:
+        if len(_scans) >= 4096:
+            _scans.clear()
+        row = _scans[key] = _prepare(here, x, missing)
+    ranges = here.host_memory((row.blocks, 3), row.result)
+    params = struct_of("ScanParams").pack(row.fields, a=place + row.begin, found=ranges)
+    row.kernel.launch(row.blocks, _THREADS, _shared(x), params, struct_of("ScanParams").pointers)
+    reached = here.mark(here.stream())
+    device.note(device.Looked(ranges))
 
-    def begin() -> Callable[[], Facts]:
-        launch()
-        arrive = to_host_later(ranges)
+    def wait() -> Facts:
+        reached()
+        return joined_facts(ranges)
 
-        def wait() -> Facts:
-            found = arrive()
-            lo, hi, odd = found[:, 0].min(), found[:, 1].max(), bool(found[:, 2].any())
-            if lo > hi:
-                return Facts(math.inf, -math.inf, odd)
-            return Facts(lo.item(), hi.item(), odd)
+    return wait
 
-        return wait
 
-    return begin
+def joined_facts(ranges: NDArray[Any]) -> Facts:
+    """The facts from the range of each block of a scan."""
+    lo, hi, odd = ranges[:, 0].min(), ranges[:, 1].max(), bool(ranges[:, 2].any())
+    return Facts(lo.item(), hi.item(), odd) if lo <= hi else _NOTHING._replace(special=odd)
+
+
+def _prepare(here: device.Device, x: Array, missing: int | None) -> _Row:
+    first, runs = ascending(x)
+    way = _tasks(first, runs, x.itemsize)
+    # short integers, signed or not, are compared as signed ones
+    result = np.float64 if x.dtype.kind not in "iub" else np.int64
+    return _Row(
+        here.kernel(scan_source(x.dtype.name, missing, way.wide)), first - address(x),
+        np.dtype(np.uint64 if x.dtype == np.uint64 else result),
+        min(way.fields["tasks"], _BLOCKS * here.sms), way.fields,
+    )  # fmt: skip
 
 
 def flags_of(a: Array, b: Array, *, far: bool = False) -> Array:

@@ -10,10 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from collections.abc import Iterable, Mapping
 from typing import Any
-
-import numpy as np
 
 from . import device
 from .device import address
@@ -21,7 +18,6 @@ from .device import address
 __all__ = ["Struct", "entry", "struct_of"]
 
 _CODES = {"i64": "q", "u64": "Q", "int": "i", "i32": "i", "u32": "I", "double": "d", "float": "f"}
-_VALUES = (int, float, bytes, np.integer)
 
 
 class Struct:
@@ -46,6 +42,8 @@ class Struct:
         self.offsets: dict[str, int] = {}
         self._defaults: dict[str, Any] = {}
         format_, words = "", list[int]()
+        self._addresses: tuple[int, ...] = ()  # which of the packed values are addresses
+        values = 0
         for field, kind, count in fields:
             within = isinstance(kind, Struct)
             code = f"{kind.size}s" if isinstance(kind, Struct) else "Q" if kind == "*" else kind
@@ -57,7 +55,9 @@ class Struct:
             words += [
                 (end - k * size) // 8 + word for k in range(count, 0, -1) for word in pointers
             ]
-            self._defaults[field] = bytes(size) if within else None if kind == "*" else 0
+            self._addresses += tuple(range(values, values + count)) if kind == "*" else ()
+            values += count
+            self._defaults[field] = bytes(size) if within else 0
         format_ += "0q"
         format_ += f"{-struct.calcsize(format_) % alignment}x"
         self._struct = struct.Struct(format_)
@@ -65,28 +65,37 @@ class Struct:
         self.pointers: tuple[int, ...] = tuple(words)
         self._plain = all(count == 1 for count in self._counts.values())
 
-    def pack(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> bytes:
+    def pack(self, fields: dict[str, Any] | None = None, /, **more: Any) -> bytes:
         """The bytes of a struct; what is not given is 0.
 
         Arrays stand for their addresses, None for the address 0, bytes for a struct within.
         """
-        given = {**fields, **more} if fields else more
-        if not given.keys() <= self._counts.keys():
+        given = self._defaults | fields | more if fields else self._defaults | more
+        if len(given) > len(self._defaults):
             raise TypeError(f"{self.name} has no {', '.join(given.keys() - self._counts.keys())}")
-        values: Iterable[Any] = (self._defaults | given).values()
+        values = [*given.values()]
         if not self._plain:
             values = [
                 x for value, count in zip(values, self._counts.values(), strict=True)
                 for x in (value if isinstance(value, (list, tuple)) else [value] * count)
             ]  # fmt: skip
-        return self._struct.pack(*[x if isinstance(x, _VALUES) else address(x) for x in values])
+        for i in self._addresses:
+            if type(values[i]) is not int:
+                values[i] = address(values[i])
+        return self._struct.pack(*values)
 
 
 @functools.cache
 def struct_of(name: str, **sizes: int) -> Struct:
     """A struct that a header declares; `sizes` are those of its template's arguments."""
     pattern = re.compile(rf"struct {name}(?: : (\w+))? {{\n(.*?)\n}};", re.DOTALL)
-    declared = next(found for text in device.headers().values() if (found := pattern.search(text)))
+    declared = next(filter(None, map(pattern.search, device.headers().values())), None)
+    if declared is None:
+        raise TypeError(
+            f"sr::{name} is no type of a kernel's parameters: use a pointer, a struct that a "
+            f"header in kernels/ declares with its closing brace in the first column, or one of "
+            f"{', '.join(_CODES)}"
+        )
     base, body = declared.groups()
     fields = list[tuple[str, Struct | str, int]]()
     if base:

@@ -26,13 +26,13 @@ __all__ = [
 Array = Any
 
 
-@contextlib.contextmanager
 def on(
     index: int, stream: int | None = None, allocate: Callable[[int], Any] | None = None
-) -> Iterator[None]:
+) -> contextlib.ExitStack:
     """Work on a device (-1: the current one), and on another library's stream if it is given.
 
-    `allocate` makes an array of that library of so many bytes, in which new arrays lie then.
+    From this call on, until what it returns is closed. `allocate` makes an array of that library
+    of so many bytes, in which new arrays lie then.
     """
     import cupy
 
@@ -55,7 +55,7 @@ def on(
             stack.enter_context(cuda.using_allocator(memory))
         elif device.current().capturing():  # the graph owns what lies in it
             stack.enter_context(cuda.using_allocator(cuda.malloc_async))
-        yield
+        return stack.pop_all()
 
 
 def capturing() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..expressions import evaluate
@@ -14,7 +13,7 @@ from .device import address, refuse_capture
 
 __all__ = [
     "address", "aligned", "ascending", "layouts", "prepared", "reading", "scaled", "strides",
-    "to_host", "to_host_later", "wide_along",
+    "to_host", "wide_along",
 ]  # fmt: skip
 
 Array = Any
@@ -132,24 +131,6 @@ def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
             f"operand, which might overflow: scale it first, or use float64"
         )
     return evaluate(semiring.mul_expr, x.dtype.type(alpha), x).astype(x.dtype, copy=False)
-
-
-def to_host_later(x: Array) -> Callable[[], NDArray[Any]]:
-    """A copy of a contiguous array on the host, begun now: a call waits for it."""
-    if isinstance(x, np.ndarray):
-        return lambda: x
-    import cupy
-
-    memory, stream = cupy.cuda.alloc_pinned_memory(x.nbytes), cupy.cuda.get_current_stream()
-    copy: NDArray[Any] = np.frombuffer(memory, x.dtype, x.size).reshape(x.shape)
-    x.get(stream, out=copy, blocking=False)
-    event = stream.record()
-
-    def wait() -> NDArray[Any]:
-        event.synchronize()
-        return copy
-
-    return wait
 
 
 def to_host(x: Array) -> NDArray[Any]:

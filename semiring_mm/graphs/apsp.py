@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_memory, masked
+from ..arrays import Call, check_memory, masked, repeat
 from ..bits import BitMatrix
 from ..closures.bits import closure_bits
 from ..closures.edges import EdgeList, edge_dtype
@@ -31,6 +31,7 @@ __all__ = ["Task", "apsp", "check_asked", "closure", "distances"]
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
 _NO_TILES = TileOptions()
+_AT_ONCE = 2048  # nodes of a matrix whose closure may be one launch
 _LARGE = 1 << 30  # bytes of a result that there may not be room for: known before any work
 
 
@@ -260,7 +261,9 @@ device, progress, tiles
 def _between(s: Semiring, graph: Any, targets: Any, **asked: Any) -> Any:
     """Best paths to some nodes: to few of them along the reversed edges."""
     if targets is None:
-        return Task(s, graph, **asked).solve()
+        head = _head(s, graph, **asked)
+        d = None if head is None else repeat(head, (graph,))
+        return Task(s, graph, head=head, **asked).solve() if d is None else d
     for name, given in (
         ("return_predecessors", asked["predecessors"]), ("overwrite", asked["overwrite"]),
         ("tiles", bool(asked["options"])),
@@ -294,6 +297,21 @@ def _between(s: Semiring, graph: Any, targets: Any, **asked: Any) -> Any:
         d = solve(graph, rows)[:, columns]
     named = nodes is not None and isinstance(d, np.ndarray)
     return labelled(d, None, s, nodes or (), rows, columns)[0] if named else d
+
+
+def _head(
+    s: Semiring, graph: Any, *, weight: str | int | None, directed: bool | None, sources: Any,
+    options: TileOptions, predecessors: bool, overwrite: bool, progress: Progress,
+    method: str = "auto", hops: int | None = None,
+) -> tuple[Any, ...] | None:  # fmt: skip
+    """By what a small matrix's closure is known where it comes again; None where none may."""
+    shape: Sequence[int] = getattr(graph, "shape", ())
+    if type(graph) is np.ndarray or len(shape) < 2:
+        return None
+    plain = weight == "weight" and sources is hops is progress is None and options == _NO_TILES
+    if not plain or predecessors or overwrite or shape[-1] > _AT_ONCE:
+        return None
+    return "closure", s, directed, method
 
 
 def distances(
@@ -350,7 +368,7 @@ class Task:
     def __init__(
         self, s: Semiring, graph: Any, *, weight: str | int | None = "weight",
         directed: bool | None = None, sources: Any = None, options: TileOptions = _NO_TILES,
-        large: bool = False, **asked: Any,
+        large: bool = False, head: tuple[Any, ...] | None = None, **asked: Any,
     ) -> None:  # fmt: skip
         reporter(asked.get("progress"), 1.0)  # the argument's own errors come first
         overwrite = asked.get("overwrite", False)
@@ -360,7 +378,7 @@ class Task:
             )
         if masked(graph):
             raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
-        self.s, self.sources = s, sources
+        self.s, self.sources, self._head = s, sources, head
         self.graph, self.nodes = as_graph(graph, weight=weight, directed=directed)
         self.asked = asked | {"directed": directed, "options": options, "device": options.device}
         if isinstance(self.graph, EdgeList):
@@ -416,7 +434,7 @@ class Task:
             return use(request)
         given = None if edges is not None else self.graph
         out = given if request.overwrite else None
-        with Call(request.device, out, graph=given) as call:
+        with Call(request.device, out, self._head, graph=given) as call:
             if edges is None:
                 x = call["graph"]
                 check_graph(x)

@@ -148,7 +148,8 @@ def close_at_once(r: Request) -> Solved:
     early = keep and d.dtype.kind not in "biu" and d.shape[-1] < _FACTS_FROM
     done: Array | bool = False
     if early:
-        done = source.facts_beside(lambda: engine.closure_batch(s, d, None, closed, p))
+        source.look_ahead()
+        done = engine.closure_batch(s, d, None, closed, p)
     weights = problem.weights
     wide = d if early else source.take(weights, trees=problem.predecessors)
     if wide is not d:
@@ -176,6 +177,8 @@ def close_at_once(r: Request) -> Solved:
             closed = d
     if tick is not None:
         tick(1.0)
+    if r.call is not None and p is None and not weights.look(1):
+        r.call.holds = weights.alike
     return closed, p
 
 

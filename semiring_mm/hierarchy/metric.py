@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from .. import pool
 from ..closures.edges import join_edges
 from ..closures.paths import NO_PREDECESSOR
 from ..closures.solve import Problem
-from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
+from ..closures.sources import EdgeSource, weights_of
 from ..closures.steps import Improves, Steps, path_plan
 from ..engine import JOIN
 from ..expressions import evaluate
@@ -26,15 +27,17 @@ from ..kernel import Kernel
 from ..lazy import cached_property
 from ..memory import scratch
 from ..plan import Plan, computed, stored
-from ..progress import Progress, Tick, reporter
+from ..progress import Progress, Tick, part_of, reporter
 from .collector import NO_PATH, Extent
 from .symbolic import Structure
 
-__all__ = ["Arcs", "Block", "Metric", "check_edges", "customize", "solve"]
+__all__ = ["Arcs", "Metric", "check_edges", "customize", "solve"]
 
 Array = Any  # NumPy's; of a metric that was computed on a device, the device's
 
-_BATCH = 1024  # sources whose labels of the core are computed at once
+_BATCH = 1024  # sources at least whose labels of the core are computed at once
+_ENTRIES = 1 << 22  # labels of the core that may be
+_LEAST, _MOST = 1e6, 1e8  # labels through edges in a task: 0.2 ms, and 20 ms until Ctrl-C is seen
 _ROOTS = 8  # components whose diameters are bounded by a sweep
 _FEW = 64  # rows for which the bound of distances is not computed
 
@@ -241,28 +244,67 @@ class Metric:
 
     def sweep(
         self, sources: Index, d: Array, p: NDArray[np.int32] | None,
-        tick: Callable[[float], None] | None = None, *, targets: Index | None = None,
+        tick: Callable[[float], None] | None = None, *,
+        targets: Index | None = None,
     ) -> None:  # fmt: skip
         """Fill a row of `d` (and of `p`, with trees), contiguous, for each source.
 
-        Columns are all nodes, or the `targets`.
+        Columns are all nodes, or the `targets`. `tick` is told the fraction done.
         """
-        x, width = self.structure, self.width
+        x, width, host = self.structure, self.width, engines.host_rows()
         columns = (x.rank if targets is None else x.rank[targets]).astype(np.int64)
+        descending, kind = self.targets, self.out.dtype
+        if descending is None:
+            descending = np.arange(x.eliminated - 1, -1, -1, dtype=np.int32)
+        kernel = engines.compiled(kernels.sweep, self.written or self.plan, *self.identities)
+        entries, turned, trees = x.n * width, width * kernels.COLUMNS, self.trees
+        fields: dict[str, Any] = {
+            "eliminated": x.eliminated, "core": x.core, "width": width, "columns": len(columns),
+            "where": columns, "count": len(descending), "order": descending, "parent": x.parent,
+            "first": x.first, "head": x.head, "out": self.out, "back": self.back,
+            "out_pred": self.out_pred, "back_pred": self.back_pred, "d": d, "p": p,
+            "lane_count": min(host.lanes(kind.itemsize), width),
+            "per": host.lanes(d.itemsize), "per_pred": host.lanes(4),
+            "stored_in": max(1, kind.itemsize // d.itemsize), "pred_in": max(1, kind.itemsize // 4),
+        }  # fmt: skip
+        fields["base"], fields["pitch"] = _lines(d)
+        fields["pred_base"], fields["pred_pitch"] = (0, 0) if p is None else _lines(p)
+
+        def some(lines: Index, **blocks: Any) -> None:
+            label, pred, visited, rows, pred_rows = scratch(
+                entries * kind.itemsize, 4 * entries * trees, 4 * x.eliminated,
+                turned * kind.itemsize, 4 * turned * trees,
+            )  # fmt: skip
+            kernel(
+                **fields, **blocks, sources=len(lines), lines=lines,
+                label=label.view(kind).reshape(-1, width), visited=visited.view(np.int32),
+                turned=rows.view(kind).reshape(width, -1),
+                pred=pred.view(np.int32).reshape(-1, width) if trees else None,
+                turned_pred=pred_rows.view(np.int32).reshape(width, -1) if trees else None,
+            )  # fmt: skip
+
         order = np.argsort(x.rank[sources], kind="stable")
-        batch = max(_BATCH, 4 * width * pool.get_num_threads())
+        batch = max(_BATCH, 4 * width * pool.get_num_threads(), _ENTRIES // max(1, x.core))
         for begin in range(0, len(order), batch):
             lines = order[begin : begin + batch]
-            block = functools.partial(_RowBlock, self, columns, lines, d, p)
-            solve(self, x.rank[sources[lines]].astype(np.int64), width, block)
-            if tick is not None:
-                tick(float(min(begin + batch, len(order))) * x.n)
+            position = x.rank[sources[lines]].astype(np.int64)
+            told = part_of(tick, begin / len(order), len(lines) / len(order))
+            solve(self, position, width, functools.partial(some, lines), told)
+
+
+def _lines(rows: Array) -> tuple[int, int]:
+    """Entries from a line of the caches to the first one, -1 for none; and between rows."""
+    base, odd = divmod(rows.ctypes.data % kernels.LINE, rows.itemsize)
+    return (-1 if odd else base), rows.strides[0] // rows.itemsize
 
 
 # --- triangular solves --------------------------------------------------------------------------
 
 
-def solve(metric: Metric, position: Index, width: int, block: Callable[..., Block]) -> None:
+def solve(
+    metric: Metric, position: Index, width: int, sweep: Callable[..., None],
+    tick: Callable[[float], None] | None = None,
+) -> None:  # fmt: skip
     """Triangular solves from many sources: up the elimination tree, over the core, and down.
 
     Parameters
@@ -272,138 +314,50 @@ def solve(metric: Metric, position: Index, width: int, block: Callable[..., Bloc
         Of the sources, ascending.
     width : int
         Sources of a block.
-    block : callable
-        Makes the labels of a block from a slice of the sources, and their positions.
+    sweep : callable
+        Forward and, with `down`, backward solves of the blocks from `begin` to `end`. ``source``
+        has the positions of each, n for none and at the end; ``core_label`` and ``core_pred`` a
+        row for each source, which forward solves fill.
+    tick : callable, optional
+        Is told the fraction done.
     """
-    x, steps = metric.structure, metric.steps
-    below = int(np.searchsorted(position, x.eliminated))
-    core = np.full((len(position), x.core), steps.identities[0], steps.dtype)
-    pred = np.full(core.shape, NO_PREDECESSOR, np.int32) if metric.trees else None
+    x, steps, count = metric.structure, metric.steps, len(position)
+    source = np.full((-(-count // width), width + 1), x.n)
+    source[:, :-1].flat[:count] = position
+    label = np.empty((count, x.core), metric.out.dtype)
+    pred = np.empty(label.shape, np.int32) if metric.trees else None
 
-    def task(begin: int, down: bool) -> None:
-        some = slice(begin, begin + width)
-        labels, preds = block(some, position[some]), None if pred is None else pred[some]
-        labels.up()
-        if down:
-            labels.load_core(core[some], preds)
-            labels.down()
-        else:
-            labels.store_core(core[some], preds)
-
-    def run(count: int, *, down: bool) -> None:
-        pool.run([functools.partial(task, i, down) for i in range(0, count, width)])
+    def run(sources: int, down: int) -> None:
+        blocks = -(-sources // width)
+        work = float(blocks) * width * (len(x.head) + x.n)
+        threads = pool.get_num_threads()
+        parts = max(work / _MOST, min(4 * threads, work / _LEAST) if threads > 1 else 0)
+        parts = max(1, min(blocks, math.ceil(parts)))
+        cuts = [blocks * i // parts for i in range(parts + 1)]
+        tasks = [
+            functools.partial(
+                sweep, begin=begin, end=end, down=down, source=source, core_label=label,
+                core_pred=pred,
+            )
+            for begin, end in itertools.pairwise(cuts)
+        ]  # fmt: skip
+        told = None if not (down and tick) else (lambda done: tick(done / parts))
+        pool.run(tasks if blocks else [], told)
 
     if x.core:
-        run(below, down=False)
-        before, inside = core[np.newaxis, :below].copy(), position[below:] - x.eliminated
+        below = int(np.searchsorted(position, x.eliminated))
+        run(below, 0)
+        core, inside = stored(metric.plan, label, steps.dtype), position[below:] - x.eliminated
         engines.named("cpu").product(
-            steps.s, before, metric.core[np.newaxis], core[np.newaxis, :below], JOIN,
-            known=steps.known, arg=None if pred is None else pred[np.newaxis, :below],
-            gather=metric.core_pred,
+            steps.s, core[np.newaxis, :below].copy(), metric.core[np.newaxis],
+            core[np.newaxis, :below], JOIN, known=steps.known,
+            arg=None if pred is None else pred[np.newaxis, :below], gather=metric.core_pred,
         )  # fmt: skip
         core[below:] = metric.core[inside]
         if pred is not None and metric.core_pred is not None:
             pred[below:] = metric.core_pred[inside]
-    run(len(position), down=True)
-
-
-class Block:
-    """Labels of the sources of one block, in this thread's memory.
-
-    Parameters
-    ----------
-    metric : Metric
-    position : (count,) int64
-        Of the sources, ascending.
-    up_label, label : (rows, width) array
-        Labels on the way up, and down; they may be the same.
-    core : slice
-        The rows of the core in both.
-    pred : (rows, width) int32, optional
-    others : int
-        The position in lanes without a source; n: none.
-    fields
-        Other arguments of the kernels of both ways.
-    """
-
-    def __init__(
-        self, metric: Metric, position: Index, up_label: Array, label: Array, core: slice, *,
-        others: int, pred: NDArray[np.int32] | None = None, **fields: Any,
-    ) -> None:  # fmt: skip
-        x, (_, width) = metric.structure, label.shape
-        self.metric, self.count, self.core = metric, len(position), core
-        self.up_label, self.label, self.pred, self.others = up_label, label, pred, others
-        up_label[core] = metric.identities[0]
-        if pred is not None:
-            pred[core] = NO_PREDECESSOR
-        source = np.concatenate([position, np.full(width - len(position), others), [x.n]])
-        self.fields = fields | {
-            "width": width, "source": source, "visits": np.array([0, x.core], np.int64),
-            "first": x.first,
-        }  # fmt: skip
-
-    def up(self, place: NDArray[np.int32] | None = None) -> None:
-        """Forward solve: labels of the ancestors of the sources, and of the core."""
-        x, metric = self.metric.structure, self.metric
-        metric.compiled(kernels.forward_solve)(
-            eliminated=x.eliminated, parent=x.parent, head=x.head, out=metric.out, place=place,
-            out_pred=metric.out_pred, label=self.up_label, pred=self.pred, **self.fields,
-        )  # fmt: skip
-
-    def store_core(self, core: Array, pred: NDArray[np.int32] | None) -> None:
-        """Copy labels of the core to a row for each source."""
-        core[...] = stored(self.metric.plan, self.up_label[self.core, : self.count].T, core.dtype)
-        if pred is not None and self.pred is not None:
-            pred[...] = self.pred[self.core, : self.count].T
-
-    def load_core(self, core: Array, pred: NDArray[np.int32] | None) -> None:
-        """Copy labels of the core from a row for each source, for the way down."""
-        label = self.label[self.core]
-        lanes = np.minimum(np.arange(label.shape[1]), self.count - 1)
-        label[...] = computed(self.metric.plan, core)[lanes].T
-        if self.others == self.metric.structure.n:
-            label[:, self.count :] = self.metric.identities[0]
-        if pred is not None and self.pred is not None:
-            self.pred[self.core] = pred[lanes].T
-
-    def down(self) -> None:
-        """Backward solve, and what is done with the labels."""
-        raise NotImplementedError
-
-
-class _RowBlock(Block):
-    """Labels of all positions, which are written to rows; lanes may repeat the last source."""
-
-    def __init__(
-        self, metric: Metric, columns: Index, lines: Index, d: Array, p: Array | None, some: slice,
-        position: Index,
-    ) -> None:  # fmt: skip
-        x, width, dtype = metric.structure, metric.width, metric.out.dtype
-        entries, mine = x.n * width, lines[some]
-        turned = engines.host_rows().turned_bytes(width, dtype.itemsize)
-        sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.eliminated, turned)
-        label, pred, visited, self.turned = scratch(*sizes)
-        label = label.view(dtype).reshape(x.n, width)
-        super().__init__(
-            metric, position, label, label, slice(x.eliminated, None), others=position[-1],
-            pred=pred.view(np.int32).reshape(-1, width) if metric.trees else None,
-            visited=visited.view(np.int32), vectors=kernels.VECTORS,
-        )  # fmt: skip
-        lines = np.concatenate([mine, np.repeat(mine[-1:], width - len(mine))])
-        self.columns, self.lines, self.d, self.p = columns, lines, d, p
-
-    def down(self) -> None:
-        x, metric, order = self.metric.structure, self.metric, self.metric.targets
-        if order is None:
-            order = np.arange(x.eliminated - 1, -1, -1, dtype=np.int32)
-        metric.compiled(kernels.backward_solve)(
-            count=len(order), order=order, head=x.head, back=metric.back,
-            back_pred=metric.back_pred, label=self.label, pred=self.pred, **self.fields,
-        )  # fmt: skip
-        plan, write = metric.written or metric.plan, engines.host_rows().write
-        write(plan, self.label, self.columns, self.lines, self.d, self.turned)
-        if self.p is not None:
-            write(None, self.pred, self.columns, self.lines, self.p, self.turned)
+        label[...] = computed(metric.plan, core)
+    run(count, 1)
 
 
 # --- customization ------------------------------------------------------------------------------
@@ -445,7 +399,7 @@ class Arcs:
             If a loop improves itself.
         """
         source = problem.source
-        assert isinstance(source, EdgeSource | WorsenedEdges)
+        assert isinstance(source, EdgeSource)
         weight = problem.weights.widen(weights_of(source, source.given))
         if isinstance(self.apart, slice):
             return weight
@@ -467,7 +421,7 @@ def customize(
     ----------
     structure : Structure
     problem : Problem
-        Of an :class:`EdgeSource`, or of one with worsened weights.
+        Of an :class:`EdgeSource`.
     arcs : Arcs, optional
         Of the problem's edges, if they are at hand.
     trees : bool
@@ -480,7 +434,7 @@ def customize(
         If a cycle improves itself.
     """
     source, steps = problem.source, problem.steps
-    assert isinstance(source, EdgeSource | WorsenedEdges)
+    assert isinstance(source, EdgeSource)
     if arcs is None:
         row, col, _ = source.given.arrays
         arcs = Arcs.of(structure, row, col, undirected=not source.given.directed)
@@ -521,10 +475,6 @@ def _factorize(metric: Metric, tick: Tick | None = None) -> None:
     """Join paths through lower neighbours to all edges, subtrees first; close the core."""
     x, steps = metric.structure, metric.steps
 
-    def told(done: float, parts: Mapping[str, float] | None = None) -> None:
-        if tick is not None:
-            tick(float(done), parts)
-
     nodes, cuts = x.schedule
     low_first, low_tail, low_edge = x.down
     fields = {
@@ -547,9 +497,13 @@ def _factorize(metric: Metric, tick: Tick | None = None) -> None:
 
     *parts, last = itertools.pairwise(cuts.tolist())
     each = x.pairs / (len(parts) + 1)
-    pool.run([functools.partial(some, *part) for part in parts], lambda done: told(done * each))
+    pool.run(
+        [functools.partial(some, *part) for part in parts],
+        None if tick is None else (lambda done: tick(float(done * each))),
+    )
     some(*last)
-    told(x.pairs)
+    if tick is not None:
+        tick(x.pairs)
     if steps.look:
         check_edges(metric)
     if x.core:
@@ -562,7 +516,7 @@ def _factorize(metric: Metric, tick: Tick | None = None) -> None:
             metric.core_pred[diagonal, diagonal] = NO_PREDECESSOR
         steps.close(
             engines.named("cpu"), metric.core, metric.core_pred, 0,
-            lambda done, parts=None: told(x.pairs + done, parts),
+            None if tick is None else (lambda done, parts=None: tick(x.pairs + done, parts)),
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ..graph_kernels import Index
 from ..graphs.kernels import statistics as kernels
 from ..memory import scratch
 from .collector import Collector, Wanted, zero_bin
-from .metric import Block, Metric, solve
+from .metric import Metric, solve
 
 __all__ = ["SweepCollector"]
 
@@ -46,8 +46,9 @@ class SweepCollector(Collector):
             segment = max(1, min(most // max(int(extent.bound), 1), 1 << 16))
         self._down = {
             "eliminated": x.eliminated, "core": x.core, "segment": segment, "slot": row[x.head],
-            "depth_row": depth_row, "back": metric.back, "whole": extent.whole,
-            "narrow": extent.dtype.itemsize == 4,
+            "depth_row": depth_row, "out": metric.out, "back": metric.back, "parent": x.parent,
+            "first": x.first, "head": x.head, "whole": extent.whole, "width": self.width,
+            "vectors": self.vectors, "narrow": extent.dtype.itemsize == 4,
         }  # fmt: skip
         super().__init__(extent, wanted)
 
@@ -122,15 +123,71 @@ class SweepCollector(Collector):
     def collect(self, device: int, sources: Index) -> dict[str, Array]:
         """Results of some sources, which are nodes by ascending positions."""
         position, results = self.metric.structure.rank[sources], self.empty(len(sources))
+        shape, kinds = (-(-len(sources) // self.width), self.width), self.wanted.kinds
+        real = self.down["real_mass"] is not None
+
+        def zeros(there: bool, dtype: Any, *rows: int) -> Any:
+            return np.zeros((shape[0], *rows, self.width), dtype) if there else None
+
+        whole, floats = "sum" in kinds and self.whole, "sum" in kinds and not self.whole
+        acc: dict[str, Any] = {
+            "largest": zeros("largest" in kinds, self.dtype),
+            "counts": zeros("count" in kinds, "i4"), "total": zeros(whole, "i8"),
+            "within": zeros("within" in kinds and not real, "i8", self.radii),
+            "real_within": zeros("within" in kinds and real, "f8", self.radii),
+            "real_total": zeros(floats, "f8"), "rest": zeros(floats, "f8"),
+            "inverse_total": zeros("inverse" in kinds, "f8"),
+            "inverse_rest": zeros("inverse" in kinds, "f8"),
+        }  # fmt: skip
         tables = list[Array]()
-        block = functools.partial(_Block, self, results, tables)
-        solve(self.metric, position.astype(np.int64), self.width, block)
+        some = functools.partial(self._some, acc, tables, len(sources))
+        solve(self.metric, position.astype(np.int64), self.width, some)
+
+        def of_sources(x: Array) -> Array:
+            return np.moveaxis(x, -1, 1).reshape(-1, *x.shape[1:-1])[: len(sources)]
+
+        if "largest" in kinds:
+            results["largest"][:] = of_sources(acc["largest"])
+        if "count" in kinds:
+            results["count"][:] = of_sources(acc["counts"])
+        if "sum" in kinds:
+            total = acc["total"] if whole else acc["real_total"] + acc["rest"]
+            results["sum"][:] = of_sources(total)
+        if "inverse" in kinds:
+            results["inverse"][:] = of_sources(acc["inverse_total"] + acc["inverse_rest"])
+        if "within" in kinds:
+            results["within"][:] = of_sources(acc["real_within" if real else "within"])
         for table in tables:
             results["bins"] += 2 * table if self.half else table
         edges = self.wanted.edges if self.half else None
         if edges is not None and (at_zero := zero_bin(edges)) is not None:
             results["bins"][at_zero] += len(sources)
         return results
+
+    def _some(self, acc: dict[str, Any], tables: list[Array], sources: int, **blocks: Any) -> None:
+        """Solves of some blocks; other lanes reach nothing."""
+        x, (*labels, place, visited, table) = self.metric.structure, scratch(*self.sizes())
+        label, up_label = (y.view(self.dtype).reshape(-1, self.width) for y in labels)
+        rows = place.view(np.int32)
+        rows[x.eliminated :] = np.arange(x.core)
+        counted = table.view(np.int32).reshape(self.rows, self.lanes)
+        counted[...] = 0
+        sums = np.zeros(self.rows - 2, np.int64) if self.rows else None
+
+        def zeros(name: str, dtype: Any) -> Any:
+            return None if acc[name] is None else np.zeros(self.width, dtype)
+
+        blocks.pop("core_pred")
+        self.metric.compiled(kernels.collect)(
+            label=label, up_label=up_label, place=rows, visited=visited.view(np.int32),
+            table=counted if self.rows else None, sums=sums,
+            binned=max(0, self.rows - 2),
+            part=zeros("total", self.dtype), real_part=zeros("real_total", "f8"),
+            inverse_part=zeros("inverse_total", "f8"), sources=sources, **self.down, **acc,
+            **blocks,
+        )  # fmt: skip
+        if sums is not None:
+            tables.append(sums)
 
     def bytes(self) -> int:
         """Memory of the passes of all threads."""
@@ -145,69 +202,3 @@ class SweepCollector(Collector):
             (x.core + self.depth) * row, (x.core + ancestors) * row, 4 * x.n, 4 * ancestors,
             4 * self.rows * self.lanes,
         ]  # fmt: skip
-
-
-class _Block(Block):
-    """Labels on a stack, which are collected as they are computed; other lanes reach nothing."""
-
-    def __init__(
-        self, collector: SweepCollector, results: dict[str, Array], tables: list[Array],
-        some: slice, position: Index,
-    ) -> None:  # fmt: skip
-        c, x = collector, collector.metric.structure
-        label, up_label, place, visited, table = scratch(*c.sizes())
-        label, up_label = (y.view(c.dtype).reshape(-1, c.width) for y in (label, up_label))
-        self.place = place.view(np.int32)
-        self.place[x.eliminated :] = np.arange(x.core)
-        self.table = table.view(np.int32).reshape(c.rows, c.lanes)
-        self.c, self.at, self.results, self.tables = c, some, results, tables
-        super().__init__(
-            c.metric, position, up_label, label, slice(0, x.core), others=x.n, vectors=c.vectors,
-            visited=visited.view(np.int32),
-        )  # fmt: skip
-
-    def up(self, place: NDArray[np.int32] | None = None) -> None:
-        super().up(self.place)
-
-    def down(self) -> None:
-        c, kinds, count, at, results = (
-            self.c,
-            self.c.wanted.kinds,
-            self.count,
-            self.at,
-            self.results,
-        )
-
-        def zeros(there: bool, dtype: Any, *rows: int) -> Any:
-            return np.zeros((*rows, c.width), dtype) if there else None
-
-        real = c.down["real_mass"] is not None
-        acc: dict[str, Any] = {
-            "largest": zeros("largest" in kinds, c.dtype), "counts": zeros("count" in kinds, "i4"),
-            "part": zeros("sum" in kinds and c.whole, c.dtype),
-            "total": zeros("sum" in kinds and c.whole, "i8"),
-            "within": zeros("within" in kinds and not real, "i8", c.radii),
-            "real_within": zeros("within" in kinds and real, "f8", c.radii),
-        }  # fmt: skip
-        for name in ("real_part", "real_total", "rest"):
-            acc[name] = zeros("sum" in kinds and not c.whole, "f8")
-        for name in ("inverse_part", "inverse_total", "inverse_rest"):
-            acc[name] = zeros("inverse" in kinds, "f8")
-        self.table[...] = 0
-        table = self.table if "bins" in kinds else None
-        self.metric.compiled(kernels.collect)(
-            label=self.label, up_label=self.up_label, table=table, **c.down, **acc, **self.fields
-        )
-        if "largest" in kinds:
-            results["largest"][at] = acc["largest"][:count]
-        if "count" in kinds:
-            results["count"][at] = acc["counts"][:count]
-        if "sum" in kinds:
-            total = acc["total"] if c.whole else acc["real_total"] + acc["rest"]
-            results["sum"][at] = total[:count]
-        if "inverse" in kinds:
-            results["inverse"][at] = (acc["inverse_total"] + acc["inverse_rest"])[:count]
-        if "within" in kinds:
-            results["within"][at] = acc["real_within" if real else "within"][:, :count].T
-        if "bins" in kinds:
-            self.tables.append(self.table[1:-1].sum(axis=1, dtype=np.int64))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import networkx as nx
 
 from ..arrays import check_memory
+from ..closures.paths import NegativeCycleError
 from . import functions
 from .convert import Graph
 
@@ -19,16 +20,57 @@ _DEGREE = 12
 _STARTS = ("source", "u", "v", "sources", "nbunch", "center_nodes")
 #: Bytes a pair of nodes, at most, of results that are matrices, or dictionaries from them.
 _BYTES = 24
+_SEARCHES = "a search that ends there is less work than all pairs"
+_DISTANCES = "with the distances there is nothing left to gain"
+#: Parameters that leave a call to NetworkX, and why.
+_LEFT = {
+    "target": _SEARCHES,
+    "usebounds": _SEARCHES,
+    "k": "a few sampled searches are less work than all pairs",
+    "sp": _DISTANCES,
+    "e": _DISTANCES,
+    "attr": "the graph would be written to",
+    "topo_order": "the closure does not depend on it",
+}
 _MATRICES = "floyd_warshall"  # what the names of their functions begin with
 
 
+def refuse(given: Mapping[str, Any]) -> None:
+    """Refuse what is left to NetworkX, by the values of parameters.
+
+    Raises
+    ------
+    NotImplementedError
+        With the reason.
+    """
+    for name in ("weight", "distance"):
+        if callable(given.get(name)):
+            raise NotImplementedError(
+                f"{name} is a function: semiring_mm reads an edge attribute; give its name"
+            )
+    for name, reason in _LEFT.items():
+        if given.get(name) is not None and given[name] is not False:
+            raise NotImplementedError(f"{name} is given: {reason}; this is left to networkx")
+
+
 def _entry(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind NetworkX's dispatcher: it refuses what is left to NetworkX."""
+    """The function behind NetworkX's dispatcher: it refuses what is left to NetworkX.
+
+    It takes a graph that is not wrapped, too.
+    """
 
     @functools.wraps(function)
     def entry(*args: Any, **kwargs: Any) -> Any:
-        functions.refuse(_arguments(function.__name__, args, kwargs))
-        return function(*args, **kwargs)
+        given = _arguments(function.__name__, args, kwargs)
+        refuse(given)
+        if not isinstance(given["G"], Graph):
+            given["G"] = Graph(given["G"])
+        try:
+            return function(**given)
+        except NegativeCycleError as error:
+            raise NotImplementedError(
+                f"{error}; what networkx returns then is left to it"
+            ) from None
 
     return entry
 
@@ -85,7 +127,7 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     """Whether the backend is faster, by the measurements of docs/networkx.md."""
     given = _arguments(name, args, kwargs)
     try:
-        functions.refuse(given)
+        refuse(given)
     except NotImplementedError as error:
         return str(error)
     graph, least = given["G"], nx.config.backends.semiring_mm.min_nodes

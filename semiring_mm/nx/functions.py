@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import bisect
+import inspect
 import itertools
 import math
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import networkx as nx
@@ -14,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList
-from ..closures.paths import NO_PREDECESSOR, NegativeCycleError
+from ..closures.paths import NO_PREDECESSOR
 from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
 from ..graphs.search import dependencies
-from .convert import Graph, Network, network
+from .convert import Graph, Network
 from .distances import (
     Reached,
     Search,
@@ -31,164 +34,116 @@ from .distances import (
     trees,
 )
 
-__all__ = [
-    "all_pairs_bellman_ford_path",
-    "all_pairs_bellman_ford_path_length",
-    "all_pairs_dijkstra",
-    "all_pairs_dijkstra_path",
-    "all_pairs_dijkstra_path_length",
-    "all_pairs_shortest_path",
-    "all_pairs_shortest_path_length",
-    "average_shortest_path_length",
-    "barycenter",
-    "betweenness_centrality",
-    "center",
-    "closeness_centrality",
-    "diameter",
-    "eccentricity",
-    "edge_betweenness_centrality",
-    "floyd_warshall",
-    "floyd_warshall_numpy",
-    "floyd_warshall_predecessor_and_distance",
-    "floyd_warshall_tree",
-    "global_efficiency",
-    "gutman_index",
-    "harmonic_centrality",
-    "harmonic_diameter",
-    "hyper_wiener_index",
-    "johnson",
-    "local_efficiency",
-    "multi_source_dijkstra",
-    "multi_source_dijkstra_path",
-    "multi_source_dijkstra_path_length",
-    "periphery",
-    "radius",
-    "schultz_index",
-    "shortest_path",
-    "shortest_path_length",
-    "single_source_dijkstra",
-    "single_source_dijkstra_path",
-    "single_source_dijkstra_path_length",
-    "single_source_shortest_path",
-    "single_source_shortest_path_length",
-    "transitive_closure",
-    "transitive_closure_dag",
-    "voronoi_cells",
-    "wiener_index",
-]
-
 Array = NDArray[Any]
-Pairs = Iterator[tuple[Any, Any]]
-
-
-_SEARCHES = "a search that ends there is less work than all pairs"
-_DISTANCES = "with the distances there is nothing left to gain"
-#: Parameters that leave a call to NetworkX, and why.
-_LEFT = {
-    "target": _SEARCHES,
-    "usebounds": _SEARCHES,
-    "k": "a few sampled searches are less work than all pairs",
-    "sp": _DISTANCES,
-    "e": _DISTANCES,
-    "attr": "the graph would be written to",
-    "topo_order": "the closure does not depend on it",
-}
 #: Entries of a batch of matrices, at most.
 _STACK = 2**24
 
 
-def _graph(G: Any) -> Any:
-    """NetworkX's graph."""
-    return G.graph if isinstance(G, Graph) else G
+# --- searches
+
+#: Functions of searches, by what each tells of them; and others of one kind.
+_ROWS = """
+all_pairs_shortest_path_length(G, cutoff=None): lengths
+all_pairs_shortest_path(G, cutoff=None): paths
+all_pairs_dijkstra_path_length(G, cutoff=None, weight='weight'): lengths
+all_pairs_dijkstra_path(G, cutoff=None, weight='weight'): paths
+all_pairs_dijkstra(G, cutoff=None, weight='weight'): both
+all_pairs_bellman_ford_path_length(G, weight='weight'): lengths
+all_pairs_bellman_ford_path(G, weight='weight'): paths
+johnson(G, weight='weight'): paths
+single_source_shortest_path_length(G, source, cutoff=None): lengths
+single_source_shortest_path(G, source, cutoff=None): paths
+single_source_dijkstra_path_length(G, source, cutoff=None, weight='weight'): lengths
+single_source_dijkstra_path(G, source, cutoff=None, weight='weight'): paths
+single_source_dijkstra(G, source, target=None, cutoff=None, weight='weight'): both
+multi_source_dijkstra(G, sources, target=None, cutoff=None, weight='weight'): both
+multi_source_dijkstra_path(G, sources, cutoff=None, weight='weight'): paths
+multi_source_dijkstra_path_length(G, sources, cutoff=None, weight='weight'): lengths
+diameter(G, e=None, usebounds=False, weight=None): eccentricities
+radius(G, e=None, usebounds=False, weight=None): eccentricities
+periphery(G, e=None, usebounds=False, weight=None): eccentricities
+center(G, e=None, usebounds=False, weight=None): eccentricities
+hyper_wiener_index(G, weight=None): terms
+schultz_index(G, weight=None): terms
+gutman_index(G, weight=None): terms
+"""
+_TOLD: dict[str, Callable[[Reached], Any]] = {
+    "lengths": lambda x: dict(zip(x.nodes, x.lengths, strict=True)),
+    "paths": Reached.paths,
+    "both": lambda x: (dict(zip(x.nodes, x.lengths, strict=True)), x.paths()),
+}
 
 
-def refuse(given: Mapping[str, Any]) -> None:
-    """Refuse what is left to NetworkX, by the values of parameters.
+def _function(name: str, parameters: str, told: str) -> Callable[..., Any]:
+    """The function of a row."""
+    words = (x.partition("=") for x in parameters.split(", "))
+    signature = inspect.Signature([
+        inspect.Parameter(
+            x, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=ast.literal_eval(value) if value else inspect.Parameter.empty,
+        )
+        for x, _, value in words
+    ])  # fmt: skip
 
-    Raises
-    ------
-    NotImplementedError
-        With the reason.
-    """
-    for name in ("weight", "distance"):
-        if callable(given.get(name)):
-            raise NotImplementedError(
-                f"{name} is a function: semiring_mm reads an edge attribute; give its name"
-            )
-    for name, reason in _LEFT.items():
-        if given.get(name) is not None and given[name] is not False:
-            raise NotImplementedError(f"{name} is given: {reason}; this is left to networkx")
+    def function(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        if told == "eccentricities":
+            return _of_eccentricities(name, given["G"], given["weight"])
+        if told == "terms":
+            return _sum_of_terms(name, given["G"], given["weight"])
+        return _searched(name, told, **given)
 
-
-# --- shortest paths between all pairs
-
-
-def all_pairs_shortest_path_length(G: Any, cutoff: float | None = None) -> Pairs:
-    return _lengths(searches(network(G, None), paths=False), _levels(cutoff))
-
-
-def all_pairs_shortest_path(G: Any, cutoff: float | None = None) -> Pairs:
-    return _paths(searches(network(G, None)), _levels(cutoff))
+    function.__name__, function.__signature__ = name, signature  # type: ignore[attr-defined]
+    return function
 
 
-def all_pairs_dijkstra_path_length(
-    G: Any, cutoff: float | None = None, weight: Any = "weight"
-) -> Pairs:
-    return _lengths(searches(network(G, weight), paths=False), cutoff)
+def _searched(
+    name: str, told: str, G: Graph, source: Any = None, sources: Any = None, target: Any = None,
+    cutoff: float | None = None, weight: Any = None,
+) -> Any:  # fmt: skip
+    tell, paths = _TOLD[told], told != "lengths"
+    if "shortest" in name and cutoff is not None and not math.isinf(cutoff):
+        cutoff = math.ceil(cutoff)  # a breadth-first search finishes the level that it began
+    if name.startswith("multi"):
+        return tell(_from_several(name, G, sources, weight, cutoff))
+    if name.startswith("single"):
+        if source not in G.graph:
+            _networkx(name)(G.graph, source)  # raises the error
+        net = G.network(weight)
+        return tell(_within(next(searches(net, net.positions([source]))), cutoff))
+    try:
+        found = searches(
+            G.network(weight), negative="bellman" in name or name == "johnson", paths=paths
+        )
+    except nx.NetworkXUnbounded:
+        if name == "johnson":
+            raise
+        raise NotImplementedError(
+            "the graph has a cycle of negative weight: networkx goes through the nodes before the "
+            "first that reaches it"
+        ) from None
+    pairs = ((x.nodes[0], tell(_within(x, cutoff))) for x in found)
+    return dict(pairs) if name == "johnson" else pairs
 
 
-def all_pairs_dijkstra_path(G: Any, cutoff: float | None = None, weight: Any = "weight") -> Pairs:
-    return _paths(searches(network(G, weight)), cutoff)
-
-
-def all_pairs_dijkstra(G: Any, cutoff: float | None = None, weight: Any = "weight") -> Pairs:
-    found = (_within(x, cutoff) for x in searches(network(G, weight)))
-    return ((x.nodes[0], (dict(zip(x.nodes, x.lengths, strict=True)), x.paths())) for x in found)
-
-
-def all_pairs_bellman_ford_path_length(G: Any, weight: Any = "weight") -> Pairs:
-    return _lengths(_bellman_ford(G, weight, paths=False), None)
-
-
-def all_pairs_bellman_ford_path(G: Any, weight: Any = "weight") -> Pairs:
-    return _paths(_bellman_ford(G, weight), None)
-
-
-def johnson(G: Any, weight: Any = "weight") -> dict[Any, dict[Any, list[Any]]]:
-    return dict(_paths(searches(network(G, weight), negative=True), None))
+globals().update({row[0]: _function(*row) for row in re.findall(r"(\w+)\((.*)\): (\w+)", _ROWS)})
 
 
 def shortest_path_length(
-    G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
+    G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    _check_method(method, source)
-    if weight is None:
-        if source is not None:
-            return single_source_shortest_path_length(G, source)
-        return all_pairs_shortest_path_length(G)
-    if source is not None:
-        return single_source_dijkstra_path_length(G, source, weight=weight)
-    if method == "dijkstra":
-        return all_pairs_dijkstra_path_length(G, weight=weight)
-    return all_pairs_bellman_ford_path_length(G, weight)
+    return _shortest_path(G, source, weight, method, "lengths")
 
 
 def shortest_path(
-    G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
+    G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    _check_method(method, source)
-    if weight is None:
-        if source is not None:
-            return single_source_shortest_path(G, source)
-        return all_pairs_shortest_path(G)
-    if source is not None:
-        return single_source_dijkstra_path(G, source, weight=weight)
-    if method == "dijkstra":
-        return all_pairs_dijkstra_path(G, weight=weight)
-    return all_pairs_bellman_ford_path(G, weight)
+    return _shortest_path(G, source, weight, method, "paths")
 
 
-def _check_method(method: str, source: Any) -> None:
+def _shortest_path(G: Graph, source: Any, weight: Any, method: str, told: str) -> Any:
     if method not in ("dijkstra", "bellman-ford"):
         raise ValueError(f"method not supported: {method}")
     if method == "bellman-ford" and source is not None:
@@ -196,27 +151,10 @@ def _check_method(method: str, source: Any) -> None:
             "one search by Bellman and Ford's algorithm is left to networkx; without negative "
             "weights use method='dijkstra'"
         )
-
-
-def _bellman_ford(G: Any, weight: Any, paths: bool = True) -> Iterator[Reached]:
-    try:
-        return searches(network(G, weight), negative=True, paths=paths)
-    except nx.NetworkXUnbounded:
-        raise NotImplementedError(
-            "the graph has a cycle of negative weight: networkx goes through the nodes before the "
-            "first that reaches it"
-        ) from None
-
-
-def _lengths(found: Iterable[Reached], cutoff: float | None) -> Pairs:
-    for x in found:
-        x = _within(x, cutoff)
-        yield x.nodes[0], dict(zip(x.nodes, x.lengths, strict=True))
-
-
-def _paths(found: Iterable[Reached], cutoff: float | None) -> Pairs:
-    for x in found:
-        yield x.nodes[0], _within(x, cutoff).paths()
+    begins = "all_pairs" if source is None else "single_source"
+    kind = "shortest" if weight is None else method.replace("-", "_")
+    name = f"{begins}_{kind}_path{'_length' if told == 'lengths' else ''}"
+    return _searched(name, told, G, source, weight=weight)
 
 
 def _within(x: Reached, cutoff: float | None) -> Reached:
@@ -226,91 +164,24 @@ def _within(x: Reached, cutoff: float | None) -> Reached:
     return Reached(x.nodes[:end], x.lengths[:end], x.before[: end - 1])
 
 
-def _levels(cutoff: float | None) -> float | None:
-    """Round a cutoff up to a level, since a breadth-first search finishes the level it began."""
-    return None if cutoff is None or math.isinf(cutoff) else math.ceil(cutoff)
-
-
-# --- shortest paths from one node
-
-
-def single_source_shortest_path_length(G: Any, source: Any, cutoff: Any = None) -> dict[Any, Any]:
-    found = _from_one("single_source_shortest_path_length", G, source, None, _levels(cutoff))
-    return dict(zip(found.nodes, found.lengths, strict=True))
-
-
-def single_source_shortest_path(G: Any, source: Any, cutoff: Any = None) -> dict[Any, Any]:
-    return _from_one("single_source_shortest_path", G, source, None, _levels(cutoff)).paths()
-
-
-def single_source_dijkstra_path_length(
-    G: Any, source: Any, cutoff: Any = None, weight: Any = "weight"
-) -> dict[Any, Any]:
-    found = _from_one("single_source_dijkstra_path_length", G, source, weight, cutoff)
-    return dict(zip(found.nodes, found.lengths, strict=True))
-
-
-def single_source_dijkstra_path(
-    G: Any, source: Any, cutoff: Any = None, weight: Any = "weight"
-) -> dict[Any, Any]:
-    return _from_one("single_source_dijkstra_path", G, source, weight, cutoff).paths()
-
-
-def single_source_dijkstra(
-    G: Any, source: Any, target: Any = None, cutoff: Any = None, weight: Any = "weight"
-) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    found = _from_one("single_source_dijkstra", G, source, weight, cutoff)
-    return dict(zip(found.nodes, found.lengths, strict=True)), found.paths()
-
-
-def _from_one(name: str, G: Any, source: Any, weight: Any, cutoff: Any) -> Reached:
-    if source not in _graph(G):
-        _networkx(name)(_graph(G), source)  # raises the error
-    net = network(G, weight)
-    return _within(next(searches(net, net.positions([source]))), cutoff)
-
-
-# --- shortest paths from the nearest of several nodes
-
-
-def multi_source_dijkstra(
-    G: Any, sources: Any, target: Any = None, cutoff: Any = None, weight: Any = "weight"
-) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    found = _from_several("multi_source_dijkstra", G, sources, weight, cutoff)
-    return dict(zip(found.nodes, found.lengths, strict=True)), found.paths()
-
-
-def multi_source_dijkstra_path(
-    G: Any, sources: Any, cutoff: Any = None, weight: Any = "weight"
-) -> dict[Any, Any]:
-    return _from_several("multi_source_dijkstra_path", G, sources, weight, cutoff).paths()
-
-
-def multi_source_dijkstra_path_length(
-    G: Any, sources: Any, cutoff: Any = None, weight: Any = "weight"
-) -> dict[Any, Any]:
-    found = _from_several("multi_source_dijkstra_path_length", G, sources, weight, cutoff)
-    return dict(zip(found.nodes, found.lengths, strict=True))
-
-
-def voronoi_cells(G: Any, center_nodes: Any, weight: Any = "weight") -> dict[Any, set[Any]]:
+def voronoi_cells(G: Graph, center_nodes: Any, weight: Any = "weight") -> dict[Any, set[Any]]:
     found = _from_several("voronoi_cells", G, center_nodes, weight, None)
     center = {node: node for node in found.nodes[: found.starts]}
     for node, last in zip(found.nodes[found.starts :], found.before, strict=True):
         center[node] = center[last]
     cells: dict[Any, set[Any]] = nx.utils.groups(center)
-    unreachable = set(_graph(G)) - center.keys()
+    unreachable = set(G.graph) - center.keys()
     return cells | ({"unreachable": unreachable} if unreachable else {})
 
 
-def _from_several(name: str, G: Any, sources: Any, weight: Any, cutoff: Any) -> Reached:
+def _from_several(name: str, G: Graph, sources: Any, weight: Any, cutoff: Any) -> Reached:
     """A search that begins with several nodes."""
     if not isinstance(sources, Collection):
         raise NotImplementedError("sources that can be read once only are left to networkx")
     starts = list(dict.fromkeys(sources))
-    if not starts or not all(node in _graph(G) for node in starts):
-        _networkx(name)(_graph(G), sources)  # raises the error
-    net = network(G, weight)
+    if not starts or not all(node in G.graph for node in starts):
+        _networkx(name)(G.graph, sources)  # raises the error
+    net = G.network(weight)
     found = next(searches(*from_several(net, net.positions(starts))))
     end = len(found.nodes)
     if cutoff is not None:
@@ -322,12 +193,12 @@ def _from_several(name: str, G: Any, sources: Any, weight: Any, cutoff: Any) -> 
 # --- Floyd and Warshall
 
 
-def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -> Array:
-    graph = _graph(G)
-    net = network(G, weight, mixed=True)
+def floyd_warshall_numpy(G: Graph, nodelist: Any = None, weight: Any = "weight") -> Array:
+    graph = G.graph
+    net = G.network(weight, mixed=True)
     if nodelist is not None and not (len(nodelist) == len(graph) and set(nodelist) == set(graph)):
         nx.floyd_warshall_numpy.orig_func(graph, nodelist, weight)  # raises the error
-    d = _floyd_warshall(net).astype(np.float64, copy=False)
+    d: Array = matrix(net).astype(np.float64, copy=False)
     if nodelist is None:
         return d
     index = {node: i for i, node in enumerate(graph)}
@@ -335,44 +206,32 @@ def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -
     return d[np.ix_(order, order)]
 
 
-def floyd_warshall(G: Any, weight: Any = "weight") -> dict[Any, Any]:
-    net = network(G, weight, default=1.0)
-    return _distance_dicts(net, _floyd_warshall(net), np.ones(len(net.nodes), bool))
+def floyd_warshall(G: Graph, weight: Any = "weight") -> dict[Any, Any]:
+    net = G.network(weight, default=1.0)
+    return _distance_dicts(net, matrix(net), np.ones(len(net.nodes), bool))
 
 
 def floyd_warshall_predecessor_and_distance(
-    G: Any, weight: Any = "weight"
+    G: Graph, weight: Any = "weight"
 ) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    net = network(G, weight, default=1.0)
+    net = G.network(weight, default=1.0)
     d, pred = _floyd_warshall_trees(net)
     return pred, _distance_dicts(net, d, np.ones(len(d), bool))
 
 
-def floyd_warshall_tree(G: Any, weight: Any = "weight") -> tuple[dict[Any, Any], dict[Any, Any]]:
-    net = network(G, weight, default=1.0)
+def floyd_warshall_tree(G: Graph, weight: Any = "weight") -> tuple[dict[Any, Any], dict[Any, Any]]:
+    net = G.network(weight, default=1.0)
     d, pred = _floyd_warshall_trees(net)
     # networkx starts from nodes with edges only: others get no entry where they are not reached.
     return pred, _distance_dicts(net, d, np.diff(net.arcs.starts) > 0)
 
 
-def _floyd_warshall(net: Network) -> Array:
-    try:
-        d: Array = matrix(net)
-    except NegativeCycleError as error:
-        raise _left_to_networkx(error) from None
-    return d
-
-
 def _floyd_warshall_trees(net: Network) -> tuple[Array, dict[Any, dict[Any, Any]]]:
-    try:
-        d, p = matrix(net, True)
-    except NegativeCycleError as error:
-        raise _left_to_networkx(error) from None
+    d, p = matrix(net, True)
     tail, head = net.arcs.row, net.arcs.col
     direct = net.arcs.weight <= d[tail, head]
-    p[tail[direct], head[direct]] = tail[
-        direct
-    ]  # an equally short path does not replace a direct edge
+    # an equally short path does not replace a direct edge
+    p[tail[direct], head[direct]] = tail[direct]
     ends = zip(tail.tolist(), head.tolist(), strict=True)
     if net.directed:
         begun = dict.fromkeys(tail.tolist())
@@ -387,10 +246,6 @@ def _floyd_warshall_trees(net: Network) -> tuple[Array, dict[Any, dict[Any, Any]
         pairs = zip(net.nodes[line].tolist(), net.nodes[p[x, line]].tolist(), strict=True)
         pred[net.nodes[x]] = dict(pairs)
     return d, pred
-
-
-def _left_to_networkx(error: NegativeCycleError) -> NotImplementedError:
-    return NotImplementedError(f"{error}; what networkx returns then is left to it")
 
 
 def _touched(net: Network) -> list[Array]:
@@ -437,15 +292,15 @@ def _infinity() -> float:
 # --- measures of distances
 
 
-def average_shortest_path_length(G: Any, weight: Any = None, method: str | None = None) -> Any:
-    graph, n = _graph(G), len(G)
+def average_shortest_path_length(G: Graph, weight: Any = None, method: str | None = None) -> Any:
+    graph, n = G.graph, len(G)
     known = ("unweighted", "dijkstra", "bellman-ford", "floyd-warshall", "floyd-warshall-numpy")
     if method is None:
         method = "unweighted" if weight is None else "dijkstra"
     if method not in known or n < 2:
         return _networkx("average_shortest_path_length")(graph, weight, method)
     floyd = method.startswith("floyd")
-    net = network(G, None if method == "unweighted" else weight, default=1.0 if floyd else 1)
+    net = G.network(None if method == "unweighted" else weight, default=1.0 if floyd else 1)
     if not net.exact and method not in ("unweighted", "dijkstra"):
         raise NotImplementedError(
             f"sums of rounded distances in the order of method={method!r} are left to networkx"
@@ -463,10 +318,7 @@ def _total(net: Network) -> Any:
     if len(net.nodes) < 2:
         return 0
     if net.exact:
-        try:
-            total = sum(measures(net, {"sum"}, negative=True)["sum"])
-        except NegativeCycleError as error:
-            raise _left_to_networkx(error) from None
+        total = sum(measures(net, {"sum"}, negative=True)["sum"])
         if net.kind is int or total < 2.0 ** (53 - (net.power or 0)):
             return total
     return sum(itertools.chain.from_iterable(
@@ -479,11 +331,10 @@ def _networkx(name: str) -> Any:
     return getattr(nx, name).orig_func
 
 
-def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> Any:
-    graph, net = _graph(G), network(G, weight)
+def eccentricity(G: Graph, v: Any = None, sp: Any = None, weight: Any = None) -> Any:
+    graph, net = G.graph, G.network(weight)
     alone = v is not None and v in graph
     nodes = net.nodes.tolist() if v is None else [v] if alone else list(graph.nbunch_iter(v))
-    refuse_negative(net)
     if v is None and not net.connected:
         return _networkx("eccentricity")(graph, weight=weight)  # raises the error
     found = measures(net, {"largest", "count"}, net.positions(nodes))
@@ -495,29 +346,16 @@ def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> A
     return far[v] if alone else far
 
 
-def diameter(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _networkx("diameter")(_graph(G), e=eccentricity(G, weight=weight))
+def _of_eccentricities(name: str, G: Graph, weight: Any) -> Any:
+    if name == "center":
+        _leave_trees(G, weight)
+    known = {"e": eccentricity(G, weight=weight)} if len(G) else {"weight": weight}
+    return _networkx(name)(G.graph, **known)
 
 
-def radius(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _networkx("radius")(_graph(G), e=eccentricity(G, weight=weight))
-
-
-def periphery(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _networkx("periphery")(_graph(G), e=eccentricity(G, weight=weight))
-
-
-def center(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
+def barycenter(G: Graph, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Any]:
     _leave_trees(G, weight)
-    if not len(G):
-        return _networkx("center")(_graph(G), weight=weight)
-    return _networkx("center")(_graph(G), e=eccentricity(G, weight=weight))
-
-
-def barycenter(G: Any, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Any]:
-    _leave_trees(G, weight)
-    graph, net = _graph(G), network(G, weight)
-    refuse_negative(net)
+    graph, net = G.graph, G.network(weight)
     if not len(graph) or not net.connected:
         found: list[Any] = _networkx("barycenter")(graph, weight=weight)
         return found
@@ -526,35 +364,18 @@ def barycenter(G: Any, weight: Any = None, attr: Any = None, sp: Any = None) -> 
     return [node for node, total in zip(net.nodes, sums, strict=True) if total == least]
 
 
-def _leave_trees(G: Any, weight: Any) -> None:
-    graph = _graph(G)
+def _leave_trees(G: Graph, weight: Any) -> None:
+    graph = G.graph
     if weight is None and len(graph) and not graph.is_directed() and nx.is_tree(graph):
         raise NotImplementedError("networkx takes time in proportion to n only for a tree")
 
 
-def wiener_index(G: Any, weight: Any = None) -> Any:
-    graph, net = _graph(G), network(G, weight)
-    refuse_negative(net)
+def wiener_index(G: Graph, weight: Any = None) -> Any:
+    graph, net = G.graph, G.network(weight)
     if not _connected(net):
         return math.inf
     total = _total(net)
     return total if graph.is_directed() else total / 2
-
-
-def hyper_wiener_index(G: Any, weight: Any = None) -> float:
-    return _index(_whole(G, weight), lambda d, _: d + d * d)
-
-
-def schultz_index(G: Any, weight: Any = None) -> float:
-    net = _whole(G, weight)
-    degree = _degree(G, weight, net)
-    return _index(net, lambda d, some: d * (degree[some, np.newaxis] + degree))
-
-
-def gutman_index(G: Any, weight: Any = None) -> float:
-    net = _whole(G, weight)
-    degree = _degree(G, weight, net)
-    return _index(net, lambda d, some: d * degree[some, np.newaxis] * degree)
 
 
 def _connected(net: Network) -> bool:
@@ -563,34 +384,34 @@ def _connected(net: Network) -> bool:
     return net.connected
 
 
-def _whole(G: Any, weight: Any) -> Network:
-    net = network(G, weight)
+#: Terms of a pair of nodes, by their distance and degrees.
+_TERMS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "hyper_wiener_index": lambda d, a, b: d + d * d,
+    "schultz_index": lambda d, a, b: d * (a + b),
+    "gutman_index": lambda d, a, b: d * a * b,
+}
+
+
+def _sum_of_terms(name: str, G: Graph, weight: Any) -> float:
+    """Half the sum of a term of all pairs."""
+    net = G.network(weight)
     if net.kind is not int:
         raise NotImplementedError("this sum of rounded numbers is left to networkx")
-    refuse_negative(net)
-    return net
-
-
-def _degree(G: Any, weight: Any, net: Network) -> Array:
-    degree = dict(_graph(G).degree, weight=weight)  # as networkx has it: the number of edges
-    return np.array([degree[x] for x in net.nodes], np.float64)
-
-
-def _index(net: Network, term: Callable[[Array, Array], Array]) -> float:
-    """Half the sum of a term of all pairs, given rows of distances and their sources."""
     if not _connected(net):
         return math.inf
+    degrees = dict(G.graph.degree, weight=weight)  # as networkx has it: the number of edges
+    degree = np.array([degrees[x] for x in net.nodes], np.float64)
     total = 0
     for part in rows(net):
-        terms = term(part.d.astype(np.float64), part.sources)
+        terms = _TERMS[name](part.d.astype(np.float64), degree[part.sources, np.newaxis], degree)
         if terms.max(initial=0) * terms.shape[1] >= 2**53:
             raise NotImplementedError("sums of 2**53 and more are left to networkx")
         total += sum(terms.sum(axis=1).astype(np.int64).tolist())
     return total / 2
 
 
-def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
-    net = network(G, weight)
+def harmonic_diameter(G: Graph, sp: Any = None, *, weight: Any = None) -> float:
+    net = G.network(weight)
     n, total = len(net.nodes), _inverse_sum(net)
     if total:
         mean: float = n * (n - 1) / net.floats(np.array([total]))[0]
@@ -598,19 +419,19 @@ def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
     return math.inf if n > 1 else math.nan
 
 
-def global_efficiency(G: Any) -> float:
-    graph = _graph(G)
+def global_efficiency(G: Graph) -> float:
+    graph = G.graph
     pairs = len(graph) * (len(graph) - 1)
-    return _inverse_sum(network(G, None)) / pairs if pairs else 0
+    return _inverse_sum(G.network(None)) / pairs if pairs else 0
 
 
-def local_efficiency(G: Any) -> float:
+def local_efficiency(G: Graph) -> float:
     return sum(_efficiencies(G)) / len(G)
 
 
-def _efficiencies(G: Any) -> list[float]:
+def _efficiencies(G: Graph) -> list[float]:
     """The global efficiency of the neighbours of each node; those of one degree are a stack."""
-    graph, net = _graph(G), network(G, None)
+    graph, net = G.graph, G.network(None)
     near = [net.positions(graph.subgraph(graph[node])) for node in graph]
     alike: defaultdict[int, list[int]] = defaultdict(list)
     for i, nodes in enumerate(near):
@@ -654,12 +475,12 @@ def _add_inverses(total: Any, d: Array) -> Any:
 
 
 def closeness_centrality(
-    G: Any, u: Any = None, distance: Any = None, wf_improved: bool = True
+    G: Graph, u: Any = None, distance: Any = None, wf_improved: bool = True
 ) -> Any:
-    graph = _graph(G)
+    graph = G.graph
     if u is not None and u not in graph:
         return _networkx("closeness_centrality")(graph, u, distance, wf_improved)
-    net = network(G, distance, reverse=True)
+    net = G.network(distance, reverse=True)
     nodes, chosen = (net.nodes.tolist(), None) if u is None else ([u], net.positions([u]))
     n, found = len(graph), {}
     sums = measures(net, {"count", "sum"}, chosen)
@@ -674,12 +495,12 @@ def closeness_centrality(
 
 
 def harmonic_centrality(
-    G: Any, nbunch: Any = None, distance: Any = None, sources: Any = None
+    G: Graph, nbunch: Any = None, distance: Any = None, sources: Any = None
 ) -> dict[Any, Any]:
-    graph = _graph(G)
+    graph = G.graph
     to, ends = (set(graph if x is None else graph.nbunch_iter(x)) for x in (nbunch, sources))
     turned = len(to) < len(ends)  # networkx searches from the fewer, in the order of the set
-    net = network(G, distance, reverse=turned)
+    net = G.network(distance, reverse=turned)
     chosen, others = (net.positions(x) for x in ((to, ends) if turned else (ends, to)))
     total, sums = np.zeros(len(others)), []
     for part in rows(net, chosen):
@@ -698,10 +519,10 @@ def harmonic_centrality(
 
 
 def betweenness_centrality(
-    G: Any, k: Any = None, normalized: bool = True, weight: Any = None, endpoints: bool = False,
+    G: Graph, k: Any = None, normalized: bool = True, weight: Any = None, endpoints: bool = False,
     seed: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
-    net, n = network(G, weight), len(G)
+    net, n = G.network(weight), len(G)
     total = np.zeros(n)
     edge = np.zeros(len(net.arcs.col), np.int64)
     for found, delta, _ in _shares(net, weight is not None, edge, 1):
@@ -717,9 +538,9 @@ def betweenness_centrality(
 
 
 def edge_betweenness_centrality(
-    G: Any, k: Any = None, normalized: bool = True, weight: Any = None, seed: Any = None
+    G: Graph, k: Any = None, normalized: bool = True, weight: Any = None, seed: Any = None
 ) -> dict[Any, float]:
-    graph, net = _graph(G), network(G, weight)
+    graph, net = G.graph, G.network(weight)
     if graph.is_multigraph():
         raise NotImplementedError("the edges of a multigraph are left to networkx")
     index = {node: i for i, node in enumerate(graph)}
@@ -738,7 +559,6 @@ def _shares(
     net: Network, weighted: bool, edge: Array, m: int
 ) -> Iterator[tuple[Search, Array, Array]]:
     """Yield searches with the shares of nodes and of edges in their shortest paths."""
-    refuse_negative(net)
     smallest = float(net.arcs.weight.min(initial=np.inf))
     for found in trees(net, every_arc=True):
         largest = float(found.d.max(initial=0, where=np.isfinite(found.d)))
@@ -763,13 +583,13 @@ def _rescaled(total: Array, n: int, normalized: bool, directed: bool) -> Array:
 # --- closures
 
 
-def transitive_closure(G: Any, reflexive: bool | None = False) -> Any:
-    graph = _graph(G)
+def transitive_closure(G: Graph, reflexive: bool | None = False) -> Any:
+    graph = G.graph
     if reflexive not in (None, True, False):
         return _networkx("transitive_closure")(graph, reflexive)
     closed = graph.copy()
     # Distances say more than reachability does: from them comes the order of networkx's searches.
-    for x in searches(network(G, None)):
+    for x in searches(G.network(None)):
         v, others = x.nodes[0], x.nodes[1:]
         if reflexive is False:
             ends: Iterable[Any] = _with_cycle(graph, x) if graph.is_directed() else others
@@ -779,8 +599,8 @@ def transitive_closure(G: Any, reflexive: bool | None = False) -> Any:
     return closed
 
 
-def transitive_closure_dag(G: Any, topo_order: Any = None) -> Any:
-    graph = _graph(G)
+def transitive_closure_dag(G: Graph, topo_order: Any = None) -> Any:
+    graph = G.graph
     if not nx.is_directed_acyclic_graph(graph):
         return _networkx("transitive_closure_dag")(graph)  # raises the error
     return transitive_closure(G)
@@ -800,3 +620,10 @@ def _with_cycle(graph: Any, x: Reached) -> list[Any]:
         if place[before] < place[last] or (before == last and node in earlier)
     ]
     return [*entered, v, *x.nodes[1 + len(entered) :]]
+
+
+__all__ = [
+    name
+    for name, x in globals().items()
+    if inspect.isfunction(x) and x.__module__ == __name__ and not name.startswith("_")
+]

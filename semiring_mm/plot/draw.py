@@ -156,7 +156,7 @@ def figure(
     label = _with_unit(value, graph.unit)
     for axes, panel in zip(panels, below, strict=True):
         if panel == "histogram":
-            _histogram(axes, result, label, graph.unit, missing)
+            _histogram_of(axes, result, label, graph.unit, missing)
         else:
             _matrix(axes, result, label, missing)
     if view is not None:
@@ -179,17 +179,8 @@ def statistics_figure(found: Statistics, graph: Graph, title: str) -> Figure:
     page, panels = _page(title, view, 1 if bins else 0, _BELOW, _KEY)
     for axes in panels:
         assert bins is not None
-        total = int(bins.counts.sum())
-        _frame(axes, _with_unit("distance", graph.unit), total=total)
-        if total:
-            axes.hist(
-                bins.edges[:-1], bins=bins.edges.tolist(), weights=100 * bins.counts / total,
-                color=BLUE, edgecolor="white", lw=0.4,
-                histtype="bar" if len(bins.counts) < 500 else "stepfilled",
-            )  # fmt: skip
-            axes.set_xlim(left=float(bins.edges[0]))
-            if found.mean_distance is not None:
-                _mark_mean(axes, found.mean_distance, graph.unit)
+        label = _with_unit("distance", graph.unit)
+        _histogram(axes, bins.edges, bins.counts, found.mean_distance, label, graph.unit)
     if view is not None and shades is not None:
         _map(page, graph, view, shades)
     return page
@@ -294,43 +285,44 @@ def _sampled(result: NDArray[Any]) -> NDArray[np.intp]:
     return np.linspace(0, n - 1, min(n, _MATRIX_SIDE)).round().astype(np.intp)
 
 
-def _histogram(axes: Axes, result: NDArray[Any], label: str, unit: str, missing: float) -> None:
+def _histogram_of(axes: Axes, result: NDArray[Any], label: str, unit: str, missing: float) -> None:
     rows = _sampled(result)
     values = np.asarray(result[rows], dtype=np.float64)
     values[np.arange(len(rows)), rows] = missing
     values = values[(values != missing) & np.isfinite(values)]
-    whole = len(rows) == len(result)
-    _frame(axes, label, "" if whole else " (sample)", total=values.size)
-    if not values.size:
-        return
-    bins = int(np.clip(values.size**0.4, 10, 80))
-    weights = np.full(values.size, 100 / values.size)
-    axes.hist(values, bins=bins, weights=weights, color=BLUE, edgecolor="white", lw=0.4)
-    _mark_mean(axes, float(values.mean()), unit, "" if whole else "≈ ")
+    counts, edges = np.histogram(values, int(np.clip(values.size**0.4, 10, 80)))
+    mean = float(values.mean()) if values.size else None
+    _histogram(axes, edges, counts, mean, label, unit, sample=len(rows) < len(result))
 
 
-def _frame(axes: Axes, label: str, note: str = "", *, total: int) -> None:
-    """The axes of a histogram of so many pairs."""
+def _histogram(
+    axes: Axes, edges: NDArray[np.float64], counts: NDArray[np.int64], mean: float | None,
+    label: str, unit: str, *, sample: bool = False,
+) -> None:  # fmt: skip
+    """Bars of shares of all pairs, or of a `sample`, and their mean."""
     axes.set_xlabel(label)
-    axes.set_ylabel(f"share of pairs{note}")
+    axes.set_ylabel(f"share of pairs{' (sample)' if sample else ''}")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    if not total:
+    if not counts.sum():
         axes.set_xticks([])
         axes.set_yticks([])
         axes.text(0.5, 0.5, "no pair has a path", ha="center", transform=axes.transAxes)
         return
+    axes.hist(
+        edges[:-1], bins=edges.tolist(), weights=100 * counts / counts.sum(), color=BLUE,
+        edgecolor="white", lw=0.4, histtype="bar" if len(counts) < 500 else "stepfilled",
+    )  # fmt: skip
+    axes.set_xlim(left=float(edges[0]))
     axes.yaxis.set_major_formatter("{x:g} %")
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")
-
-
-def _mark_mean(axes: Axes, mean: float, unit: str, about: str = "") -> None:
-    axes.axvline(mean, color=RED, lw=1.2)
-    axes.annotate(
-        f"average {about}{NumberFormat([mean], unit)(mean)}",
-        (mean, 1), xycoords=("data", "axes fraction"), xytext=(5, -10),
-        textcoords="offset points", color=RED,
-    )  # fmt: skip
+    if mean is not None:
+        axes.axvline(mean, color=RED, lw=1.2)
+        axes.annotate(
+            f"average {'≈ ' if sample else ''}{NumberFormat([mean], unit)(mean)}",
+            (mean, 1), xycoords=("data", "axes fraction"), xytext=(5, -10),
+            textcoords="offset points", color=RED,
+        )  # fmt: skip
 
 
 def _matrix(axes: Axes, result: NDArray[Any], label: str, missing: float) -> None:

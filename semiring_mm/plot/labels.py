@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.text import Annotation
 
 __all__ = ["place"]
 
@@ -29,10 +28,9 @@ def place(
     dots: NDArray[np.float64],
     *,
     must: int,
-    strong: int,
     **style: Any,
-) -> list[Annotation]:
-    """Write labels beside points, the first ones where they stand best.
+) -> None:
+    """Write labels beside points, the first ones where they stand best; no two of them touch.
 
     Parameters
     ----------
@@ -47,17 +45,10 @@ def place(
     dots : (n, 2) float64
         Points that labels should not cover.
     must : int
-        Of how many labels, from the first, a line or a dot may be covered where there is no other
-        place. The others are left out there.
-    strong : int
-        How many labels, from the first, are bold and larger.
+        How many labels, from the first, are bold and larger, and may cover a line or a dot where
+        there is no other place. The others are left out there.
     **style
         Of the text.
-
-    Returns
-    -------
-    list of Annotation
-        The labels that were drawn. No two of them touch.
     """
     from matplotlib.transforms import Bbox
 
@@ -72,9 +63,8 @@ def place(
     spots = to_pixels(dots)
     spots = spots[(spots > frame.min).all(axis=1) & (spots < frame.max).all(axis=1)]
     taken: list[Bbox] = []
-    drawn = []
     for rank, (mark, text) in enumerate(zip(marks, texts, strict=True)):
-        weight, size = ("bold", 8.5) if rank < strong else ("normal", 6.5)
+        weight, size = ("bold", 8.5) if rank < must else ("normal", 6.5)
         label = axes.annotate(
             text, points[rank], (0, 0), textcoords="offset points", ha="center", va="center",
             fontweight=weight, fontsize=size, annotation_clip=False, **style,
@@ -109,12 +99,10 @@ def place(
         middle, gap, away, box = found
         label.set_position(tuple((middle - mark) / point))
         taken.append(box)
-        drawn.append(label)
         if gap > _LEADER:
             end = axes.transData.inverted().transform(mark + away * (gap - 2) * point)
             start = axes.transData.inverted().transform(mark)
             axes.plot(*zip(start, end, strict=True), color=label.get_color(), lw=0.6, zorder=5.5)
-    return drawn
 
 
 def _spread(lines: Sequence[NDArray[np.float64]], step: float) -> NDArray[np.float64]:

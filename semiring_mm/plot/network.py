@@ -373,7 +373,7 @@ def _draw_labels(
     nodes = [*marked, *others]
     place(
         axes, view.places[nodes], [_name(graph, k) for k in nodes], path, edges, view.places[known],
-        must=len(marked), strong=len(marked), zorder=6,
+        must=len(marked), zorder=6,
         path_effects=[withStroke(linewidth=2.2, foreground="white")],
     )  # fmt: skip
 

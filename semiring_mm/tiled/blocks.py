@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
 
-from ..closures.elimination import Grid, eliminate, multiply
+from ..closures.elimination import Grid, eliminate
 from ..closures.steps import Steps
 from ..memory import too_large
 from ..naming import named
@@ -89,14 +89,42 @@ class _Panels:
         return self._right[lines.start * depth : lines.stop * depth].reshape(depth, -1)
 
 
+class _Part:
+    """A device's tiles of D and, if they are wanted, of P, and its panels."""
+
+    def __init__(self, device: Device, rows: _Tiles, columns: _Tiles) -> None:
+        self.device, self.rows, self.columns = device, rows, columns
+        self.matrices: list[Array] = []
+        self.panels: list[list[_Panels]] = []  # of each step in turn, for each matrix
+        self.diagonal: tuple[Array, Array | None] = None, None
+        self.done: list[Mark] = []
+        self.pairs = 0.0
+
+    def allocate(self, grid: Grid, dtypes: Sequence[np.dtype[Any]]) -> None:
+        xp = self.device.engine.xp
+        self.matrices = [xp.empty((self.rows.lines, self.columns.lines), x) for x in dtypes]
+        self.panels = [
+            [_Panels(xp, x, grid, self.rows, self.columns) for x in dtypes] for _ in range(_SETS)
+        ]
+
+    def at(self, i: int, j: int) -> tuple[slice, slice]:
+        """Tile (i, j) in the device's matrices."""
+        return self.rows.at(i), self.columns.at(j)
+
+    def cut(self, rows: slice, columns: slice) -> tuple[Array, Array | None]:
+        """A rectangle of D, and of P."""
+        d, p = (*(x[rows, columns] for x in self.matrices), None)[:2]
+        return d, p
+
+
 class Blocks:
-    """Executor of eliminations and products over a matrix in the memory of several devices.
+    """Executor of eliminations over a matrix in the memory of several devices.
 
     Parameters
     ----------
     devices : sequence of Device
     n : int
-        Rows of the matrix; with `columns` and `depth` C ← A ⊗ B instead of an elimination.
+        Rows of the matrix.
     tile : int
     steps : Steps
     timeline : Timeline, optional
@@ -111,38 +139,27 @@ class Blocks:
 
     def __init__(
         self, devices: Sequence[Device], n: int, tile: int, steps: Steps,
-        timeline: Timeline | None = None, *, columns: int | None = None, depth: int | None = None,
+        timeline: Timeline | None = None,
     ) -> None:  # fmt: skip
-        self.steps, self.timeline = steps, timeline
-        self.devices = list(devices)
+        self.steps, self.timeline, self.devices = steps, timeline, list(devices)
+        self.dtypes = [steps.dtype, np.dtype(np.int32)][: 1 + steps.predecessors]
         self.grid = Grid(n, tile)
-        self.other = self.grid if columns is None else Grid(columns, tile)
-        self.depth = None if depth is None else Grid(depth, tile)
         self.height, self.width = shape_of(len(self.devices))
-        self.rows = [_Tiles(self.grid, r, self.height) for r in range(self.height)]
-        self.columns = [_Tiles(self.other, c, self.width) for c in range(self.width)]
+        rows = [_Tiles(self.grid, r, self.height) for r in range(self.height)]
+        columns = [_Tiles(self.grid, c, self.width) for c in range(self.width)]
+        self._parts = [
+            _Part(device, *at) for device, at in zip(devices, product(rows, columns), strict=True)
+        ]
         self.seconds, self.sent = 0.0, 0
-        self._d: dict[Device, Array] = {}
-        self._p: dict[Device, Array] = {}
-        self._panels: dict[Device, list[_Panels]] = {}
-        self._p_panels: dict[Device, list[_Panels]] = {}
-        self._diagonal: dict[Device, tuple[Array, Array | None]] = {}
         self._tick: Tick | None = None
-        self._done: dict[Device, list[Mark]] = {x: [] for x in self.devices}
-        self._pairs = dict.fromkeys(self.devices, 0.0)
         self._history: list[dict[str, float]] = []
         self._spans: list[tuple[Device, str, str, int, Mark, Mark]] = []
-        self._operands: tuple[Read, Read] | None = None
 
     # --- which device has what ------------------------------------------------------------------
 
-    def _at(self, r: int, c: int) -> Device:
+    def _at(self, r: int, c: int) -> _Part:
         """The device of tile (r, c)."""
-        return self.devices[r % self.height * self.width + c % self.width]
-
-    def _parts(self) -> Iterator[tuple[Device, _Tiles, _Tiles]]:
-        for r, c in product(range(self.height), range(self.width)):
-            yield self._at(r, c), self.rows[r], self.columns[c]
+        return self._parts[r % self.height * self.width + c % self.width]
 
     def _kept(self, i: int, j: int) -> bool:
         return i <= j or not self.steps.symmetric
@@ -151,134 +168,95 @@ class Blocks:
     def pairs(self) -> float:
         """Pairs of all steps together."""
         n = float(self.grid.n)
-        if self.depth is not None:
-            return n * self.other.n * self.depth.n
         return n * n * (n + self.grid.tile) / 2 if self.steps.symmetric else n**3
 
     def needed(self) -> int:
         """Bytes that the fullest device needs, without temporary memory of products."""
-        return max(self._needed(rows, columns) for _, rows, columns in self._parts())
+        return max(map(self._needed, self._parts))
 
-    def _needed(self, rows: _Tiles, columns: _Tiles) -> int:
-        entry = self.steps.dtype.itemsize + 4 * self.steps.predecessors
-        longer = max(rows.lines, columns.lines)  # copied for products in place
-        panels = (_SETS * (rows.lines + columns.lines) + longer) * self.grid.tile
+    def _needed(self, part: _Part) -> int:
+        rows, columns = part.rows.lines, part.columns.lines
+        longer = max(rows, columns)  # copied for products in place
+        panels = (_SETS * (rows + columns) + longer) * self.grid.tile
         if self.steps.symmetric:  # tiles that others need transposed
             panels += _SETS * longer * self.grid.tile
-        return entry * (rows.lines * columns.lines + panels + self.grid.tile**2)
+        return sum(x.itemsize for x in self.dtypes) * (rows * columns + panels + self.grid.tile**2)
 
     # --- in and out -----------------------------------------------------------------------------
 
     def load(self, read: Read) -> None:
         """Fill the matrix with blocks that `read` returns in the dtype of the computation."""
         with ThreadPoolExecutor(len(self.devices)) as pool:
-            list(pool.map(lambda part: self._load(read, *part), self._parts()))
+            list(pool.map(lambda part: self._load(read, part), self._parts))
 
-    def _load(self, read: Read, device: Device, rows: _Tiles, columns: _Tiles) -> None:
-        with device:
-            xp, dtype = device.engine.xp, self.steps.dtype
-            self._allocate(device, rows, columns)
-            for i, j in product(rows.all, columns.all):
-                if not self._kept(i, j):
-                    continue
-                at = (rows.at(i), columns.at(j))
-                own = (self.grid.part(i), self.other.part(j))
-                block = _on_device(device, read(*own, xp))
-                if self.depth is None:
+    def _load(self, read: Read, part: _Part) -> None:
+        with part.device:
+            try:
+                part.allocate(self.grid, self.dtypes)
+            except MemoryError as error:  # CuPy's is one, too
+                what = (
+                    f"{part.device.name}: a part of {part.rows.lines} x {part.columns.lines} of "
+                    f"the matrix in {self.steps.dtype}"
+                )
+                raise beyond_devices(what, self._needed(part), None) from error
+            xp = part.device.engine.xp
+            for i, j in product(part.rows.all, part.columns.all):
+                if self._kept(i, j):
+                    own = self.grid.part(i), self.grid.part(j)
+                    block = _on_device(part.device, read(*own, xp))
                     p = self.steps.begin(xp, block, *own)
-                    if p is not None:
-                        self._p[device][at] = p
-                self._d[device][at] = block.astype(dtype, copy=False)
+                    for matrix, x in zip(part.matrices, (block, p), strict=False):
+                        matrix[part.at(i, j)] = x
 
-    def _allocate(self, device: Device, rows: _Tiles, columns: _Tiles) -> None:
-        xp, dtype = device.engine.xp, self.steps.dtype
-        shape = (rows.lines, columns.lines)
-        try:
-            self._d[device] = xp.empty(shape, dtype)
-            panels = [_Panels(xp, dtype, self.grid, rows, columns) for _ in range(_SETS)]
-            self._panels[device] = panels
-            if self.steps.predecessors:
-                self._p[device] = xp.empty(shape, np.int32)
-                p_panels = [_Panels(xp, np.int32, self.grid, rows, columns) for _ in range(_SETS)]
-                self._p_panels[device] = p_panels
-        except MemoryError as error:  # CuPy's is one, too
-            part = f"{device.name}: a part of {shape[0]} x {shape[1]} of the matrix in {dtype}"
-            raise beyond_devices(part, self._needed(rows, columns), None) from error
-
-    def read(self, rows: slice, columns: slice) -> Array:
-        """Any rectangle of the matrix, on the host."""
-        return self._read(self._d, self.steps.dtype, rows, columns)
-
-    def read_predecessors(self, rows: slice, columns: slice) -> Array:
-        """Any rectangle of the predecessors, on the host."""
-        return self._read(self._p, np.dtype(np.int32), rows, columns)
-
-    def _read(
-        self, held: dict[Device, Array], dtype: np.dtype[Any], rows: slice, columns: slice
-    ) -> Array:
-        result = np.empty((rows.stop - rows.start, columns.stop - columns.start), dtype)
-        tile = self.grid.tile
-
-        def tiles(wanted: slice) -> range:
-            return range(wanted.start // tile, -(-wanted.stop // tile))
-
-        def part(i: int, j: int, wanted: slice, other: slice, *, transposed: bool) -> None:
-            device = self._at(i, j)
-            own, across = (wanted, other) if not transposed else (other, wanted)
-            x, to_x = _overlap(self.grid.part(i), self.rows[i % self.height].at(i), own)
-            y, to_y = _overlap(self.other.part(j), self.columns[j % self.width].at(j), across)
-            with device:
-                block = device.engine.to_host(held[device][x, y])
-            if transposed:
-                result[to_y, to_x] = block.T
-            else:
-                result[to_x, to_y] = block
-
-        for i, j in product(tiles(rows), tiles(columns)):
-            if self._kept(i, j):
-                part(i, j, rows, columns, transposed=False)
-            else:
-                part(j, i, rows, columns, transposed=True)
+    def read(self, rows: slice, columns: slice, which: int = 0) -> Array:
+        """Any rectangle of the matrix, or with `which` = 1 of the predecessors, on the host."""
+        shape = rows.stop - rows.start, columns.stop - columns.start
+        result, tile = np.empty(shape, self.dtypes[which]), self.grid.tile
+        down, across = (range(x.start // tile, -(-x.stop // tile)) for x in (rows, columns))
+        for i, j in product(down, across):
+            order = 1 if self._kept(i, j) else -1  # or the transpose of tile (j, i)
+            x, y = (i, j)[::order]
+            wanted, part = (rows, columns)[::order], self._at(x, y)
+            places = (
+                _overlap(self.grid.part(lines), at, some)
+                for lines, at, some in zip((x, y), part.at(x, y), wanted, strict=True)
+            )
+            here, there = zip(*places, strict=True)
+            with part.device:
+                block = part.device.engine.to_host(part.matrices[which][here])
+            result[there[::order]] = block if order == 1 else block.T
         return result
 
     # --- the run --------------------------------------------------------------------------------
 
     def run(self, tick: Tick | None = None) -> None:
         """Close the matrix; return when all devices are done."""
-        self._run(tick, lambda: eliminate(self.grid.count, self))
-
-    def multiply(self, a: Read, b: Read, tick: Tick | None = None) -> None:
-        """C ← C ⊕ A ⊗ B for operands that are read by blocks."""
-        assert self.depth is not None
-        self._operands = (a, b)
-        count = self.depth.count
-        self._run(tick, lambda: multiply(self.grid.count, self.other.count, count, self))
-
-    def _run(self, tick: Tick | None, work: Callable[[], None]) -> None:
         self._tick = tick
         for device in self.devices:
             device.start()
         start = time.perf_counter()
         try:
-            work()
+            eliminate(self.grid.count, self)
         except MemoryError as error:  # of a device, beside the tiles
             what = f"the work of a device in addition to its tiles ({error})"
             raise beyond_devices(what, None, None) from error
         finally:  # nothing of an interrupted run goes on
-            for device in self.devices:
-                for held in (self._panels, self._p_panels):
-                    for panels in held.get(device, ()):
-                        device.after(panels.sent)
-                self.seconds = max(self.seconds, device.time(device.mark()) - start)
+            for part in self._parts:
+                for panels in chain(*part.panels):
+                    part.device.after(panels.sent)
+                end = part.device.time(part.device.mark())
+                self.seconds = max(self.seconds, end - start)
         if tick is not None:
-            tick(sum(self._pairs.values()), self._by_name())
+            tick(sum(x.pairs for x in self._parts), self._by_name())
         if self.timeline is not None:
-            for device, lane, what, k, begin, end in self._spans:
-                spans = device.time(begin) - start, device.time(end) - start
-                self.timeline.note(device.name, lane, what, k, *spans)
+            self.timeline.origin = start
+            for device, lane, what, k, begin, until in self._spans:
+                self.timeline.note(
+                    device.name, lane, what, k, device.time(begin), device.time(until)
+                )
 
     def _by_name(self) -> dict[str, float]:
-        return {device.name: pairs for device, pairs in self._pairs.items()}
+        return {part.device.name: part.pairs for part in self._parts}
 
     @contextmanager
     def _computing(self, device: Device, what: str, k: int) -> Iterator[Any]:
@@ -290,179 +268,129 @@ class Blocks:
 
     def pivot(self, k: int) -> None:
         """See :class:`Executor`."""
-        for device in self.devices:  # nothing overwrites panels of step k - 2 before they are sent
-            for panels in (self._panels[device][k % _SETS], *self._p_of(device, k)):
-                device.after(panels.sent)
+        for part in self._parts:  # nothing overwrites panels of step k - 2 before they are sent
+            for panels in part.panels[k % _SETS]:
+                part.device.after(panels.sent)
                 panels.before, panels.sent = panels.sent[-1:], []
                 panels.kept.clear()
-        if self._operands is not None:
-            self._read_operands(k)
-        else:
-            self._close(k)
-            self._share_panels(k)
-
-    def _p_of(self, device: Device, k: int) -> list[_Panels]:
-        return [self._p_panels[device][k % _SETS]] if self.steps.predecessors else []
+        self._close(k)
+        for j in range(self.grid.count):  # row k as right factors, column k as left ones
+            self._send_tile(k, j, "right")
+            self._send_tile(k, j, "left")
 
     def _close(self, k: int) -> None:
         """Close the diagonal tile, and multiply row and column k by it, on their own devices."""
-        steps, r0, c0 = self.steps, k % self.height, k % self.width
-        owner, rows, columns = self._at(r0, c0), self.rows[r0], self.columns[c0]
-        at = (rows.at(k), columns.at(k))
-        with self._computing(owner, "close", k) as engine:
-            d, p = self._d[owner][at], None
-            if steps.predecessors:
-                p = self._p[owner][at]
+        steps, owner, size = self.steps, self._at(k, k), float(self.grid.size(k))
+        for part in self._parts:
+            part.diagonal = None, None
+        with self._computing(owner.device, "close", k) as engine:
+            d, p = owner.cut(*owner.at(k, k))
             steps.close(engine, d, p, k * self.grid.tile)
-            self._pairs[owner] += float(len(d)) ** 3
-            self._diagonal = {owner: (d.copy(), None if p is None else p.copy())}
-            ready = owner.mark()
-        across = {self._at(r0, c) for c in range(self.width)}
-        down = {self._at(r, c0) for r in range(self.height)}
-        for device in across | down:
-            if device is not owner:
-                self._diagonal[device] = self._copy_to(device, owner, ready, k)
+            owner.pairs += size**3
+            owner.diagonal = d.copy(), None if p is None else p.copy()
+            ready = owner.device.mark()
+        across = [self._at(k, c) for c in range(self.width)]
+        down = [self._at(r, k) for r in range(self.height)]
+        for part in {*across, *down} - {owner}:
+            self._copy_diagonal(owner, part, ready, k)
         others = [i for i in range(self.grid.count) if i != k]
-        for c in range(self.width):
-            device, own = self._at(r0, c), self.columns[c]
-            with self._computing(device, "row", k) as engine:
-                diagonal, _ = self._diagonal[device]
-                for run in own.runs([j for j in others if self._kept(k, j)]):
-                    block = (rows.at(k), run)
-                    p = self._p[device][block] if steps.predecessors else None
-                    steps.row(engine, diagonal, self._d[device][block], p)
-                    self._pairs[device] += float(len(diagonal)) ** 2 * (run.stop - run.start)
-        for r in range(self.height):
-            device, own = self._at(r, c0), self.rows[r]
-            with self._computing(device, "column", k) as engine:
-                diagonal, p_diagonal = self._diagonal[device]
-                for run in own.runs([i for i in others if self._kept(i, k)]):
-                    block = (run, columns.at(k))
-                    p = self._p[device][block] if steps.predecessors else None
-                    steps.column(engine, self._d[device][block], diagonal, p, p_diagonal)
-                    self._pairs[device] += float(len(diagonal)) ** 2 * (run.stop - run.start)
+        for part in across:
+            with self._computing(part.device, "row", k) as engine:
+                for run in part.columns.runs([j for j in others if self._kept(k, j)]):
+                    steps.row(engine, part.diagonal[0], *part.cut(part.rows.at(k), run))
+                    part.pairs += size**2 * (run.stop - run.start)
+        for part in down:
+            with self._computing(part.device, "column", k) as engine:
+                for run in part.rows.runs([i for i in others if self._kept(i, k)]):
+                    d, p = part.cut(run, part.columns.at(k))
+                    steps.column(engine, d, part.diagonal[0], p, part.diagonal[1])
+                    part.pairs += size**2 * (run.stop - run.start)
 
-    def _copy_to(
-        self, device: Device, owner: Device, ready: Mark, k: int
-    ) -> tuple[Array, Array | None]:
+    def _copy_diagonal(self, owner: _Part, part: _Part, ready: Mark, k: int) -> None:
         """Copy the closed diagonal tile to another device."""
-        own = self._panels[owner][k % _SETS]
-        copies: list[Array | None] = []
-        with device:
-            for x in self._diagonal[owner]:
-                if x is None:
-                    copies.append(None)
-                    continue
+        own, copies = owner.panels[k % _SETS][0], []
+        with part.device as device:
+            for x in filter(lambda x: x is not None, owner.diagonal):
                 into = device.engine.xp.empty(x.shape, x.dtype)
-                copied = owner.send(x, device, into, [ready, device.mark()])
+                copied = owner.device.send(x, device, into, [ready, device.mark()])
                 device.after([copied])
                 own.sent.append(copied)
                 own.kept.append(x)
                 self.sent += x.nbytes
                 copies.append(into)
-        return copies[0], copies[1]
+        d, p = (*copies, None)[:2]
+        part.diagonal = d, p
 
-    def _share_panels(self, k: int) -> None:
-        """Send row k as right factors and column k as left ones; if symmetric, each as both."""
-        row, column = self.rows[k % self.height].at(k), self.columns[k % self.width].at(k)
-        for j in range(self.grid.count):
-            in_row = (self._at(k, j), (row, self.columns[j % self.width].at(j)))
-            in_column = (self._at(j, k), (self.rows[j % self.height].at(j), column))
-            right, left = self._kept(k, j), self._kept(j, k)
-            self._send_tile(k, j, "right", *(in_row if right else in_column), transposed=not right)
-            self._send_tile(k, j, "left", *(in_column if left else in_row), transposed=not left)
+    def _send_tile(self, k: int, j: int, side: str) -> None:
+        """Send a tile of row or column k to all devices that need it as a factor.
 
-    def _send_tile(
-        self, k: int, j: int, side: str, owner: Device, at: tuple[slice, slice], *, transposed: bool
-    ) -> None:
-        """Send a tile of row or column k to all devices that need it as a factor."""
-        matrices = [(self._d, self._panels)]
-        if self.steps.predecessors and side == "right":
-            matrices.append((self._p, self._p_panels))
-        for matrix, panels in matrices:
+        Of a symmetric matrix it may be kept as the transpose of another tile.
+        """
+        right, turn = side == "right", k % _SETS
+        order = 1 if self._kept(*((k, j) if right else (j, k))) else -1
+        at = ((k, j) if right else (j, k))[::order]
+        if right:
+            needing = {x: x.columns.at(j) for x in (self._at(r, j) for r in range(self.height))}
+        else:
+            needing = {x: x.rows.at(j) for x in (self._at(j, c) for c in range(self.width))}
+        owner = self._at(*at)
+        for which, matrix in enumerate(owner.matrices[: 1 + right]):  # left factors are of D alone
             pieces = {
-                device: getattr(panels[device][k % _SETS], side)(tiles.at(j), self.grid.size(k))
-                for device, tiles in self._needing(side, j)
+                part: getattr(part.panels[turn][which], side)(lines, self.grid.size(k))
+                for part, lines in needing.items()
             }
-            with owner:
-                tile = matrix[owner][at].T if transposed else matrix[owner][at]
+            with owner.device:
+                tile = matrix[owner.at(*at)]
+                tile = tile if order == 1 else tile.T
                 stage = pieces.pop(owner, None)
                 if stage is None:  # the owner itself does not need it
                     stage = tile.copy()  # D is updated while the copy is on its way
                 else:
                     stage[...] = tile
-                ready = owner.mark()
-            own = panels[owner][k % _SETS]
+                ready = owner.device.mark()
+            own = owner.panels[turn][which]
             own.kept.append(stage)
-            for device, piece in pieces.items():
-                free = [*self._done[device][-1:], *panels[device][k % _SETS].before]
-                copied = owner.send(stage, device, piece, [ready, *free])
+            for part, piece in pieces.items():
+                theirs = part.panels[turn][which]
+                free = [*part.done[-1:], *theirs.before]
+                copied = owner.device.send(stage, part.device, piece, [ready, *free])
                 own.sent.append(copied)
-                panels[device][k % _SETS].arrived.append(copied)
+                theirs.arrived.append(copied)
                 self.sent += stage.nbytes
                 if self.timeline is not None:
-                    self._spans.append((owner, "send", "tile", k, ready, copied))
-
-    def _needing(self, side: str, j: int) -> Iterator[tuple[Device, _Tiles]]:
-        if side == "right":
-            for r in range(self.height):
-                yield self._at(r, j), self.columns[j % self.width]
-        else:
-            for c in range(self.width):
-                yield self._at(j, c), self.rows[j % self.height]
-
-    def _read_operands(self, k: int) -> None:
-        """Read column k of A and row k of B, on each device the part that it needs."""
-        assert self.depth is not None
-        assert self._operands is not None
-        a, b = self._operands
-        own, depth = self.depth.part(k), self.depth.size(k)
-        for device, rows, columns in self._parts():
-            panels = self._panels[device][k % _SETS]
-            with device:
-                xp = device.engine.xp
-                for i in rows.all:
-                    block = a(self.grid.part(i), own, xp)
-                    panels.left(rows.at(i), depth)[...] = _on_device(device, block)
-                for j in columns.all:
-                    block = b(own, self.other.part(j), xp)
-                    panels.right(columns.at(j), depth)[...] = _on_device(device, block)
+                    self._spans.append((owner.device, "send", "tile", k, ready, copied))
 
     def update(self, k: int, rows: Sequence[int], columns: Sequence[int]) -> None:
         """See :class:`Executor`."""
-        depth = (self.depth or self.grid).size(k)
-        for device, own_rows, own_columns in self._parts():
-            panels, p_panels = self._panels[device][k % _SETS], self._p_of(device, k)
-            with self._computing(device, "update", k) as engine:
-                for x in (panels, *p_panels):
-                    device.after(x.arrived)
+        depth = self.grid.size(k)
+        for part in self._parts:
+            panels = part.panels[k % _SETS]
+            with self._computing(part.device, "update", k) as engine:
+                for x in panels:
+                    part.device.after(x.arrived)
                     x.arrived.clear()
                 for j in columns:
-                    if j not in own_columns.all:
+                    if j not in part.columns.all:
                         continue
-                    across = own_columns.at(j)
-                    right = panels.right(across, depth)
-                    p_right = p_panels[0].right(across, depth) if p_panels else None
-                    for run in own_rows.runs([i for i in rows if self._kept(i, j)]):
-                        p = self._p[device][run, across] if p_right is not None else None
-                        self.steps.update(
-                            engine, panels.left(run, depth), right, self._d[device][run, across], p,
-                            p_right,
-                        )  # fmt: skip
+                    across = part.columns.at(j)
+                    right, p_right = (*(x.right(across, depth) for x in panels), None)[:2]
+                    for run in part.rows.runs([i for i in rows if self._kept(i, j)]):
+                        left, (d, p) = panels[0].left(run, depth), part.cut(run, across)
+                        self.steps.update(engine, left, right, d, p, p_right)
                         pairs = float(run.stop - run.start) * (across.stop - across.start) * depth
-                        self._pairs[device] += pairs
+                        part.pairs += pairs
 
     def finish(self, k: int) -> None:
         """See :class:`Executor`."""
         self._history.append(self._by_name())
-        for device in self.devices:
-            with device:
-                self._done[device].append(device.mark())
+        for part in self._parts:
+            with part.device:
+                part.done.append(part.device.mark())
         if len(self._history) <= _SETS:
             return
-        for device in self.devices:  # at most two steps are queued ahead of the finished ones
-            device.wait(self._done[device][-1 - _SETS])
-            del self._done[device][:-_SETS]
+        for part in self._parts:  # at most two steps are queued ahead of the finished ones
+            part.device.wait(part.done[-1 - _SETS])
+            del part.done[:-_SETS]
         parts = self._history[-1 - _SETS]
         if self._tick is not None:
             self._tick(sum(parts.values()), parts)

@@ -9,7 +9,7 @@ from .. import engine as engines
 from .. import pool
 from ..memory import free_memory, too_large
 from ..naming import named
-from .devices import CpuDevice, CudaDevice, Device
+from .devices import CudaDevice, Device
 
 __all__ = ["Plan", "beyond_limit", "choose_tile", "make_plan", "room"]
 
@@ -55,7 +55,11 @@ _LOADING = 5  # tiles' worth of memory that loading one takes
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows of a tile, slots for tiles on each device, and threads."""
+    """Rows of a tile, bytes of an entry, slots for tiles on each device, and threads.
+
+    Each device has as many threads that read as such that write (`workers`); `loaders` are those
+    that read a graph.
+    """
 
     tile: int
     size: int
@@ -67,7 +71,7 @@ class Plan:
     def open(self) -> list[Device]:
         """The devices, with pinned memory for the tiles on their way."""
         if self.devices is None:
-            return [CpuDevice()]
+            return [Device()]
         return [CudaDevice(x, 2 * self.workers, self.tile**2 * self.size) for x in self.devices]
 
 
@@ -79,6 +83,7 @@ def make_plan(
     room_, most, workers, staged = allowed, _MOST_HOST, max(1, pool.get_num_threads() // 4), 0
     if devices is not None:
         workers, most = 4, _MOST_DEVICE
+        most = min(most, max(_LEAST, n // (4 * len(devices))))  # all have tiles to compute
         staged = 2 * workers * len(devices)
         while most > _LEAST and staged * most**2 * size > allowed:
             most //= 2

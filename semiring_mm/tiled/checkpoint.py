@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..closures.elimination import Grid
 from ..naming import named
@@ -44,8 +48,8 @@ class Checkpoint:
     """
 
     path: Path
-    task: dict[str, Any]
-    tile: int
+    task: dict[str, Any] = field(default_factory=dict)
+    tile: int = 0
     phase: str = "load"
     step: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
@@ -70,7 +74,7 @@ class Checkpoint:
         self.file.unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, path: Path) -> Checkpoint:
+    def load(cls, path: Path) -> Self:
         """Read the state beside a result.
 
         Raises
@@ -78,7 +82,7 @@ class Checkpoint:
         ValueError
             If the file is not a state that this version wrote, or has changed since.
         """
-        found = cls(path, {}, 1)
+        found = cls(path)
         try:
             fields = unseal(found.file.read_bytes().decode())
             counts, phase = (fields["tile"], fields["step"]), fields["phase"]
@@ -93,9 +97,27 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError):
             raise found.unusable() from None
 
+    @property
+    def rest(self) -> str:
+        """What is left of the run on the disk, for messages."""
+        return f"it and what begins with {self.path.name}.part beside it"
+
     def unusable(self) -> ValueError:
         """The error for a state that cannot be used."""
-        return unusable(self.file, f"it and what begins with {self.path.name}.part beside it")
+        return unusable(self.file, self.rest)
+
+    def margins(self) -> NDArray[np.float64] | None:
+        """The margins of the nodes with which the run began; None: without."""
+        if "margins" not in self.extra:
+            return None
+        found = np.frombuffer(base64.b85decode(self.extra["margins"]), np.float64)
+        if found.shape != (self.task["n"],):
+            raise self.unusable()
+        return found
+
+    def keep_margins(self, margins: NDArray[np.float64]) -> None:
+        """Note margins, to be saved."""
+        self.extra["margins"] = base64.b85encode(margins.tobytes()).decode()
 
     def check(self, task: dict[str, Any], steps: int) -> None:
         """Raise ValueError if the state is of another task, or of more than so many steps."""
@@ -104,8 +126,7 @@ class Checkpoint:
                 raise ValueError(
                     f"{named('tiles.resume')}: {self.file} is the state of a run with {key} = "
                     f"{self.task.get(key)!r}, and this one has {value!r}; give the same graph and "
-                    f"options, or remove it and what begins with {self.path.name}.part beside it, "
-                    f"and leave out {named('tiles.resume')}"
+                    f"options, or remove {self.rest}, and leave out {named('tiles.resume')}"
                 )
         if self.step > steps:
             raise self.unusable()
@@ -118,10 +139,8 @@ def find_state(
 
     None: there is nothing yet, with `resume` or without.
     """
-    if resume and not paths:
-        raise ValueError("resume: results in memory leave no state; give paths as out")
     state = None
-    if resume and Checkpoint(paths[0], {}, 1).file.exists():
+    if resume and Checkpoint(paths[0]).file.exists():
         state = Checkpoint.load(paths[0])
         state.check(task, Grid(rows, state.tile).count)
     for path in paths:
@@ -131,7 +150,7 @@ def find_state(
             )
         if state is not None:
             continue
-        for rest in (Checkpoint(path, {}, 1).file, part_of(path), part_of(work_of(path))):
+        for rest in (Checkpoint(path).file, part_of(path), part_of(work_of(path))):
             if rest.exists():
                 way = (
                     "and its state is not there, so that no run can go on: remove it" if resume

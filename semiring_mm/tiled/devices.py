@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from ..engine import Engine
 
-__all__ = ["CpuDevice", "CudaDevice", "Device", "Span", "cuda_devices"]
+__all__ = ["CudaDevice", "Device", "Span", "cuda_devices"]
 
 Array = Any  # of a device's engine
 HostArray = NDArray[Any]
@@ -24,27 +24,34 @@ Mark = Any  # a point in the work that a device was given
 Span = Callable[[str, str, float], float]  # notes (device, lane, begin) until now; returns now
 
 
-class Device(Protocol):
-    """An engine with memory of its own. Inside ``with device`` its arrays are made and used.
+class Device:
+    """An engine with memory of its own; this one is the CPU, which does all work at once, in order.
 
-    Work on its arrays is given in order and may be done later. Copies to and from the host and to
-    other devices run beside it.
+    Inside ``with device`` its arrays are made and used. On another device, work on its arrays is
+    given in order and may be done later, and copies to and from the host and to other devices run
+    beside it.
     """
 
-    name: str
-    engine: Engine
+    def __init__(self, name: str = "cpu") -> None:
+        self.name = name
+        self.engine: Engine = engines.named("cuda" if name.startswith("cuda") else "cpu")
 
-    def __enter__(self) -> Any: ...
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(self, *_: object) -> None: ...
 
     def empty(self, size: int, dtype: np.dtype[Any]) -> Array:
         """Memory for `size` entries."""
+        with self:
+            return self.engine.xp.empty(size, dtype)
 
     def start(self) -> None:
         """Wait for the work given so far, and set the origin of the clock."""
 
     def mark(self) -> Mark:
         """A mark after the work given so far."""
+        return time.perf_counter()
 
     def after(self, marks: Iterable[Mark]) -> None:
         """Let the work given from now on wait for these marks."""
@@ -54,65 +61,30 @@ class Device(Protocol):
 
     def time(self, mark: Mark) -> float:
         """Wait for a mark; the time at which it was reached, by :func:`time.perf_counter`."""
+        return float(mark)
 
     def send(self, x: Array, to: Any, into: Array, after: Iterable[Mark]) -> Mark:
         """Copy a contiguous array to another device after some marks; a mark after the copy."""
-
-    def load(self, read: Callable[[HostArray], None], into: Array, span: Span) -> None:
-        """Let `read` fill a contiguous array of the device; returns when it is filled."""
-
-    def save(self, block: Array, write: Callable[[HostArray], None], span: Span) -> None:
-        """Give a contiguous array of the device to `write`; returns when it is written."""
-
-    def synchronize(self) -> None:
-        """Wait for the work given so far."""
-
-
-class CpuDevice:
-    """The CPU engine and host memory: all work is done at once, in order."""
-
-    def __init__(self, name: str = "cpu") -> None:
-        self.name = name
-        self.engine: Engine = engines.named("cpu")
-
-    def __enter__(self) -> CpuDevice:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def empty(self, size: int, dtype: np.dtype[Any]) -> Array:
-        return np.empty(size, dtype)
-
-    def start(self) -> None: ...
-
-    def mark(self) -> Mark:
-        return time.perf_counter()
-
-    def after(self, marks: Iterable[Mark]) -> None: ...
-
-    def wait(self, mark: Mark) -> None: ...
-
-    def time(self, mark: Mark) -> float:
-        return float(mark)
-
-    def send(self, x: Array, to: Device, into: Array, after: Iterable[Mark]) -> Mark:
         np.copyto(into, x)
         return time.perf_counter()
 
     def load(self, read: Callable[[HostArray], None], into: Array, span: Span) -> None:
+        """Let `read` fill a contiguous array of the device; returns when it is filled."""
         begin = time.perf_counter()
         read(into)
         span("disk", "read", begin)
 
     def save(self, block: Array, write: Callable[[HostArray], None], span: Span) -> None:
+        """Give a contiguous array of the device to `write`; returns when it is written."""
         begin = time.perf_counter()
         write(block)
         span("disk", "write", begin)
 
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        """Wait for the work given so far."""
 
 
-class CudaDevice:
+class CudaDevice(Device):
     """A CUDA device with a stream for computing and one for each direction of copies.
 
     Parameters
@@ -127,9 +99,8 @@ class CudaDevice:
     def __init__(self, index: int, stages: int = 0, size: int = 0) -> None:
         import cupy
 
-        self._xp, self._cuda = cupy, cupy.cuda
-        self.index, self.name = index, f"cuda:{index}"
-        self.engine: Engine = engines.named("cuda")
+        super().__init__(f"cuda:{index}")
+        self.index, self._cuda = index, cupy.cuda
         self._stages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         with cupy.cuda.Device(index):
             self._compute, self._link, self._up, self._down = (
@@ -140,7 +111,7 @@ class CudaDevice:
         self._entered = threading.local()  # exit stacks of `with` blocks, of each thread
         self.start()
 
-    def __enter__(self) -> CudaDevice:
+    def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._cuda.Device(self.index))
             stack.enter_context(self._compute)
@@ -149,10 +120,6 @@ class CudaDevice:
 
     def __exit__(self, *_: object) -> None:
         self._entered.stacks.pop().close()
-
-    def empty(self, size: int, dtype: np.dtype[Any]) -> Array:
-        with self:
-            return self._xp.empty(size, dtype)
 
     def start(self) -> None:
         self.synchronize()

@@ -9,18 +9,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from ..progress import Tick
+from .budget import Plan
 from .devices import Device
-from .stores import Readable, Store
+from .stores import Store
 from .timeline import Timeline
 
 __all__ = ["Job", "Pair", "Pipelines"]
 
 Array = Any  # of a device's engine
 Stores = tuple[Store | None, Store | None]  # of D and of P
-Note = Callable[[str, str, str, int, float, float], None]
 
 
 class Pair(NamedTuple):
@@ -41,7 +43,7 @@ class Job(NamedTuple):
 
     rows: slice
     columns: slice
-    read: tuple[Readable | None, Readable | None] | None  # stores of D and P to read from
+    read: Stores | None  # stores of D and P to read from
     write: Stores | None = None  # and to write to
     into: Pair | None = None  # memory that it stays in; otherwise it takes a free slot
     work: Callable[[Pair, Pair | None], None] | None = None  # of the tile and the held one
@@ -55,9 +57,9 @@ class _Pipeline:
 
     def __init__(
         self, device: Device, slots: Sequence[Pair], pools: Sequence[ThreadPoolExecutor],
-        note: Note | None, stop: threading.Event,
+        timeline: Timeline | None, stop: threading.Event,
     ) -> None:  # fmt: skip
-        self.device, self.note, self.stop = device, note, stop
+        self.device, self.timeline, self.stop = device, timeline, stop
         self.readers, self.writers = pools
         self.free: queue.SimpleQueue[Pair] = queue.SimpleQueue()
         self.depth = len(slots)
@@ -122,9 +124,9 @@ class _Pipeline:
         """
         try:
             done = self.device.time(end)
-            if self.note is not None and begin is not None:
+            if self.timeline is not None and begin is not None:
                 start = self.device.time(begin)
-                self.note(self.device.name, "compute", job.what, step, start, done)
+                self.timeline.note(self.device.name, "compute", job.what, step, start, done)
             span = functools.partial(self._span, step, job.what)
             for store, block in reversed(list(zip(job.write or (), tile, strict=False))):
                 if store is not None and block is not None:
@@ -136,45 +138,75 @@ class _Pipeline:
 
     def _span(self, step: int, what: str, device: str, lane: str, begin: float) -> float:
         now = time.perf_counter()
-        if self.note is not None:
-            self.note(device, lane, what, step, begin, now)
+        if self.timeline is not None:
+            self.timeline.note(device, lane, what, step, begin, now)
         return now
 
 
 class Pipelines:
-    """Devices that work on tiles at the same time, each through a pipeline of its own.
+    """Steps over tiles on several devices at the same time, each with a pipeline of its own.
 
     Parameters
     ----------
-    devices : sequence of Device
-    slots, workers : int
-        Tiles that each device has in its memory, and threads that read for it, and that write.
-    pair : callable
-        Allocates memory for so many entries on a device.
-    size : int
-        Entries of a slot.
+    plan : Plan
+    dtypes : sequence of dtype
+        Of a tile of D, and of P if there is one.
+    sizes : sequence of int
+        Columns of the tiles of a row that each device has in memory in addition to its slots.
+    todo : range
+        The steps.
+    saved : callable, optional
+        Called after each step with the step from which a run would resume.
     tick, timeline : optional
-    first : float
+    done : float
         Pairs that were done before, for `tick`.
+
+    Attributes
+    ----------
+    devices : list of Device
+    rows : list of list of Pair
+        The rows of tiles in the devices' memory.
     """
 
     def __init__(
-        self, devices: Sequence[Device], slots: int, workers: int,
-        pair: Callable[[Device, int], Pair], size: int, *, tick: Tick | None,
-        timeline: Timeline | None, first: float = 0.0,
+        self, plan: Plan, dtypes: Sequence[np.dtype[Any]], sizes: Sequence[int], todo: range,
+        saved: Callable[[int], None] | None, tick: Tick | None, timeline: Timeline | None,
+        done: float,
     ) -> None:  # fmt: skip
-        self.devices = devices
-        self._pools = [ThreadPoolExecutor(workers * len(devices)) for _ in range(2)]
-        self._stop, note = threading.Event(), _noter(timeline)
-        self._pipelines = []
-        for device in devices:
-            held = [pair(device, size) for _ in range(slots)]
-            self._pipelines.append(_Pipeline(device, held, self._pools, note, self._stop))
-        self._tick, self._done = tick, first
+        self.devices, self._todo, self._saved = plan.open(), todo, saved
+        self._pools = [ThreadPoolExecutor(plan.workers * len(self.devices)) for _ in range(2)]
+        self._stop = threading.Event()
+        if timeline is not None:
+            timeline.origin = time.perf_counter()
+
+        def pair(device: Device, columns: int) -> Pair:
+            d, p = (*(device.empty(plan.tile * columns, x) for x in dtypes), None)[:2]
+            return Pair(d, p)
+
+        self._pipelines = [
+            _Pipeline(
+                x, [pair(x, plan.tile) for _ in range(plan.slots)], self._pools, timeline,
+                self._stop,
+            )
+            for x in self.devices
+        ]  # fmt: skip
+        self.rows = [[pair(x, columns) for columns in sizes] for x in self.devices]
+        self._tick, self._done = tick, done
         self._parts: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def run(self, step: int, jobs: Sequence[Iterable[Job]]) -> None:
+    def run(self) -> None:
+        """All steps."""
+        for k in self._todo:
+            self.step(k)
+            if self._saved is not None:
+                self._saved(k + 1)
+
+    def step(self, k: int) -> None:
+        """One step, by :meth:`work`."""
+        raise NotImplementedError
+
+    def work(self, step: int, jobs: Sequence[Iterable[Job]]) -> None:
         """Run the jobs of each device, in a thread for each where there are several."""
         if len(jobs) == 1:  # Ctrl-C comes to the main thread
             self._one(self._pipelines[0], step, jobs[0])
@@ -199,21 +231,13 @@ class Pipelines:
             if self._tick is not None:
                 self._tick(self._done, self._parts if len(self.devices) > 1 else None)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Let the threads finish their tiles, end them, and free the memory."""
         for pool in self._pools:
             pool.shutdown(cancel_futures=True)
         for device in self.devices:
             device.synchronize()
-        self._pipelines = []
-
-
-def _noter(timeline: Timeline | None) -> Note | None:
-    if timeline is None:
-        return None
-    origin = time.perf_counter()
-
-    def note(device: str, lane: str, what: str, step: int, begin: float, end: float) -> None:
-        timeline.note(device, lane, what, step, begin - origin, end - origin)
-
-    return note
+        self._pipelines, self.rows = [], []

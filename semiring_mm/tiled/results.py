@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from ..closures.elimination import Grid
 from ..naming import named
 from ..storage import sync_folder
-from .stores import NpyStore, Shape, ZarrStore, open_zarr
+from .stores import NpyStore, Shape, Store, ZarrStore, open_zarr
 
 __all__ = [
-    "SumStore", "check_room", "check_suffix", "checksum", "create", "discard", "open_part",
+    "SumStore", "check_path", "check_room", "checksum", "create", "discard", "open_part",
     "open_result", "part_of", "publish", "work_of",
 ]  # fmt: skip
 
@@ -53,7 +53,7 @@ def checksum(block: Array) -> int:
     return found
 
 
-class SumStore:
+class SumStore(Store):
     """An unfinished matrix on disk with a checksum of each tile.
 
     The checksums are in a mapped file beside the matrix, one 64-bit entry for each tile. It is
@@ -89,6 +89,7 @@ class SumStore:
 
     def write(self, rows: slice, columns: slice, block: Array) -> None:
         """Write whole tiles, and their checksums."""
+        block = block.astype(self.dtype, copy=False)
         parts = [
             (i * self._columns.count + j, self._rows.part(i), self._columns.part(j))
             for i in range(rows.start // self._rows.tile, -(-rows.stop // self._rows.tile))
@@ -168,15 +169,16 @@ def _sums_of(path: Path) -> Path:
     return path.with_name(path.name + ".part.sums")
 
 
-def check_suffix(path: Path) -> None:
-    """Raise ValueError for a path that names no kind of store."""
+def check_path(path: Path, dtype: np.dtype[Any]) -> None:
+    """Raise an error for a path that names no kind of store, or a dtype that none holds."""
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{named('tiles.out')}: {path} ends in neither {' nor '.join(SUFFIXES)}")
+    if dtype.kind not in "biuf":
+        raise TypeError(f"{named('tiles.out')}: files hold no {dtype}; give the graph in float32")
 
 
 def create(path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> SumStore:
     """A new unfinished matrix and its checksums; no entry of it is defined yet."""
-    check_suffix(path)
     part = part_of(path)
     store: NpyStore | ZarrStore
     if path.suffix == ".npy":
@@ -210,7 +212,6 @@ def open_part(path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> Su
     ValueError
         If it is not the matrix that was created, or cannot be read.
     """
-    check_suffix(path)
     part, sums = part_of(path), None
     try:
         if _sums_of(path).exists():

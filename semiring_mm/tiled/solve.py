@@ -1,4 +1,4 @@
-"""Closures and products over tiles: on several devices, or streamed from files or the host."""
+"""Closures over tiles: on several devices, or streamed from files or the host."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.solve import Problem
-from ..closures.sources import Operand, best_edges, source_of
-from ..closures.steps import Steps
+from ..closures.sources import best_edges, source_of
 from ..closures.trees import repair_trees
 from ..progress import Progress, reporter
 from ..semirings import Semiring
 from ..tiles import TileOptions
 from .blocks import Blocks, beyond_devices, shape_of
 from .devices import Device, cuda_devices
-from .stored import multiply_streamed, solve_streamed
+from .stored import solve_streamed
 from .timeline import Timeline
 
-__all__ = ["close_tiles", "multiply_tiles", "over", "tile_of"]
+__all__ = ["close_tiles", "over", "tile_of"]
 
 Array = Any
 Out = tuple[Path, Path | None] | None
@@ -73,7 +72,7 @@ def over(
             rows = blocks.grid.part(i)
             strip = blocks.read(rows, whole)
             if p is not None:
-                p[rows] = blocks.read_predecessors(rows, whole)
+                p[rows] = blocks.read(rows, whole, 1)
                 own = np.arange(rows.start, rows.stop)
                 repair_trees(engines.named("cpu"), source.s, strip, p[rows], edges, own)
             d[rows] = problem.restore(strip)
@@ -127,8 +126,8 @@ def _lacking(blocks: Blocks) -> MemoryError | None:
         with device:
             free = device.engine.free_memory()
         if free is not None and blocks.needed() > free:
-            (m, n), dtype = (blocks.grid.n, blocks.other.n), blocks.steps.dtype
-            what = f"{device.name}: its part of the {m} x {n} matrix in {dtype}"
+            n, dtype = blocks.grid.n, blocks.steps.dtype
+            what = f"{device.name}: its part of the {n} x {n} matrix in {dtype}"
             return beyond_devices(what, blocks.needed(), free)
     return None
 
@@ -164,53 +163,3 @@ def close_tiles(
     else:
         found = problem.solve(over(cuda_devices(devices), otherwise=stream))
     return found if predecessors else found[0]
-
-
-def multiply_tiles(
-    s: Semiring, a: Any, b: Any, dtype: np.dtype[Any], options: TileOptions, progress: Progress
-) -> Any:
-    """A ⊗ B over tiles; see :func:`semiring_mm.matmul`.
-
-    Parameters
-    ----------
-    a, b : of shapes (m, k), (k, n); what gives arrays on the host for two slices
-    dtype : dtype
-        Of the result.
-    """
-    devices, limit, paths = options.indices(), options.limit(), options.paths(False)
-    (m, depth), n = a.shape, b.shape[1]
-    tick = reporter(progress, float(m) * n * depth)
-    wide = np.dtype(np.float32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype)
-    if paths is None:
-        check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
-    if paths is None and limit is None and devices is not None:
-        held = cuda_devices(devices)
-        tile = _tile(held, max(m, n))
-        steps = Steps(s, wide, None, look=False)
-        blocks = Blocks(held, m, tile, steps, columns=n, depth=depth)
-        if not _lacking(blocks):
-            zero = s.identities(wide)[0]
-            blocks.load(
-                lambda rows, columns, xp: xp.full(
-                    (rows.stop - rows.start, columns.stop - columns.start), zero, wide
-                )
-            )
-            left, right = Operand(a, wide), Operand(b, wide)
-            blocks.multiply(
-                lambda rows, columns, xp: left.read(rows, columns),
-                lambda rows, columns, xp: right.read(rows, columns), tick,
-            )  # fmt: skip
-            c = np.empty((m, n), dtype)
-            for i in range(blocks.grid.count):
-                rows = blocks.grid.part(i)
-                c[rows] = blocks.read(rows, slice(0, n))
-            return c
-    if wide != dtype:
-        raise TypeError(
-            f"out of core, {dtype} would be rounded at every step: give operands in float32"
-        )
-    into = np.empty((m, n), dtype) if paths is None else paths[0]
-    return multiply_streamed(
-        s, a, b, out=into, dtype=dtype, devices=devices, memory_limit=limit,
-        checkpoint=options.checkpoint or 1, resume=options.resume, tick=tick,
-    )  # fmt: skip

@@ -8,38 +8,45 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..closures.sources import Operand
 from ..naming import install
 from ..storage import sync_folder
 
-__all__ = [
-    "HostStore", "NpyStore", "OperandStore", "Readable", "Shape", "Store", "ZarrStore", "open_zarr",
-]  # fmt: skip
+__all__ = ["NpyStore", "Shape", "Store", "ZarrStore", "open_zarr", "sync_file"]
 
 Array = NDArray[Any]
 Shape = tuple[int, int]
 
 
-class Readable(Protocol):
-    """A matrix that can be read by rectangle, from any thread."""
+class Store:
+    """A matrix that is read and written by rectangle, from any thread; this one lies in memory.
+
+    Parameters
+    ----------
+    array : array_like of two axes
+        To be read alone, whatever gives NumPy arrays for two slices.
+    dtype : dtype, optional
+        In which it is read; default its own.
+    """
 
     shape: Shape
     dtype: np.dtype[Any]
 
+    def __init__(self, array: Any, dtype: np.dtype[Any] | None = None) -> None:
+        self.array, self.shape = array, (array.shape[0], array.shape[1])
+        self.dtype = np.dtype(array.dtype) if dtype is None else dtype
+
     def read(self, rows: slice, columns: slice, into: Array) -> None:
         """Copy a rectangle into an array of its shape and of ``dtype``."""
-
-
-class Store(Readable, Protocol):
-    """A matrix that can be read and written by rectangle; threads may write different tiles."""
+        np.copyto(into, self.array[rows, columns], casting="unsafe")
 
     def write(self, rows: slice, columns: slice, block: Array) -> None:
-        """Copy an array of ``dtype`` into a rectangle."""
+        """Copy an array into a rectangle; threads may write different tiles."""
+        np.copyto(self.array[rows, columns], block, casting="unsafe")
 
     def flush(self) -> None:
         """Return when all writes have reached the disk."""
@@ -48,36 +55,7 @@ class Store(Readable, Protocol):
         """Close files."""
 
 
-class OperandStore:
-    """An operand of a product, to be read by rectangle."""
-
-    def __init__(self, x: Operand) -> None:
-        self.x, self.shape, self.dtype = x, x.shape, x.dtype
-
-    def read(self, rows: slice, columns: slice, into: Array) -> None:
-        np.copyto(into, self.x.read(rows, columns))
-
-
-class HostStore:
-    """An array in memory."""
-
-    def __init__(self, array: Array) -> None:
-        self.array, self.shape, self.dtype = array, (array.shape[0], array.shape[1]), array.dtype
-
-    def read(self, rows: slice, columns: slice, into: Array) -> None:
-        np.copyto(into, self.array[rows, columns])
-
-    def write(self, rows: slice, columns: slice, block: Array) -> None:
-        np.copyto(self.array[rows, columns], block)
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class NpyStore:
+class NpyStore(Store):
     """A ``.npy`` file in row-major order.
 
     It is mapped, which is several times faster than a system call for each row of a tile. The pages
@@ -90,8 +68,8 @@ class NpyStore:
         whole = np.load(path, mmap_mode="r+")
         if whole.ndim != 2 or not whole.flags.c_contiguous:
             raise ValueError(f"{path} is no matrix in row-major order")
-        self.shape, self.dtype = (whole.shape[0], whole.shape[1]), whole.dtype
-        self._array, self._mapped, self._first = whole, whole._mmap, whole.offset
+        super().__init__(whole)
+        self._mapped, self._first = whole._mmap, whole.offset
         self._file = os.open(path, os.O_RDWR)
 
     @classmethod
@@ -105,11 +83,11 @@ class NpyStore:
         return cls(path)
 
     def read(self, rows: slice, columns: slice, into: Array) -> None:
-        np.copyto(into, self._array[rows, columns])
+        super().read(rows, columns, into)
         self._release(rows)
 
     def write(self, rows: slice, columns: slice, block: Array) -> None:
-        np.copyto(self._array[rows, columns], block)
+        super().write(rows, columns, block)
         self._release(rows)
 
     def _release(self, rows: slice) -> None:
@@ -127,7 +105,7 @@ class NpyStore:
         if self._file >= 0:
             os.close(self._file)
         self._file, self._mapped = -1, None
-        del self._array
+        del self.array
 
 
 def reserve(file: int, first: int, size: int) -> None:
@@ -141,7 +119,7 @@ def reserve(file: int, first: int, size: int) -> None:
         size -= os.write(file, zeros[:size])
 
 
-class ZarrStore:
+class ZarrStore(Store):
     """A Zarr 3 array in a folder; each tile is a chunk, stored as it is in memory.
 
     zarr-python writes and reads the metadata. Chunks are read and written here, without the copies
@@ -160,8 +138,6 @@ class ZarrStore:
     @classmethod
     def create(cls, path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> ZarrStore:
         """A new array without chunks."""
-        if path.exists():
-            raise FileExistsError(f"{path} is there already")
         _zarr().create_array(
             str(path), shape=shape, chunks=tile, dtype=dtype, compressors=None,
             filters=None, fill_value=0,
@@ -220,9 +196,6 @@ class ZarrStore:
             sync_file(path)
         for folder in {path.parent for path in fresh}:
             sync_folder(folder)
-
-    def close(self) -> None:
-        pass
 
 
 def _cuts(part: slice, size: int) -> Iterator[tuple[int, slice, slice]]:

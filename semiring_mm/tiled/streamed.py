@@ -17,16 +17,18 @@ from ..closures.steps import Steps
 from ..engine import Scaling
 from ..progress import Tick
 from ..semirings import Semiring
-from .devices import Device
+from .budget import Plan
 from .pipeline import Job, Pair, Pipelines
-from .stores import Readable, Store
+from .stores import Store
 from .timeline import Timeline
 
 __all__ = ["Product", "Streamed"]
 
 
-class Streamed:
+class Streamed(Pipelines):
     """An elimination over a store; the operations are those of :mod:`..closures.elimination`.
+
+    Each device holds the pivot row of a step, and computes a part of the tiles.
 
     Parameters
     ----------
@@ -36,62 +38,37 @@ class Streamed:
         The matrix after :meth:`Steps.begin`, in the dtype of `steps`.
     p : Store, optional
         Predecessors, if `steps` wants them.
-    devices : sequence of Device
-        Each holds the pivot row of a step, and computes a part of the tiles.
-    slots, workers : int
+    plan, first, saved, tick, timeline
         As for :class:`.pipeline.Pipelines`.
-    first : int
-        The first step.
-    saved : callable, optional
-        Called after each step with the step from which a run would resume.
-    tick, timeline : optional
     """
 
     def __init__(
-        self, grid: Grid, steps: Steps, d: Store, p: Store | None, devices: Sequence[Device], *,
-        slots: int, workers: int, first: int = 0, saved: Callable[[int], None] | None = None,
-        tick: Tick | None = None, timeline: Timeline | None = None,
+        self, grid: Grid, steps: Steps, d: Store, p: Store | None, plan: Plan, first: int = 0,
+        saved: Callable[[int], None] | None = None, tick: Tick | None = None,
+        timeline: Timeline | None = None,
     ) -> None:  # fmt: skip
-        self.grid, self.steps, self.first, self.saved = grid, steps, first, saved
-        self.stores = (d, p)
-        self._devices = devices
-        done = float(first) * grid.tile * float(grid.n) ** 2 / (2 if steps.symmetric else 1)
-        self._pipelines = Pipelines(
-            devices, slots, workers, self._pair, grid.tile**2, tick=tick, timeline=timeline,
-            first=done,
+        self.grid, self.steps, self.stores = grid, steps, (d, p)
+        super().__init__(
+            plan, [steps.dtype, np.dtype(np.int32)][: 1 + steps.predecessors],
+            [grid.size(j) for j in range(grid.count)], range(first, grid.count), saved, tick,
+            timeline, float(first) * grid.tile * float(grid.n) ** 2 / (2 if steps.symmetric else 1),
         )  # fmt: skip
-        sizes = [grid.tile * grid.size(j) for j in range(grid.count)]
-        self._rows = [[self._pair(device, size) for size in sizes] for device in devices]
 
-    def _pair(self, device: Device, size: int) -> Pair:
-        p = device.empty(size, np.dtype(np.int32)) if self.steps.predecessors else None
-        return Pair(device.empty(size, self.steps.dtype), p)
-
-    def run(self) -> None:
-        """All steps from the first on."""
-        for k in range(self.first, self.grid.count):
-            self._step(k)
-            if self.saved is not None:
-                self.saved(k + 1)
-
-    def _step(self, k: int) -> None:
+    def step(self, k: int) -> None:
         """The pivot, its row and column, all other tiles."""
-        steps, count = self.steps, len(self._devices)
+        steps, count = self.steps, len(self.devices)
         others = [i for i in range(self.grid.count) if i != k]
         tiles = [(i, j) for i in others for j in others if i <= j or not steps.symmetric]
-        engine = self._devices[0].engine
+        engine = self.devices[0].engine
 
         def close(tile: Pair, _: Pair | None) -> None:
             steps.close(engine, tile.d, tile.p, k * self.grid.tile)
 
-        self._pipelines.run(k, [[self._job(k, k, k, self._rows[0][k], close, "pivot")]])
-        cross = [self._cross(k, rank, others[rank::count]) for rank in range(count)]
-        self._pipelines.run(k, cross)
+        self.work(k, [[self._job(k, k, k, self.rows[0][k], close, "pivot")]])
+        self.work(k, [self._cross(k, rank, others[rank::count]) for rank in range(count)])
         ends = np.linspace(0, len(tiles), count + 1).astype(int).tolist()
         parts = [tiles[ends[rank] : ends[rank + 1]] for rank in range(count)]
-        self._pipelines.run(
-            k, [self._trailing(k, rank, others, parts[rank]) for rank in range(count)]
-        )
+        self.work(k, [self._trailing(k, rank, others, parts[rank]) for rank in range(count)])
 
     def _job(
         self, k: int, i: int, j: int, into: Pair | None,
@@ -106,7 +83,7 @@ class Streamed:
 
     def _cross(self, k: int, rank: int, others: Sequence[int]) -> Iterator[Job]:
         """Tiles of row k, which stay in memory, and of column k, which do not."""
-        steps, row, engine = self.steps, self._rows[rank], self._devices[rank].engine
+        steps, row, engine = self.steps, self.rows[rank], self.devices[rank].engine
         own = row[k].cut((self.grid.size(k), self.grid.size(k)))
         if rank and others:
             yield self._job(k, k, k, row[k], None, "pivot")
@@ -130,10 +107,10 @@ class Streamed:
         self, k: int, rank: int, others: Sequence[int], tiles: Sequence[tuple[int, int]]
     ) -> Iterator[Job]:
         """Tiles in neither; first read the tiles of row k that other devices have computed."""
-        steps, row, engine = self.steps, self._rows[rank], self._devices[rank].engine
+        steps, row, engine = self.steps, self.rows[rank], self.devices[rank].engine
         grid, half, last = self.grid, steps.symmetric, -1
         for at, j in enumerate(others):
-            if tiles and at % len(self._devices) != rank:
+            if tiles and at % len(self.devices) != rank:
                 i, j_ = (j, k) if half and j < k else (k, j)
                 yield self._job(k, i, j_, row[j], None, "pivot")
 
@@ -153,13 +130,8 @@ class Streamed:
 
             yield self._job(k, i, j, None, work, "update")
 
-    def close(self) -> None:
-        """Let the threads finish their tiles, end them, and free the memory."""
-        self._pipelines.close()
-        self._rows = []
 
-
-class Product:
+class Product(Pipelines):
     """C ← A ⊗ B out of core: a row of tiles of A stays in memory, B streams past it.
 
     Each tile of C is accumulated in memory and written once, so that ⊕ need not be idempotent: a
@@ -168,53 +140,48 @@ class Product:
     Parameters
     ----------
     s : Semiring
-    tile : int
-    a, b, c : Store
-        Of shapes (m, k), (k, n) and (m, n), and one dtype.
-    devices, slots, workers, first, saved, tick, timeline
-        As for :class:`Streamed`; a step is a row of tiles of C.
+    a, b : Store
+        Of shapes (m, k) and (k, n), in the dtype to compute in.
+    c : Store
+        Of shape (m, n).
+    plan, first, saved, tick, timeline
+        As for :class:`.pipeline.Pipelines`; a step is a row of tiles of C, whose columns are shared
+        out to the devices.
     """
 
     def __init__(
-        self, s: Semiring, tile: int, a: Readable, b: Readable, c: Store,
-        devices: Sequence[Device], *, slots: int, workers: int, first: int = 0,
+        self, s: Semiring, a: Store, b: Store, c: Store, plan: Plan, first: int = 0,
         saved: Callable[[int], None] | None = None, tick: Tick | None = None,
         timeline: Timeline | None = None,
     ) -> None:  # fmt: skip
-        self.s, self.stores, self.first, self.saved = s, (a, b, c), first, saved
-        (m, k), n = a.shape, b.shape[1]
+        self.s, self.stores = s, (a, b, c)
+        (m, k), n, tile = a.shape, b.shape[1], plan.tile
         self.m, self.k, self.n = Grid(m, tile), Grid(k, tile), Grid(n, tile)
-        self._devices = devices
-        done = float(min(first * tile, m)) * k * n
-        self._pipelines = Pipelines(
-            devices, slots, workers, self._pair, tile**2, tick=tick, timeline=timeline, first=done
-        )
-        sizes = [tile * self.k.size(x) for x in range(self.k.count)]
-        self._rows = [[self._pair(device, size) for size in sizes] for device in devices]
+        super().__init__(
+            plan, [a.dtype], [self.k.size(x) for x in range(self.k.count)],
+            range(first, self.m.count), saved, tick, timeline, float(min(first * tile, m)) * k * n,
+        )  # fmt: skip
 
-    def _pair(self, device: Device, size: int) -> Pair:
-        return Pair(device.empty(size, self.stores[2].dtype), None)
-
-    def run(self) -> None:
-        """Compute all rows of tiles from the first on."""
-        count = len(self._devices)
-        for i in range(self.first, self.m.count):
-            columns = range(self.n.count)
-            self._pipelines.run(
-                i, [self._row(i, rank, columns[rank::count]) for rank in range(count)]
-            )
-            if self.saved is not None:
-                self.saved(i + 1)
+    def step(self, k: int) -> None:
+        """A row of tiles of C."""
+        count, columns = len(self.devices), range(self.n.count)
+        self.work(k, [self._row(k, rank, columns[rank::count]) for rank in range(count)])
 
     def _row(self, i: int, rank: int, columns: Sequence[int]) -> Iterator[Job]:
         a, b, c = self.stores
-        row, engine = self._rows[rank], self._devices[rank].engine
-        if columns:
-            for k in range(self.k.count):
-                yield Job(self.m.part(i), self.k.part(k), (a, None), into=row[k], what="row")
+        row, engine, rows = self.rows[rank], self.devices[rank].engine, self.m.part(i)
+        depth = range(self.k.count)
+        zero = self.s.identities(a.dtype)[0]
+
+        def clear(tile: Pair, _: Pair | None) -> None:
+            tile.d[...] = zero
+
+        for k in depth if columns else ():
+            yield Job(rows, self.k.part(k), (a, None), into=row[k], what="row")
         for j in columns:
-            yield Job(self.m.part(i), self.n.part(j), None, (c, None), held=True, what="product")
-            for k in range(self.k.count):
+            into = Job(rows, self.n.part(j), None, (c, None), what="product")
+            yield into._replace(held=True) if depth else into._replace(work=clear)
+            for k in depth:
                 left = row[k].cut((self.m.size(i), self.k.size(k)))
 
                 def work(
@@ -226,8 +193,3 @@ class Product:
                 pairs = float(self.m.size(i)) * self.n.size(j) * self.k.size(k)
                 part = self.k.part(k), self.n.part(j)
                 yield Job(*part, (b, None), work=work, pairs=pairs, what="product")
-
-    def close(self) -> None:
-        """Let the threads finish their tiles, end them, and free the memory."""
-        self._pipelines.close()
-        self._rows = []

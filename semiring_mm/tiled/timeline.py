@@ -22,12 +22,14 @@ class Interval(NamedTuple):
 
 @dataclass
 class Timeline:
-    """The operations of a run, noted from any thread."""
+    """The operations of a run, noted from any thread, after `origin` on the clock."""
 
+    origin: float = 0.0
     intervals: list[Interval] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def note(self, device: str, lane: str, what: str, step: int, begin: float, end: float) -> None:
         """Add an operation."""
         with self._lock:
-            self.intervals.append(Interval(device, lane, what, step, begin, end))
+            times = begin - self.origin, end - self.origin
+            self.intervals.append(Interval(device, lane, what, step, *times))

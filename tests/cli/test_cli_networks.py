@@ -114,8 +114,9 @@ def test_prepare(run, distances):
     assert found.pop("seconds") > 0
     assert found == {
         "graph": ["g.csv"], "semiring": "min_plus", "directed": True, "nodes": 5, "edges": 7,
-        "fill_edges": 5, "core": 0, "depth": 4, "warnings": [], "notes": [],
-        "written": ["net.npz"],
+        "direction_source": "the default of an edge list", "weight_source": "km (column 3)",
+        "weights": "summed", "unit": "km", "fill_edges": 5, "core": 0, "depth": 4, "warnings": [],
+        "notes": [], "written": ["net.npz"],
     }  # fmt: skip
 
 
@@ -629,7 +630,7 @@ def test_what_is_drawn(run, monkeypatch, n, words, axes, title):
         (["stats", "net.npz", "-o", "S.npy"], "expected a name in .csv, .csv.gz, .parquet, .npz"),
         (["stats", "net.npz", "--what", "median"], "expected some of eccentricity,mean"),
         (["stats", "net.npz", "--bins", "0"], "expected a positive whole number, got '0'"),
-        (["stats", "net.npz", "--bins", "1,x"], "expected a number, or several: 5,10; got '1,x'"),
+        (["stats", "net.npz", "--bins", "1,x"], "expected a number, or several: 5,10, got '1,x'"),
         (["stats", "net.npz", "--bins", "5,1"], "bins: a number of them, or at least two"),
         (["stats", "net.npz", "--within", "near"], "expected a number, or several"),
         (["stats", "net.npz", "--sources", "A,Q"], "--sources: no node 'Q'"),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from engines import on_plain
 from metrics import grid, leave_core
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import nx
@@ -13,8 +14,6 @@ from semiring_mm import engine
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.layouts import LayoutError
-from semiring_mm.spanning import spanning_plan
-from tests.contract.test_contract import on_plain
 
 FAMILIES = ("compiled", "rows", "HopSearches")
 
@@ -157,20 +156,6 @@ def test_an_engine_without_rows(monkeypatch):
         monkeypatch.setattr(engine.named("cpu"), "rows", None)
         with pytest.raises(NotImplementedError, match="no rows of labels"):
             engine.host_rows()
-
-
-def test_rows_that_do_not_lie_as_they_are_written():
-    label, lines = np.zeros((3, 32), "f4"), np.zeros(32, "i8")
-    plan, out = spanning_plan(sm.semirings["max_min"], np.dtype("f4")), np.zeros((1, 2), "f4")
-    turned = np.empty(cpu.rows.turned_bytes(32, 4), np.uint8)
-    good = (plan, label, np.array([2, 0]), lines, out, turned)
-    cpu.rows.write(*good)
-    for at, wrong in [
-        (1, label.astype("f8")), (1, label[:, ::2]), (2, np.array([2, 0], "i4")), (3, lines[1:]),
-        (4, out.astype("f8")), (4, np.zeros((1, 4), "f4")[:, ::2]), (5, turned[1:]),
-    ]:  # fmt: skip
-        with pytest.raises(LayoutError):
-            cpu.rows.write(*good[:at], wrong, *good[at + 1 :])
 
 
 def test_values_of_the_contract_lie_as_engines_read_them():

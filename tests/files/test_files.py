@@ -691,7 +691,7 @@ REFUSED = [
     ("a.gr", GR.replace("a 2 3 0", "a -9 3 0"), ":4: node -9 is out of range"),
     ("a.gr", GR.replace("a 2 3 0", f"a {10**30} 3 0"), f":4: node {10**30} is out of range"),
     ("a.gr", GR.replace("a 2 3 0", "e 2 3 0"), ":4: expected 'a FROM TO WEIGHT', got 'e 2 3 0'"),
-    ("a.gr", GR + "p sp 3 3\n", ":6: a second 'p' line, after that on line 2"),
+    ("a.gr", GR + "p sp 3 3\n", ":6: expected 'a FROM TO WEIGHT', got 'p sp 3 3'"),
     ("a.gr", GR + "a 1 3 1\n", ":6: more than the 3 arcs promised on line 2"),
     ("a.gr", GR[:-10], ":4: the file ends after 2 of the 3 arcs promised on line 2"),
     ("a.gr", "a 1 2 3\n", ":1: expected 'p sp NODES ARCS' (shortest paths) or 'p tw "),
@@ -931,7 +931,7 @@ def test_nodes_refused(tmp_path, text, words):
         ("a.csv", "A,B,2\n", ":1: no column 'cost': the file has no header line"),
         ("a.gr", GR, "a .gr file has one weight an edge and no column 'cost'"),
         ("a.gml", "graph [ node [ id 0 ] edge [ source 0 target 0 toll 1 ] ]",
-         "no edge has an attribute 'cost'; they have: toll"),
+         "no attribute 'cost'; attributes: toll"),
     ],
 )  # fmt: skip
 def test_unknown_weight_column(tmp_path, name, text, words):

@@ -29,7 +29,7 @@ SMALL = Shape(each=1, threads=64, blocks=1, limit=20)
 def host(monkeypatch, gxx):
     monkeypatch.setattr(device, "current", lambda: HOST)
     monkeypatch.setattr(device, "why_not", lambda: "")
-    monkeypatch.setattr(gpu, "on", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(gpu, "on", lambda index: contextlib.ExitStack())
     return HOST
 
 

@@ -154,7 +154,7 @@ def test_rounding_begins_again_with_margins():
 def moves(monkeypatch):
     """The host for a device: what is asked of one comes here."""
     monkeypatch.setattr(device, "why_not", lambda: "")
-    monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(engine, "on", lambda *_: contextlib.ExitStack())
 
 
 @pytest.mark.usefixtures("moves")

@@ -10,6 +10,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
+import fake_cupy
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -289,7 +290,8 @@ def test_memory_that_cupy_keeps_is_free():
 @pytest.mark.usefixtures("calls")
 def test_streamed_tiles_wait_for_their_copies(monkeypatch):
     """One piece of pinned memory for all of them."""
-    monkeypatch.setitem(engines._engines, "cuda", cpu)
+    there = fake_cupy.Engine(sys.modules["cupy"], cpu)
+    monkeypatch.setitem(engines._engines, "cuda", there)
     place = devices.CudaDevice(0, 1, 800)
     tiles = [np.full(100, i, "f8") for i in range(5)]
     blocks = [place.empty(100, np.dtype("f8")) for _ in tiles]

@@ -65,6 +65,13 @@ def test_a_field_that_is_not_there():
         struct_of("CopyParams").pack(strides=1)
 
 
+def test_a_field_of_an_unknown_type(monkeypatch):
+    text = "struct OddParams {\n  const void* x;\n  short count;\n};"
+    monkeypatch.setattr(device, "headers", lambda: {"odd.cuh": text})
+    with pytest.raises(TypeError, match=r"sr::short is no type .* or one of i64, u64, int, i32"):
+        struct_of("OddParams")
+
+
 def test_the_text_of_an_entry():
     text = entry("copy.cuh", struct_of("CopyParams"), "sr::Copy<float>::run", 256, cluster=2)
     assert text == (

@@ -19,6 +19,7 @@ from semiring_mm import bits as packed
 from semiring_mm import summation as sums
 from semiring_mm.gpu import calls, device, engine, tensor, wide
 from semiring_mm.gpu import product as products
+from semiring_mm.graphs import apsp as graphs
 
 pytestmark = pytest.mark.usefixtures("gxx")
 INF, NAN = np.inf, np.nan
@@ -113,7 +114,7 @@ def host(request, monkeypatch):
     monkeypatch.setattr(arrays, "_library", lambda x, place: library)
     monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(arrays, "_PLAIN", {type(None)})
-    monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(engine, "on", lambda *_: contextlib.ExitStack())
     monkeypatch.setattr(products, "_WORTH_A_SCAN", 30**3)
     monkeypatch.setattr(device, "replace_address", replace_address)
     known = {On: calls._Cupy(cupy)}
@@ -359,9 +360,9 @@ def test_a_blas_name_takes_its_own_dtype_only(general):
     a = normal(4, 4, dtype="f8")
     for _ in range(2):
         sm.gemm(1.0, a, a)
-    seen = len(general)
     with pytest.raises(TypeError, match="sgemm works on float32, got a of dtype float64"):
         sm.sgemm(1.0, a, a)
+    seen = len(general)
     sm.dgemm(1.0, a, a)
     assert len(general) == seen
 
@@ -431,7 +432,7 @@ def test_threads_wait_for_each_other_s_launches():
         seen.append((stream, words[0]))
 
     call = calls._Call(
-        [(start, 0)], None, words, [(0, 0, 5)], [], [], 0, "float32", (1,), np.float32, []
+        [(start, 0)], None, words, [(0, 0, 5)], [], [], 0, None, "float32", (1,), np.float32, []
     )
     threads = [threading.Thread(target=call.run, args=([10 * i], i)) for i in range(8)]
     for thread in threads:
@@ -695,3 +696,85 @@ def test_results_of_another_alignment():
         out = on(np.zeros(N * 32 + 1, "f4"))[shift:][: N * 32].reshape(N, 32)
         assert sm.matmul(a, b, "min_plus", out=out) is out
         assert_array_equal(out, wanted.min(axis=1))
+
+
+# --- closures -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """A list that grows with each graph for which a method is chosen."""
+    found, solve = [], graphs.solve
+    monkeypatch.setattr(graphs, "solve", lambda request: found.append(request.n) or solve(request))
+    return found
+
+
+def weights(n, seed, dtype="f4", least=1):
+    random = np.random.default_rng(seed)
+    w = random.integers(least, 9, (n, n)).astype(dtype)
+    w[random.random((n, n)) > 0.3] = INF if w.dtype.kind == "f" else np.iinfo(dtype).max
+    return w
+
+
+@BOTH
+@pytest.mark.parametrize("n", [20, 140], ids=["a block", "tiles"])
+@pytest.mark.parametrize("semiring", ["min_plus", "max_min"])
+def test_a_repeated_closure(n, semiring, solved):
+    def given(seed):
+        w = weights(n, seed)
+        return w if semiring == "min_plus" else np.where(w < INF, w, -INF)
+
+    sm.closure(on(given(0)), semiring)
+    assert len(solved) == 1
+    for seed in (1, 2):
+        w = on(given(seed))
+        del solved[:]
+        found = sm.closure(w, semiring)
+        assert not solved, "the general way was taken"
+        assert type(found) is type(w)
+        assert_array_equal(np.asarray(found), sm.closure(given(seed), semiring))
+        assert_array_equal(np.asarray(w), given(seed))
+
+
+def test_a_stack_and_integers(solved):
+    for make in (lambda seed: np.stack([weights(9, seed), weights(9, seed + 9)]),
+                 lambda seed: weights(9, seed, "i4")):  # fmt: skip
+        sm.apsp(on(make(0)))
+        del solved[:]
+        found = sm.apsp(on(make(1)))
+        assert not solved
+        assert_array_equal(np.asarray(found), sm.apsp(make(1)))
+
+
+def test_a_closure_of_other_weights_takes_the_general_way(solved):
+    w = weights(20, 0)
+    sm.apsp(on(w))
+    shifted = w + np.arange(20)[:, np.newaxis] - np.arange(20)  # no cycle's weight changes
+    assert_array_equal(np.asarray(sm.apsp(on(shifted))), sm.apsp(shifted))
+    wrong = w.copy()
+    wrong[3, 4] = NAN
+    sm.apsp(on(w))
+    with pytest.raises(ValueError, match=r"the weight at \[3, 4\] is NaN"):
+        sm.apsp(on(wrong))
+    wrong[3, 4], wrong[4, 3] = 1, -2
+    sm.apsp(on(w))
+    with pytest.raises(sm.NegativeCycleError):
+        sm.apsp(on(wrong))
+    del solved[:]
+    sm.apsp(on(w))
+    sm.apsp(on(w))
+    assert len(solved) == 1, "it is prepared again"
+
+
+@pytest.mark.parametrize(
+    "asked", [{"method": "squaring"}, {"directed": False}, {"max_hops": 3}, {"sources": [1]},
+              {"return_predecessors": True}, {"overwrite": True}], ids=str,
+)  # fmt: skip
+def test_what_is_asked_of_a_closure_besides_is_asked_each_time(asked):
+    w, other = weights(20, 0), weights(20, 1)
+    sm.apsp(on(w))
+    sm.apsp(on(w), **asked)
+    found, wanted = sm.apsp(on(other), **asked), sm.apsp(other, **asked)
+    if "return_predecessors" in asked:
+        found, wanted = found[0], wanted[0]
+    assert_array_equal(np.asarray(found), wanted)

@@ -13,7 +13,7 @@ from semiring_mm.closures.sources import DenseSource
 from semiring_mm.closures.trees import repair_trees
 from semiring_mm.cpu import engine
 from semiring_mm.semirings import semirings
-from semiring_mm.tiled.devices import CpuDevice
+from semiring_mm.tiled.devices import Device
 from semiring_mm.tiled.solve import over
 from semiring_mm.tiled.stored import solve_streamed
 
@@ -107,7 +107,7 @@ def problem(w):
 
 
 def tiles(w):
-    return problem(w).solve(over([CpuDevice()], 8))
+    return problem(w).solve(over([Device()], 8))
 
 
 def out_of_core(w):

@@ -121,7 +121,7 @@ def test_the_library_s_own_tiles_are_measured(bench, monkeypatch):
     devices = pytest.importorskip("semiring_mm.tiled.devices")
     pytest.importorskip("semiring_mm.tiled.stored")
     monkeypatch.setattr(
-        devices, "cuda_devices", lambda found: [devices.CpuDevice(f"cpu:{x}") for x in found]
+        devices, "cuda_devices", lambda found: [devices.Device(f"cpu:{x}") for x in found]
     )
     assert tiled.shape_of(8) == model.grid_of(8)
     bench.make = scaling.blocks

@@ -13,7 +13,7 @@ import semiring_mm as sm
 from semiring_mm import engine as engines
 from semiring_mm import tiles
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.closures.elimination import Grid, eliminate, multiply
+from semiring_mm.closures.elimination import Grid, eliminate
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
 from semiring_mm.closures.steps import Steps
@@ -22,7 +22,7 @@ from semiring_mm.semirings import semirings
 from semiring_mm.tiled import blocks as blocks_module
 from semiring_mm.tiled import solve
 from semiring_mm.tiled.blocks import Blocks, shape_of
-from semiring_mm.tiled.devices import CpuDevice, CudaDevice, cuda_devices
+from semiring_mm.tiled.devices import CudaDevice, Device, cuda_devices
 from semiring_mm.tiled.timeline import Timeline
 from semiring_mm.tiles import device_list
 
@@ -45,7 +45,7 @@ DEVICES = [pytest.param(count, marks=pytest.mark.multigpu, id=f"cuda-{count}") f
 def devices(request):
     """Some parts of the CPU's memory, or as many devices."""
     if "cuda" not in request.node.callspec.id:
-        return [CpuDevice(f"cpu:{i}") for i in range(request.param)]
+        return [Device(f"cpu:{i}") for i in range(request.param)]
     if cuda_count() < request.param:
         pytest.skip(f"needs {request.param} CUDA devices, and there are {cuda_count()}")
     return cuda_devices(range(request.param))
@@ -108,16 +108,6 @@ def test_an_elimination_goes_on_from_a_step():
     assert rest.told[0] == ("pivot", 2)
     eliminate(4, done := Recorder(), 4)
     assert done.told == []
-
-
-def test_a_product_shares_the_next_step_early():
-    seen = Recorder()
-    multiply(2, 1, 3, seen)
-    order = [x[:2] for x in seen.told]
-    assert order.index(("pivot", 2)) < order.index(("update", 1))
-    assert [x[1:] for x in seen.told if x[0] == "update"] == [
-        (k, i, 0) for k in range(3) for i in range(2)
-    ]
 
 
 def test_grid():
@@ -279,7 +269,7 @@ def test_what_is_sent_is_what_the_others_need():
     """A row of k goes to all other rows of devices, a column to all other columns."""
     n, tile = 64, 16
     for count, copies in ((1, 0), (2, 1), (4, 2)):
-        run = Blocks([CpuDevice() for _ in range(count)], n, tile, _steps())
+        run = Blocks([Device() for _ in range(count)], n, tile, _steps())
         run.load(lambda rows, columns, xp: np.ones((16, 16), "f4"))
         run.run()
         diagonal = {1: 0, 2: 1, 4: 2}[count]
@@ -302,7 +292,7 @@ def test_a_device_that_runs_out_of_memory_is_named(monkeypatch):
 
     monkeypatch.setattr(engine, "product", full)
     with pytest.raises(MemoryError, match=r"7 bytes\) needs more memory .*: take more devices"):
-        close([CpuDevice(), CpuDevice()], np.ones((40, 40)))
+        close([Device(), Device()], np.ones((40, 40)))
 
 
 def _steps(name="min_plus", dtype="f4"):
@@ -326,30 +316,6 @@ def test_copies_between_cuda_devices_are_awaited(monkeypatch, count, form):
 
 
 # --- products -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("plus_times", "f8"), ("min_plus", "i4"), ("max_min", "f4")]
-)
-@pytest.mark.parametrize("shape", [(70, 40, 50), (16, 16, 16), (1, 90, 3), (33, 1, 17)])
-def test_products(devices, name, dtype, shape):
-    (m, k, n), rng = shape, np.random.default_rng(0)
-    a, b = rng.integers(0, 9, (m, k)).astype(dtype), rng.integers(0, 9, (k, n)).astype(dtype)
-    run = Blocks(devices, m, 16, _steps(name, dtype), columns=n, depth=k)
-    zero = semirings[name].identities(dtype)[0]
-    run.load(
-        lambda rows, columns, xp: xp.full(
-            (rows.stop - rows.start, columns.stop - columns.start), zero, dtype
-        )
-    )
-    run.multiply(
-        lambda rows, columns, xp: a[rows, columns], lambda rows, columns, xp: b[rows, columns]
-    )
-    assert_array_equal(run.read(slice(0, m), slice(0, n)), sm.matmul(a, b, name))
-    assert_array_equal(
-        run.read(slice(m // 3, m), slice(0, n // 2 + 1)),
-        sm.matmul(a, b, name)[m // 3 :, : n // 2 + 1],
-    )
 
 
 @pytest.mark.multigpu
@@ -435,7 +401,6 @@ def test_devices_are_named_by_numbers_or_as_one_device_is(monkeypatch):
         (np.ones(3), np.ones((3, 3)), {}, r"a is a matrix on the host .* got shape \(3,\)"),
         (np.ones((3, 3)), np.ones((3, 3)), {"return_arg": True}, "neither return_arg nor out"),
         (np.ones((3, 3)), np.ones((3, 3)), {"out": np.ones((3, 3))}, "neither return_arg nor out"),
-        (np.ones((3, 3), "f2"), np.ones((3, 3), "f2"), {}, "give operands in float32"),
     ],
 )  # fmt: skip
 def test_refusals_of_products(a, b, words, message):

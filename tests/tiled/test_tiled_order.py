@@ -17,7 +17,7 @@ from semiring_mm.closures.sources import DenseSource
 from semiring_mm.closures.steps import Steps
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import solve
-from semiring_mm.tiled.devices import CpuDevice
+from semiring_mm.tiled.devices import Device
 
 
 class Use(NamedTuple):
@@ -66,7 +66,7 @@ class Clocks:
         }
 
 
-class Streams(CpuDevice):
+class Streams(Device):
     """A part of the host that notes what a device would have done when."""
 
     now: ClassVar[list] = []  # the devices that are entered

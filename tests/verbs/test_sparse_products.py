@@ -59,7 +59,7 @@ def on_host(monkeypatch):
     host_device.need_compiler()
     monkeypatch.setattr(device, "current", lambda: HOST)
     monkeypatch.setattr(device, "why_not", lambda: "")
-    monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(engine, "on", lambda *_: contextlib.ExitStack())
     monkeypatch.setattr(arrays, "where", lambda x, name: 0)
     monkeypatch.setattr(arrays, "_PLAIN", set())
     monkeypatch.setattr(cpu, "csr_product", None)

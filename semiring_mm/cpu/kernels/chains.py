@@ -14,14 +14,15 @@ from __future__ import annotations
 import math
 
 from ...kernel import (  # isort: skip
-    S, T, across, add_exp, better, decode, each, encode, exp_gap, f64, first, fma, i32, i64, join,
+    S, T, across, add, add_exp, better, decode, each, encode, exp_gap, f64, first, fma, i32, i64,
     kernel, lanes, log, mul, overflows, same, static, u8, unrolled, zero,
 )  # fmt: skip
-from .shared import finite
+from .shared import finite, merged
 from .viterbi import strange
 
 INF, NAN = math.inf, math.nan
 TERMS, POWERS = 1, 2  # how sums of exponentials are computed; 0: there are none
+SUMS = 4  # independent ones, since an addition and a comparison take some four cycles
 PAIRS = 64  # steps whose probabilities of pairs are added up before they join the others
 
 
@@ -63,8 +64,8 @@ def stored(v, inside, whole, flags):
 
 
 @kernel
-def times(x, entry, swapped):
-    return mul(entry, x) if swapped else mul(x, entry)
+def times(x, entry, swapped, numbers):
+    return mul(entry, x, numbers=numbers) if swapped else mul(x, entry, numbers=numbers)
 
 
 @kernel
@@ -72,10 +73,10 @@ def by_terms(row, packed, n, p, j, swapped):
     """log Σ_i exp(row[i] ⊗ packed[p, i, j]), term by term."""
     high = each(-INF)
     for i in range(n):
-        high = max(high, times(row[i], packed[p, i, j], swapped))
+        high = max(high, times(row[i], packed[p, i, j], swapped, False))
     total = each(0.0)
     for i in range(n):
-        total = add_exp(total, times(row[i], packed[p, i, j], swapped) - finite(high))
+        total = add_exp(total, times(row[i], packed[p, i, j], swapped, False) - finite(high))
     return high + log(total)
 
 
@@ -111,19 +112,30 @@ def by_powers(
 
 
 @kernel
+def by_panels(row, packed, p, count, n, j, swapped, numbers):
+    """⊕_i row[i] ⊗ packed[p + c, i, j] for some panels from p on."""
+    sums = [zero for _ in unrolled(SUMS * count)]
+    for i in range(0, n & -SUMS, SUMS):
+        for s in unrolled(SUMS * count):
+            at = i + s // count
+            x = times(row[at], packed[p + s % count, at, j], swapped, numbers)
+            sums[s] = add(sums[s], x, numbers=numbers)
+    for i in range(n & -SUMS, n):
+        for c in unrolled(count):
+            x = times(row[i], packed[p + c, i, j], swapped, numbers)
+            sums[c] = add(sums[c], x, numbers=numbers)
+    return merged(sums, SUMS, count, numbers)
+
+
+@kernel
 def by_columns(row, to, n, panels, W, packed, swapped, numbers):
-    """⊕_i row[i] ⊗ packed[p, i, j] for all columns, of two panels at a time."""
+    """The same for all columns, of two panels at a time."""
     for j in lanes(W, whole=True):
         for p in range(0, panels - 1, 2):
-            found = join(
-                ([times(row[i], packed[p + g, i, j], swapped) for g in unrolled(2)]
-                 for i in range(n)), numbers=numbers,
-            )  # fmt: skip
+            found = by_panels(row, packed, p, 2, n, j, swapped, numbers)
             to[p * W + j], to[p * W + W + j] = found[0], found[1]
         for p in range(panels & -2, panels):
-            to[p * W + j] = join(
-                (times(row[i], packed[p, i, j], swapped) for i in range(n)), numbers=numbers
-            )
+            to[p * W + j] = by_panels(row, packed, p, 1, n, j, swapped, numbers)[0]
 
 
 @kernel

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 
 from ...kernel import (  # isort: skip
-    T, across, add, better, each, entries, first, i32, i64, join, kernel, lanes, mul, pick, static,
+    T, across, add, better, each, entries, first, i32, i64, kernel, lanes, mul, pick, static,
     u8, unrolled, zero,
 )  # fmt: skip
+from .shared import merged
 
 INF = math.inf
 
@@ -85,10 +86,12 @@ def best_paths(
             emitted = [seen(own[c], e, symbols, min(t, count[c] - 1)) for c in unrolled(together)]
             for p in range(panels):
                 for k in lanes(W, whole=True):
-                    best = join(
-                        ([mul(now[c][i], matrix[p, i, k]) for c in unrolled(together)]
-                         for i in range(deep)), parts,
-                    )  # fmt: skip
+                    sums = [zero for _ in unrolled(parts * together)]
+                    for i in range(0, deep, parts):
+                        for s in unrolled(parts * together):
+                            at = i + s // together
+                            sums[s] = add(sums[s], mul(now[s % together][at], matrix[p, at, k]))
+                    best = merged(sums, parts, together, False)
                     j = p * W + k
                     for c in unrolled(together):
                         v = mul(best[c], emitted[c][j]) if j < n else zero
@@ -140,7 +143,10 @@ def best_paths_in_lanes(
                 scores = entries(seen(own, e, symbols, t), n)
                 was = [now[i] for i in unrolled(n)]
                 for j in unrolled(n):
-                    v = mul(join(mul(was[i], a[i * many + j]) for i in unrolled(n)), scores[j])
+                    best = mul(was[0], a[j])
+                    for i in unrolled(1, n):
+                        best = add(best, mul(was[i], a[i * many + j]))
+                    v = mul(best, scores[j])
                     now[j] = v if i32(t) < count else was[j]  # one that has ended stays
                     bad |= strange(now[j], far)
                     rows[t, j * many + lane] = now[j]

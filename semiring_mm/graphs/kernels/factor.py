@@ -4,7 +4,7 @@ Vertices are named by their positions in the elimination order; every edge leads
 a higher one, and has a weight for each direction, ``out`` and ``back``. The first ``eliminated``
 positions are eliminated one by one, the others are a dense core. Labels settle in a pass up, a
 closure of the core, and a pass down (PHAST: Delling, Goldberg, Nowatzyk and Werneck, 2013). The
-lanes are ``width`` sources: a row of labels is that of a vertex.
+lanes are ``width`` sources, a block: a row of labels is that of a vertex.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from ...kernel import (
     better,
     decode,
     encode,
+    entries,
     i32,
     i64,
     kernel,
     lanes,
     mul,
     one,
+    prefetch,
     static,
+    stream,
+    unrolled,
     zero,
 )
 
 VECTORS = 2  # of a row of labels: they hide the latency of ⊕, but more labels leave the caches
+LINE = 64  #: bytes of a line of the caches
+COLUMNS = 512  #: that are turned into rows at a time, in the second-level cache
 
 
 @kernel
@@ -100,19 +106,23 @@ def customize_core(
 
 @kernel
 def forward_solve(
-    eliminated: i64, width: static, source: i64[width + 1], visits: i64[2], visited: i32[:],
-    place: i32[:], parent: i32[eliminated], first: i64[eliminated + 1], head: i32[first[-1]],
-    out: T[head.size], out_pred: i32[head.size], label: T[:, width], pred: i32[:, width],
-    vectors: static,
+    eliminated, core, width, vectors, source, visited, place, parent, first, head, out, out_pred,
+    label, pred,
 ):  # fmt: skip
-    """Forward solve: labels from the sources to their ancestors in the elimination tree.
+    """Forward solve: labels from the sources to their ancestors in the elimination tree, and core.
 
-    Labels of the core are zero beforehand. ``source`` ascends and ends with a number that is no
-    vertex. ``visited`` receives the ancestors, ascending, and ``visits[0]`` their number. A vertex
-    has the row of its number or, where there is a ``place``, that one: behind the ``visits[1]``
-    rows of the core, whose places are given, those of the ancestors.
+    ``source`` ascends and ends with a number that is no vertex, as lanes without a source have.
+    ``visited`` receives the ancestors, ascending; their number is returned. A vertex has the row of
+    its number or, where there is a ``place``, that one: behind the rows of the core, whose places
+    are given, those of the ancestors.
     """
-    core, count, lane, v = visits[1], 0, 0, source[0]
+    for i in range(core):
+        row = eliminated + i if place is None else i
+        for j in lanes(width, vectors, whole=True):
+            label[row, j] = zero
+            if pred is not None:
+                pred[row, j] = NO_PREDECESSOR
+    count, lane, v = 0, 0, source[0]
     while v < eliminated:
         row = v if place is None else core + count
         for j in lanes(width, vectors, whole=True):
@@ -128,7 +138,6 @@ def forward_solve(
             lane += 1
         # Subtrees are ranges: a parent beyond the next source is an ancestor of that one, too.
         v = min(parent[v], source[lane])
-    visits[0] = count
     for i in range(count):
         v = visited[i]
         row = v if place is None else core + i
@@ -143,19 +152,17 @@ def forward_solve(
                     wins, before, now = better(through, old), i32(pred[u, j]), i32(out_pred[e])
                     label[u, j] = through if wins else old
                     pred[u, j] = now if wins else before
+    return count
 
 
 @kernel
 def backward_solve(
-    count: i64, width: static, order: i32[count], source: i64[width + 1], visits: i64[2],
-    visited: i32[:], first: i64[:], head: i32[first[-1]], back: T[head.size],
-    back_pred: i32[head.size], label: T[:, width], pred: i32[:, width], vectors: static,
-):  # fmt: skip
-    """Backward solve: labels from the core and the ``visited`` to ``order``, downward.
+    count, left, width, vectors, order, visited, first, head, back, back_pred, label, pred
+):
+    """Backward solve: labels from the core and the `left` ``visited`` to ``order``, downward.
 
-    These are descending positions with all of their ancestors.
+    These are `count` descending positions with all of their ancestors.
     """
-    left = visits[0]
     for i in range(count):
         v = order[i]
         while left > 0 and visited[left - 1] > v:  # an ancestor of none of them
@@ -179,7 +186,113 @@ def backward_solve(
             label[v, j] = best
             if pred is not None:
                 pred[v, j] = before
-    for i in range(width):  # rounding in a cycle of weight 0 must not show
-        label[source[i], i] = one
-        if pred is not None:
-            pred[source[i], i] = NO_PREDECESSOR
+
+
+@kernel
+def stored(x, plain):
+    """What is stored for a label, or the number itself if it is `plain`."""
+    return i32(x) if plain else encode(x)
+
+
+@kernel
+def copy(own, row, first, count, head, per, vectors, plain):
+    """Store converted entries; whole lines of `per` entries go past the caches."""
+    head = min(head, count)
+    tail = head + (count - head) // per * per
+    for j in range(head):
+        row[first + j] = stored(own[j], plain)
+    for begin in range(head, tail, per):
+        for j in lanes(per, vectors, whole=True):
+            stream(row, first + begin + j, stored(own[begin + j], plain))
+    for j in range(tail, count):
+        row[first + j] = stored(own[j], plain)
+
+
+@kernel
+def write(
+    n, sources, width, count, per, vectors, base, pitch, where, lines, begin, label, rows, turned,
+    plain,
+):  # fmt: skip
+    """Write ``rows[lines[begin + i], j]`` ← ``label[where[j], i]``, some columns at a time.
+
+    A vector has `count` labels; a line has `per` entries, in `vectors` vectors of labels. The rows
+    begin `base` entries after an address that is a multiple of a line, and are `pitch` apart; base
+    is -1 where no entry lies at such an address.
+    """
+    for first in range(0, n, COLUMNS):
+        some = min(n - first, COLUMNS)
+        whole = some // count * count
+        for j in range(0, whole, count):
+            for i in unrolled(count):  # labels are far from each other
+                ahead = label[where[min(first + j + (2 * count + i), n - 1)]]
+                for k in unrolled(0, width, per):
+                    prefetch(ahead, k)
+            for i in lanes(count, whole=True):
+                for g in unrolled(0, width, count):
+                    column = entries(label[where[first + j + i], g:], count)
+                    for k in unrolled(count):
+                        turned[g + k, j + i] = column[k]
+        for j in range(whole, some):
+            for i in range(width):
+                turned[i, j] = label[where[first + j], i]
+        for i in range(sources):
+            line = lines[begin + i]
+            head = some if base < 0 else -(base + line * pitch + first) & (per - 1)
+            copy(turned[i], rows[line], first, some, head, per, vectors, plain)
+
+
+@kernel
+def sweep(
+    begin: i64, end: i64, sources: i64, down: i64, eliminated: i64, core: i64, count: i64,
+    columns: i64, width: static, lane_count: static, per: static, per_pred: static,
+    stored_in: static, pred_in: static, base: i64, pitch: i64, pred_base: i64, pred_pitch: i64,
+    source: i64[end, width + 1], lines: i64[sources], where: i64[columns], order: i32[count],
+    visited: i32[eliminated], parent: i32[eliminated], first: i64[eliminated + 1],
+    head: i32[first[-1]], out: T[head.size], back: T[head.size], out_pred: i32[head.size],
+    back_pred: i32[head.size], core_label: T[sources, core], core_pred: i32[sources, core],
+    label: T[eliminated + core, width], pred: i32[eliminated + core, width],
+    turned: T[width, COLUMNS], turned_pred: i32[width, COLUMNS], d: S[:, columns],
+    p: i32[:, columns],
+):  # fmt: skip
+    """Forward and, with `down`, backward solves of blocks of sources, whose labels become rows.
+
+    Without `down` labels of the core are kept, for all sources of the blocks, in ``core_label``;
+    with it they are there, closed. Row ``lines[i]`` of ``d`` is that of source i, column j the
+    vertex ``where[j]``. ``visited``, ``label``, ``pred`` and both ``turned`` are scratch.
+    """
+    for block in range(begin, end):
+        at = block * width
+        some = min(width, sources - at)
+        left = forward_solve(
+            eliminated, core, width, VECTORS, source[block], visited, None, parent, first, head,
+            out, out_pred, label, pred,
+        )  # fmt: skip
+        for j in range(some):
+            for i in range(core):
+                if down != 0:
+                    label[eliminated + i, j] = core_label[at + j, i]
+                else:
+                    core_label[at + j, i] = label[eliminated + i, j]
+                if pred is not None:
+                    if down != 0:
+                        pred[eliminated + i, j] = core_pred[at + j, i]
+                    else:
+                        core_pred[at + j, i] = pred[eliminated + i, j]
+        if down != 0:
+            backward_solve(
+                count, left, width, VECTORS, order, visited, first, head, back, back_pred, label,
+                pred,
+            )  # fmt: skip
+            for j in range(some):  # rounding in a cycle of weight 0 must not show
+                label[source[block, j], j] = one
+                if pred is not None:
+                    pred[source[block, j], j] = NO_PREDECESSOR
+            write(
+                columns, some, width, lane_count, per, stored_in, base, pitch, where, lines, at,
+                label, d, turned, False,
+            )  # fmt: skip
+            if p is not None:
+                write(
+                    columns, some, width, lane_count, per_pred, pred_in, pred_base, pred_pitch,
+                    where, lines, at, pred, p, turned_pred, True,
+                )  # fmt: skip

@@ -26,6 +26,7 @@ from ...kernel import (
     static,
     zero,
 )
+from .factor import forward_solve
 
 SEGMENT = 64  # distances that are added up before they join a sum with compensation
 
@@ -90,27 +91,77 @@ def add_exactly(part, total, rest, width):
 
 
 @kernel
-def collect(
-    eliminated: i64, core: i64, segment: i64, width: static, vectors: static, whole: static,
-    narrow: static, source: i64[width + 1], visits: i64[2], visited: i32[:],
-    first: i64[eliminated + 1], slot: i32[first[-1]], depth_row: i32[eliminated],
-    back: T[slot.size], label: T[:, width], up_label: T[:, width], largest: T[width],
-    counts: i32[width], part: T[width], total: i64[width], real_part: f64[width],
-    real_total: f64[width], rest: f64[width], inverse_part: f64[width], inverse_total: f64[width],
-    inverse_rest: f64[width], radii: i64, radius: T[radii], within: i64[radii, width],
-    mass: i64[eliminated + core], real_within: f64[radii, width],
-    real_mass: f64[eliminated + core], bins: i64, exact: static,
-    half: static, edges: T[:], scale: f64[3], table: i32[:, :],
-):  # fmt: skip
-    """Backward solve: labels of all vertices from those of the core, in ``label``, and ancestors.
+def row(x, i):
+    """Row i of an array, None of None."""
+    return None if x is None else x[i]
 
-    What is wanted of them is added up for each lane, arrays that are None are not: the largest,
-    their number, their sum (in ``part``, which joins the total after a segment; with ``rest`` of
-    floats), that of 1 / label, and of each radius the number or the mass of those within it.
-    ``table`` counts labels by bins in row i + 1, i being the bin; row 0 is for those outside. With
-    ``half`` each source counts only what has a lower position.
+
+@kernel
+def collect(
+    begin: i64, end: i64, sources: i64, down: i64, eliminated: i64, core: i64, segment: i64,
+    width: static, vectors: static, whole: static, narrow: static, source: i64[end, width + 1],
+    visited: i32[:], place: i32[eliminated + core], parent: i32[eliminated],
+    first: i64[eliminated + 1], head: i32[first[-1]], slot: i32[first[-1]],
+    depth_row: i32[eliminated], out: T[slot.size], back: T[slot.size], label: T[:, width],
+    up_label: T[:, width], core_label: T[sources, core], largest: T[end, width],
+    counts: i32[end, width], part: T[width], total: i64[end, width], real_part: f64[width],
+    real_total: f64[end, width], rest: f64[end, width], inverse_part: f64[width],
+    inverse_total: f64[end, width], inverse_rest: f64[end, width], radii: i64, radius: T[radii],
+    within: i64[end, radii, width], mass: i64[eliminated + core],
+    real_within: f64[end, radii, width], real_mass: f64[eliminated + core], bins: i64,
+    exact: static, half: static, edges: T[:], scale: f64[3], table: i32[:, :], binned: i64,
+    sums: i64[binned],
+):  # fmt: skip
+    """Statistics of blocks of sources: forward and, with `down`, backward solves.
+
+    As :func:`.factor.sweep`; labels are not kept. Of each source, what is wanted of them is added
+    up, arrays that are None are not: the largest, their number, their sum, that of 1 / label, and
+    of each radius the number or the mass of those within it. ``sums`` counts, of all sources,
+    labels by bins, row i + 1 of ``table`` being bin i; row 0 is for those outside. With `half`
+    each source counts only what has a lower position.
     """
-    left, since, end = visits[0], 0, core + eliminated
+    for block in range(begin, end):
+        at = block * width
+        some = min(width, sources - at)
+        count = forward_solve(
+            eliminated, core, width, vectors, source[block], visited, place, parent, first, head,
+            out, None, up_label, None,
+        )  # fmt: skip
+        for j in range(some):
+            for i in range(core):
+                if down == 0:
+                    core_label[at + j, i] = up_label[i, j]
+        if down != 0:
+            for i in range(core):
+                for j in range(width):
+                    label[i, j] = core_label[at + j, i] if j < some else zero
+            add_up(
+                count, eliminated, core, segment, width, vectors, whole, narrow, source[block],
+                visited, first, slot, depth_row, back, label, up_label, row(largest, block),
+                row(counts, block), part, row(total, block), real_part, row(real_total, block),
+                row(rest, block), inverse_part, row(inverse_total, block),
+                row(inverse_rest, block), radii, radius, row(within, block), mass,
+                row(real_within, block), real_mass, bins, exact, half, edges, scale, table,
+            )  # fmt: skip
+            if table is not None:
+                for i in range(binned):
+                    for j in range(width // vectors):
+                        sums[i] += table[i + 1, j]
+                        table[i + 1, j] = 0
+
+
+@kernel
+def add_up(
+    left, eliminated, core, segment, width, vectors, whole, narrow, source, visited, first, slot,
+    depth_row, back, label, up_label, largest, counts, part, total, real_part, real_total, rest,
+    inverse_part, inverse_total, inverse_rest, radii, radius, within, mass, real_within, real_mass,
+    bins, exact, half, edges, scale, table,
+):  # fmt: skip
+    """Backward solve of a block: labels are on a stack, by the depth of their vertices.
+
+    Sums are added up in ``part``, which joins the total after a segment; with ``rest`` of floats.
+    """
+    since, end = 0, core + eliminated
     for i in range(end):
         row, v = i, eliminated + i
         if i >= core:  # below the core, whose labels are there
