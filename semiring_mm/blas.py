@@ -5,6 +5,7 @@ The verbs follow NumPy in shapes and behaviour and BLAS in the names of argument
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from .products import (
     multiply,
     multiply_into,
     overlaps,
+    raised,
 )
 from .progress import Progress
 from .registry import provided
@@ -596,14 +598,7 @@ def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
         diagonal = engine.xp.arange(base.shape[-1])
         result[..., diagonal, diagonal] = one
         return result
-    power: Array | None = None
-    while True:
-        if k & 1:
-            power = base.copy() if power is None else multiply(engine, s, power, base)
-        k >>= 1
-        if not k:
-            return power
-        base = multiply(engine, s, base, base)
+    return raised(base, k, functools.partial(multiply, engine, s))
 
 
 # --- checks at the door -------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from .semirings import Semiring
 
 __all__ = [
     "check_dtype", "check_inner", "check_out", "common_dtype", "flatten_leading", "join_leading",
-    "multiply", "multiply_into", "overlaps",
+    "multiply", "multiply_into", "overlaps", "raised",
 ]  # fmt: skip
 
 Array = Any  # NumPy or CuPy; results have the operands' library
@@ -70,6 +70,18 @@ def multiply(
         return result
     index = arg.reshape(final)
     return result, (index if final else index[()])
+
+
+def raised(base: Array, k: int, product: Callable[[Array, Array], Array]) -> Array:
+    """The k-th power of a matrix by squarings; k is at least 1."""
+    power: Array | None = None
+    while True:
+        if k & 1:
+            power = base.copy() if power is None else product(power, base)
+        k >>= 1
+        if not k:
+            return power
+        base = product(base, base)
 
 
 def multiply_into(
