@@ -24,7 +24,7 @@ def only(monkeypatch, *names):
 def solved(problem):
     """All pairs of a problem by a sparse elimination."""
     row, col, _ = problem.source.given.arrays
-    return rows_by_sweeps(problem, elimination.eliminate(problem.source.n, row, col), None)
+    return rows_by_sweeps(problem, elimination.eliminate(problem.source.n, row, col)[0], None)
 
 
 def structure_of(n, row, col):
@@ -49,7 +49,7 @@ def metric_of(name, n, row, col, weight, *, directed=True, sources=None):
     ends = source.edges().arrays[:2]
     structure = (
         structure_of(n, *ends) if sources is None
-        else elimination.eliminate(n, *ends, sources=sources)
+        else elimination.eliminate(n, *ends, sources=sources)[0]
     )  # fmt: skip
     found = []
     Problem.of(source, None, False).solve(lambda given: found.append(customize(structure, given)))

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from ..engine import Engine, Forest
-from ..graph_kernels import offsets
 from ..graphs.kernels import forest as kernels
 from ..graphs.kernels.elimination import adjacency
 from ..progress import reporter
@@ -78,12 +77,12 @@ class SpanningForest:
 
     def rooted(self) -> Forest:
         """The trees, each with a root."""
-        n, own = len(self.place), {"row": self.row, "col": self.col, "m": len(self.row)}
-        first = offsets(np.bincount(np.concatenate([self.row, self.col]), minlength=n))
-        near, mark = np.empty(2 * len(self.row), np.int32), np.full(n, -1, np.int32)
+        n, m = len(self.place), len(self.row)
+        first, near = np.zeros(n + 2, np.int64), np.empty(2 * m, np.int32)
         engines.compiled(adjacency)(
-            n=n, first=first, place=first.copy(), near=near, mark=mark, **own
-        )
+            n=n, m=m, row=self.row, col=self.col, first=first, near=near,
+            mark=np.full(n, -1, np.int32),
+        )  # fmt: skip
         found = Forest(*(np.empty(n, np.int32) for _ in range(3)))
         above = np.full(n, -2, np.int32)
         engines.compiled(kernels.preorder)(

@@ -18,24 +18,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import engine as engines
 from ..arrays import check_memory, device_index
 from ..closures import memory
 from ..closures.solve import Problem
 from ..closures.sources import weights_of
-from ..closures.trees import repair_trees
 from ..hierarchy import costs
 from ..hierarchy.devices import fetch, place
 from ..hierarchy.metric import Metric, customize
 from ..hierarchy.symbolic import Structure, eliminate
-from ..progress import reporter
+from ..progress import part_of, reporter
 from .choice import Request, TooExpensive, hop_device, sweep_device
 from .dijkstra import search, search_shifted
 from .hops import Hops
+from .rows import Sweeps
 
 __all__ = [
-    "by_elimination", "by_hops", "by_search", "by_search_shifted", "elimination_cost", "has_ties",
-    "hops_cost", "rows_by_sweeps",
+    "by_elimination", "by_hops", "by_search", "by_search_shifted", "elimination_cost", "hops_cost",
+    "rows_by_sweeps",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -59,18 +58,18 @@ def elimination_cost(r: Request, limit: float) -> float:
     row, col, _ = r.listed.arrays
     if limit == math.inf and r.kept:  # before any work
         check_memory(r.result_bytes + _NODE * n, f"the elimination of {n} nodes")
-    structure = r.structure
-    if structure is None:
-        structure = eliminate(n, row, col, sources=r.count, limit=limit, itemsize=size)
-    if structure is None:
+    if r.structure is not None:
+        cost = costs.eliminations(
+            n, len(row), np.diff(r.structure.first), r.count, itemsize=size, threads=r.threads
+        )[-1]
+        return float(cost)
+    found = eliminate(n, row, col, sources=r.count, limit=limit, itemsize=size)
+    if found is None:
         raise TooExpensive("separators are large: takes longer")
-    if r.elsewhere and r.kept and limit < math.inf and structure.core > _CORE:
+    if r.elsewhere and r.kept and limit < math.inf and found[0].core > _CORE:
         raise TooExpensive(f"a device closes more than {_CORE} nodes of a core as a whole")
-    r.structure = structure
-    degree = np.diff(structure.first)
-    return float(
-        costs.eliminations(n, len(row), degree, r.count, itemsize=size, threads=r.threads)[-1]
-    )
+    r.structure, cost = found
+    return cost
 
 
 def by_elimination(r: Request) -> Solved:
@@ -100,19 +99,20 @@ def rows_by_sweeps(
     index : int, optional
         The CUDA device of the sweeps; None: the CPU.
     """
-    source, trees, n = problem.source, problem.predecessors, problem.source.n
+    trees, n = problem.predecessors, problem.source.n
     chosen = np.arange(n) if sources is None else sources
-    metric = customize(structure, problem, trees=trees and index is None)
+    rows = Sweeps(
+        customize(structure, problem, trees=trees and index is None), problem, len(chosen)
+    )
     d = np.empty((len(chosen), n), problem.steps.dtype) if out is None else out
     p = np.empty(d.shape, np.int32) if trees else None
     total = float(len(chosen)) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
     if index is None:
-        (metric.narrowed(d.dtype, len(chosen)) or metric).sweep(chosen, d, p, tick)
+        rows.fill(chosen, d, p, part_of(tick, 0.0, total))
     else:
-        _fetched(metric, problem, chosen, d, p, index)
-    if p is not None and has_ties(problem):
-        repair_trees(engines.named("cpu"), source.s, d, p, source.edges, chosen)
+        _fetched(rows.metric, problem, chosen, d, p, index)
+        rows.repair(chosen, d, p)
     if tick is not None:
         tick(total)
     return d, p
@@ -129,19 +129,6 @@ def _fetched(
         weight = problem.weights.widen(weights_of(source, given))
         edges = given.row, given.col, weight
     fetch(place(metric, [index]), sources, d, p=p, edges=edges)
-
-
-def has_ties(problem: Problem) -> bool:
-    """Whether a predecessor may be no nearer than the node that follows it, so that rings close."""
-    facts, s, n = problem.weights.facts, problem.source.s, problem.source.n
-    if s.name != "min_plus":
-        return True
-    if facts.lo > facts.hi:
-        return False
-    if problem.source.dtype.kind in "iu":
-        return facts.lo <= 0
-    eps = float(np.finfo(problem.source.dtype).eps)
-    return facts.lo <= 2 * float(n) ** 2 * eps * max(abs(facts.lo), abs(facts.hi))
 
 
 def by_search(r: Request) -> Solved:

@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from ..arrays import check_memory
 from ..closures.labelled import Labels, pandas
-from ..closures.solve import Problem
 from ..display import cell, chosen, html_table
 from ..hierarchy.metric import Metric
 from ..progress import Progress, Tick, reporter
-from .dijkstra import search
 from .inputs import positions
 from .kernels import nearest as kernels
 from .prepared import distances_of
-from .statistics import Searches, Sweeps, finder, request_of, reversed_problem
+from .rows import Rows, Sweeps
+from .statistics import finder, request_of
 
 __all__ = ["Nearest", "nearest"]
 
@@ -154,13 +153,15 @@ def nearest(
     kept = min(k, max(1, len(places)))
     check_memory(n * kept * 24, f"the table of the {kept} nearest of {n} nodes")
     tick = reporter(progress, float(len(places)), "the nearest facilities", "facilities")
-    way = finder(request_of(edges, len(places), metric=True)) if metric is None else Sweeps(metric)
-    if isinstance(way, Sweeps):
-        d, who = _by_lists(way.metric if outward else way.metric.reversed, places, kept)
+    if metric is None:
+        rows = finder(request_of(edges, len(places), metric=True))
     else:
-        assert isinstance(way, Searches)
-        problem = way.problem if outward else reversed_problem(way.problem)
-        d, who = _by_rows(problem, places, kept, tick)
+        rows = Sweeps(*metric)
+    rows = rows if outward else rows.reversed
+    if isinstance(rows, Sweeps):
+        d, who = _by_lists(rows.metric, places, kept)
+    else:
+        d, who = _by_rows(rows, places, kept, tick)
     if tick is not None:
         tick(float(len(places)))
     facility = np.append(places, -1)[who]
@@ -192,17 +193,16 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     return d, np.where(none, len(places), who).astype(np.int64)
 
 
-def _by_rows(problem: Problem, places: Index, k: int, tick: Tick | None) -> tuple[Array, Index]:
-    """The same by a search from each place."""
-    n, none = problem.source.n, len(places)
-    kind = problem.steps.dtype if problem.steps.dtype.kind == "f" else np.float64
-    d, who = np.full((k, n), np.inf, kind), np.full((k, n), none)
+def _by_rows(rows: Rows, places: Index, k: int, tick: Tick | None) -> tuple[Array, Index]:
+    """The same by rows of distances from each place."""
+    n, none, kind = rows.problem.source.n, len(places), rows.dtype
+    d = np.full((k, n), np.inf, kind if kind.kind == "f" else np.float64)
+    who = np.full((k, n), none)
     for i in range(0, none, _ROWS):
         some = np.arange(i, min(i + _ROWS, none))
-        rows = search(problem, sources=places[some])[0]
-        missing = rows == problem.steps.identities[0]
-        d = np.concatenate([d, np.where(missing, np.inf, rows)])
-        who = np.concatenate([who, np.where(missing, none, some[:, np.newaxis])])
+        found = rows.rows(places[some])
+        d = np.concatenate([d, found])
+        who = np.concatenate([who, np.where(np.isinf(found), none, some[:, np.newaxis])])
         order = np.argsort(d, axis=0, kind="stable")[:k]  # earlier places come first
         d, who = np.take_along_axis(d, order, 0), np.take_along_axis(who, order, 0)
         if tick is not None and i + _ROWS < none:

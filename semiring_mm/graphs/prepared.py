@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -21,21 +20,20 @@ from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
 from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
 from ..hierarchy.metric import Arcs, Metric, customize
 from ..hierarchy.symbolic import Structure, analyze
 from ..lazy import cached_property
-from ..progress import Progress, Tick, reporter
+from ..progress import Progress, part_of, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, one_line, read_arrays
 from ..warn import warn
-from .contraction import has_ties
 from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
 from .queries import PathQuery
+from .rows import Sweeps
 
 __all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "prepare"]
 
@@ -43,9 +41,6 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 
 _VERSION = 2
-#: Rows, and entries, of a result that are computed at a time where they are narrowed, and entries
-#: that a thread narrows at a time.
-_ROWS, _PIECE, _LINE = 64, 1 << 22, 1 << 16
 #: Nanoseconds of a core's closure from which there is a warning.
 _LONG = 5e9
 _UNPREPARED = (
@@ -138,6 +133,11 @@ class PreparedGraph:
     def metric(self) -> Metric:
         """The weights of the elimination, for what is computed from it."""
         return self._state.metric
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the weights, for the same."""
+        return self._state.problem
 
     @property
     def depth(self) -> int:
@@ -437,7 +437,13 @@ class PreparedGraph:
             tick = reporter(progress, float(count), "sweeps", "sources")
             host = call.engine.FactorSweeps is None
             if host:
-                d = self._on_cpu(state, start, columns, tick)
+                d = np.empty((count, width), self.dtype)
+                work = float(count)  # in rows of all nodes
+                if columns is not None and d.size:
+                    x = self._structure
+                    work *= len(x.ancestors(x.rank[columns].astype(np.int64))) / n
+                rows_ = Sweeps(state.metric, state.problem, work)
+                rows_.write(start, d, None, part_of(tick, 0.0, count), columns=columns)
             else:
                 d = self._on_device(call, state, start, columns)
             if tick is not None:
@@ -466,37 +472,6 @@ class PreparedGraph:
         kind = self.dtype if restore is None else sweeps.factor.dtype
         d = sweeps.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
         return d if restore is None else restore(d)
-
-    def _on_cpu(self, state: _State, start: Index, end: Index | None, tick: Tick | None) -> Array:
-        count, width = len(start), len(self.nodes) if end is None else len(end)
-        steps = state.metric.steps
-        metric, result = state.metric, np.empty((count, width), self.dtype)
-        structure, work = metric.structure, float(count)  # in rows of all nodes
-        if end is not None and result.size:
-            start, end = (structure.rank[x].astype(np.int64) for x in (start, end))
-            work *= len(structure.ancestors(end)) / structure.n
-        whole = metric.narrowed(self.dtype, work) if result.size else None
-        metric = whole or metric
-        if end is not None and result.size:
-            metric = metric.restricted(start, end)
-        if result.size and (whole is not None or steps.dtype == self.dtype):
-            n = metric.structure.n
-            told = None if tick is None else (lambda entries: tick(entries / n))
-            metric.sweep(start, result, None, told, targets=end)
-        elif result.size:  # computed in a wider type, some rows at a time
-            wide = np.empty((min(count, max(_ROWS, _PIECE // width)), width), steps.dtype)
-            for begin in range(0, count, len(wide)):
-                d = wide[: count - begin]
-                metric.sweep(start[begin : begin + len(d)], d, None, targets=end)
-
-                def narrow(lines: slice, d: Array = d, begin: int = begin) -> None:
-                    rows = slice(begin + lines.start, begin + lines.start + len(d[lines]))
-                    result[rows] = state.problem.restore(d[lines])
-
-                lines = max(1, _LINE // width)
-                parts = (slice(i, i + lines) for i in range(0, len(d), lines))
-                pool.run([functools.partial(narrow, part) for part in parts])
-        return result
 
     def distance(self, source: Any, target: Any) -> Any:
         """The weight of a best path between two nodes.
@@ -630,7 +605,7 @@ class _State:
         info = np.iinfo(problem.dtype) if problem.dtype.kind in "iu" else None
         self._reach = (info.min, info.max) if info and metric.plan.missing is not None else None
         self._free: list[PathQuery] = []  # one for each thread that asks
-        self._trees: tuple[Metric, Problem] | None = None
+        self._trees: Sweeps | None = None
 
     @cached_property
     def metric(self) -> Metric:
@@ -704,18 +679,13 @@ class _State:
         if self._trees is None:
             with_trees = replace(self.problem, predecessors=True)
 
-            def run(problem: Problem) -> tuple[Metric, Problem]:
-                return customize(self.metric.structure, problem, trees=True), problem
+            def run(problem: Problem) -> Sweeps:
+                return Sweeps(customize(self.metric.structure, problem, trees=True), problem)
 
             self._trees = with_trees.solve(run)
-        metric, problem = self._trees
-        n = metric.structure.n
-        d, p = np.empty((1, n), metric.steps.dtype), np.empty((1, n), np.int32)
-        rows = np.array([i])
-        metric.sweep(rows, d, p)
-        if has_ties(problem):
-            cpu = engines.named("cpu")
-            repair_trees(cpu, problem.source.s, d, p, problem.source.edges, rows)
+        n = self._trees.metric.structure.n
+        d, p = np.empty((1, n), self.metric.steps.dtype), np.empty((1, n), np.int32)
+        self._trees.fill(np.array([i]), d, p)
         path: list[int] = reconstruct_path(p, i, j)
         return path
 
@@ -854,8 +824,8 @@ def edges_of_graph(
 def distances_of(
     graph: Any, weight: str | int | None, directed: bool | None, source: Any, target: Any,
     dtype: Any,
-) -> tuple[EdgeList, Metric | None]:  # fmt: skip
-    """The edges of a graph over min_plus, and the metric of a prepared one."""
+) -> tuple[EdgeList, tuple[Metric, Problem] | None]:  # fmt: skip
+    """The edges of a graph over min_plus, and the metric and problem of a prepared one."""
     if not isinstance(graph, PreparedGraph):
         s = semirings["min_plus"]
         return edges_of_graph(s, graph, weight, directed, source, target, dtype), None
@@ -866,7 +836,7 @@ def distances_of(
             "weight, source, target, dtype and directed are chosen when a graph is prepared: give "
             "them to sm.prepare"
         )
-    return graph.edges, graph.metric
+    return graph.edges, (graph.metric, graph.problem)
 
 
 def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:

@@ -1,22 +1,346 @@
-"""Statistics of rows of distances, where a search finds them one after the other."""
+"""Rows of best paths from batches of sources, by one method or another, and their statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
 from .. import pool
+from ..closures.edges import EdgeList
+from ..closures.solve import Problem
+from ..closures.sources import EdgeSource
+from ..closures.spanning import SpanningForest
+from ..closures.trees import repair_trees
 from ..hierarchy.collector import Collector, Extent, Wanted
+from ..hierarchy.devices import DeviceCollector, Placed, place
+from ..hierarchy.metric import Metric
+from ..hierarchy.statistics import SweepCollector
+from ..hierarchy.symbolic import Structure
+from ..lazy import cached_property
+from ..progress import part_of
+from .choice import hop_device, sweep_device
+from .dijkstra import search
+from .hops import HopCollector, Hops
 
-__all__ = ["RowCollector"]
+__all__ = ["WIDE", "Forest", "HopRows", "RowCollector", "Rows", "Searches", "Sweeps", "has_ties"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
+Trees = NDArray[np.int32] | None
+Told = Callable[[float], None] | None
 
-_ROWS = 64
+_ROWS = 64  # of a thread, that are added up together
+#: Rows, and entries, of a result that are computed at a time where they are converted, and entries
+#: that a thread converts at a time.
+WIDE, _PIECE, _LINE = 64, 1 << 16, 1 << 14
+
+
+class Rows:
+    """Rows of best paths from batches of sources, by one method.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of a source that has its edges at hand.
+
+    Attributes
+    ----------
+    method : str
+        For messages.
+    along : bool
+        Whether weights are added up from the source on, which rounding depends on.
+    dtype : dtype
+        Of distances.
+    width : int
+        Sources that a thread computes at once.
+    extra : int
+        Bytes of each row beside it.
+    devices : sequence of int, optional
+        CUDA devices that collect statistics; None: the CPU.
+    placed : callable, optional
+        What is there on these devices already.
+    """
+
+    method = ""
+    along, negative = True, False
+    width, extra = 1, 0
+    devices: Sequence[int] | None = None
+    placed: Callable[[Sequence[int]], Placed] | None = None
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.dtype = problem, problem.source.dtype
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether distances are the same both ways."""
+        return self.problem.source.symmetric()
+
+    @property
+    def reversed(self) -> Rows:
+        """Those of the graph whose edges lead the other way."""
+        source = self.problem.source
+        row, col, weight = source.edges().arrays
+        edges = EdgeList.of(source.n, col, row, weight)
+        return type(self)(Problem.of(EdgeSource(source.s, edges, source.dtype)))
+
+    @property
+    def fixed(self) -> int:
+        """Bytes that are taken however many rows there are."""
+        return 0
+
+    def device(self, count: int) -> int | None:
+        """The CUDA device for statistics of so many rows where none is asked for; None: the CPU."""
+        return None
+
+    def order(self, sources: Index) -> Index:
+        """An order in which sources are near each other."""
+        return np.arange(len(sources))
+
+    def takes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether rows of a type are filled as they are computed."""
+        return dtype == self.problem.steps.dtype and not self.problem.truth
+
+    def fill(
+        self, sources: Index, d: Array, p: Trees = None, tick: Told = None, *,
+        columns: Index | None = None,
+    ) -> None:  # fmt: skip
+        """Fill rows of a type that :meth:`takes` accepts, or that is computed in.
+
+        Parameters
+        ----------
+        d, p : arrays
+            With a row for each source.
+        tick : callable, optional
+            Is told the fraction done.
+        columns : array of int64, optional
+            The nodes that have a column; None: all.
+        """
+        if columns is None:
+            self.fill_all(sources, d, p)
+        else:
+            d[...] = self.computed(sources)[:, columns]
+
+    def fill_all(self, sources: Index, d: Array, p: Trees) -> None:
+        """Fill rows with a column for each node."""
+        raise NotImplementedError
+
+    def write(
+        self, sources: Index, d: Array, p: Trees = None, tick: Told = None, *,
+        columns: Index | None = None,
+    ) -> None:  # fmt: skip
+        """Fill rows of the type of the result."""
+        if not d.size or self.takes(d.dtype):
+            self.fill(sources, d, p, tick, columns=columns)
+            return
+        (count, n), restore = d.shape, self.problem.restore
+        wide = np.empty((min(count, max(WIDE, _PIECE // n)), n), self.problem.steps.dtype)
+        for begin in range(0, count, len(wide)):
+            some, rows = wide[: count - begin], d[begin : begin + len(wide)]
+            part = slice(begin, begin + len(some))
+            told = part_of(tick, begin / count, len(some) / count)
+            self.fill(sources[part], some, None if p is None else p[part], told, columns=columns)
+
+            def narrow(lines: slice, some: Array = some, rows: Array = rows) -> None:
+                rows[lines] = restore(some[lines])
+
+            step = max(1, _LINE // n)
+            parts = (slice(i, i + step) for i in range(0, len(some), step))
+            pool.run([functools.partial(narrow, lines) for lines in parts])
+
+    def computed(self, sources: Index, columns: Index | None = None) -> Array:
+        """Rows in the type computed in."""
+        n = self.problem.source.n if columns is None else len(columns)
+        d = np.empty((len(sources), n), self.problem.steps.dtype)
+        self.fill(sources, d, columns=columns)
+        return d
+
+    def rows(self, sources: Index) -> Array:
+        """The distances from nodes in floating point, inf where there is no path."""
+        d = self.computed(sources)
+        if d.dtype.kind == "f":
+            return d
+        found = d.astype(np.float64)
+        found[d == self.problem.steps.identities[0]] = np.inf
+        return found
+
+    def farthest(self, source: int, nodes: Index) -> int:
+        """The node, of some, that is the farthest of those that a source reaches."""
+        d = self.computed(np.array([source]))[0]
+        return int(nodes[np.argmax(np.where(d == self.problem.steps.identities[0], -1, d)[nodes])])
+
+    def collector(
+        self, wanted: Wanted, columns: Index | None = None, *, backward: bool = False
+    ) -> Collector:
+        """What collects statistics of the distances to all nodes or some or, `backward`, from."""
+        some = self.reversed if backward else self
+        n = self.problem.source.n if columns is None else len(columns)
+        return RowCollector(
+            lambda sources: some.computed(sources, columns), n,
+            self.problem.steps.identities[0], wanted, negative=self.negative,
+        )  # fmt: skip
+
+
+class Sweeps(Rows):
+    """By sweeps over an elimination.
+
+    Parameters
+    ----------
+    metric : Metric
+    problem : Problem
+    count : int
+        Rows in all, by which types are chosen.
+    """
+
+    method, along = "sweeps", False
+
+    def __init__(self, metric: Metric, problem: Problem, count: float = 0) -> None:
+        super().__init__(problem)
+        self.metric, self.count, self.dtype = metric, count, metric.out.dtype
+        size = problem.steps.dtype.itemsize
+        self.width, self.extra = metric.width, 4 * metric.structure.core * (size + 4 * metric.trees)
+
+    @cached_property
+    def symmetric(self) -> bool:
+        return self.metric.symmetric
+
+    @property
+    def reversed(self) -> Sweeps:
+        return Sweeps(self.metric.reversed, self.problem, self.count)
+
+    @staticmethod
+    def bytes(problem: Problem, structure: Structure) -> int:
+        """Memory beside that of the rows."""
+        size, arcs = problem.steps.dtype.itemsize, len(problem.source.edges().col)
+        return structure.bytes(size, trees=problem.predecessors) + arcs * (16 + size)
+
+    @property
+    def fixed(self) -> int:
+        return self.bytes(self.problem, self.metric.structure)
+
+    def device(self, count: int) -> int | None:
+        return sweep_device(None, self.metric.structure, count, self.dtype.itemsize)
+
+    def order(self, sources: Index) -> Index:
+        return np.argsort(self.metric.structure.rank[sources], kind="stable")
+
+    def takes(self, dtype: np.dtype[Any]) -> bool:
+        whole = not self.problem.truth and self.metric.narrowed(dtype, self.count) is not None
+        return whole or super().takes(dtype)
+
+    def fill(
+        self, sources: Index, d: Array, p: Trees = None, tick: Told = None, *,
+        columns: Index | None = None,
+    ) -> None:  # fmt: skip
+        if not d.size:
+            return
+        metric = self.metric.narrowed(d.dtype, self.count) or self.metric
+        if columns is None:
+            metric.sweep(sources, d, p, tick)
+        else:
+            rank = metric.structure.rank
+            start, end = (rank[x].astype(np.int64) for x in (sources, columns))
+            metric.restricted(start, end).sweep(start, d, p, tick, targets=end)
+        self.repair(sources, d, p)
+
+    def repair(self, sources: Index, d: Array, p: Trees) -> None:
+        """Make trees of predecessors among which ties have closed rings."""
+        if p is not None and has_ties(self.problem):
+            source = self.problem.source
+            repair_trees(engines.named("cpu"), source.s, d, p, source.edges, sources)
+
+    def collector(
+        self, wanted: Wanted, columns: Index | None = None, *, backward: bool = False
+    ) -> Collector:
+        metric = self.metric.reversed if backward else self.metric
+        if columns is not None:
+            self.negative = metric.extent.negative
+            return super().collector(wanted, columns, backward=backward)
+        if self.devices is None:
+            return SweepCollector(metric, wanted)
+        if backward or self.placed is None:
+            return DeviceCollector(place(metric, self.devices), metric, wanted)
+        return DeviceCollector(self.placed(self.devices), metric, wanted)
+
+
+class HopRows(Rows):
+    """Numbers of edges, by breadth-first searches."""
+
+    method = "breadth-first searches"
+
+    def __init__(self, graph: Hops, problem: Problem) -> None:
+        super().__init__(problem)
+        self.graph = graph
+
+    @property
+    def reversed(self) -> HopRows:
+        return HopRows(self.graph.reverse(), self.problem)
+
+    def device(self, count: int) -> int | None:
+        return hop_device(self.graph.time(count, labels=False), self.graph.n, self.graph.arcs)
+
+    def fill_all(self, sources: Index, d: Array, p: Trees) -> None:
+        self.graph.distances(sources, d.dtype, self.problem.steps.identities[0], out=d)
+
+    def collector(
+        self, wanted: Wanted, columns: Index | None = None, *, backward: bool = False
+    ) -> Collector:
+        if columns is not None:
+            return super().collector(wanted, columns, backward=backward)
+        graph = self.graph.reverse() if backward else self.graph
+        return HopCollector(graph, wanted, self.devices)
+
+
+class Searches(Rows):
+    """By a search of Dijkstra's from each source."""
+
+    method = "a search from each source"
+
+    @property
+    def fixed(self) -> int:
+        source, size = self.problem.source, self.problem.steps.dtype.itemsize
+        arcs = len(source.edges().col)
+        return arcs * (36 + 2 * size) + pool.get_num_threads() * (arcs + source.n) * (4 + size)
+
+    def fill_all(self, sources: Index, d: Array, p: Trees) -> None:
+        _, trees = search(self.problem, sources=sources, out=d)
+        if p is not None and trees is not None:
+            p[...] = trees
+
+
+class Forest(Rows):
+    """By a spanning forest, of undirected graphs over minimum and maximum."""
+
+    method = "a spanning tree"
+
+    def __init__(self, problem: Problem, forest: SpanningForest) -> None:
+        super().__init__(problem)
+        self.forest = forest
+
+    @property
+    def fixed(self) -> int:
+        n, size = self.problem.source.n, self.problem.steps.dtype.itemsize
+        return n * (64 + size * (n.bit_length() + 2))
+
+    def fill_all(self, sources: Index, d: Array, p: Trees) -> None:
+        self.forest.write(engines.named("cpu"), d, p, sources.astype(np.int32))
+
+
+def has_ties(problem: Problem) -> bool:
+    """Whether a predecessor may be no nearer than the node that follows it, so that rings close."""
+    facts, s, n = problem.weights.facts, problem.source.s, problem.source.n
+    if s.name != "min_plus":
+        return True
+    if facts.lo > facts.hi:
+        return False
+    if problem.source.dtype.kind in "iu":
+        return facts.lo <= 0
+    eps = float(np.finfo(problem.source.dtype).eps)
+    return facts.lo <= 2 * float(n) ** 2 * eps * max(abs(facts.lo), abs(facts.hi))
 
 
 class RowCollector(Collector):

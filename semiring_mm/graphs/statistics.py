@@ -23,25 +23,20 @@ from ..closures.sources import EdgeSource
 from ..deprecated import apart
 from ..display import cell, chosen, html_table
 from ..hierarchy.collector import Collector, Wanted, zero_bin
-from ..hierarchy.devices import DeviceCollector, Placed, place
-from ..hierarchy.metric import Metric, customize
-from ..hierarchy.statistics import SweepCollector
+from ..hierarchy.metric import customize
 from ..naming import named
 from ..progress import Progress, reporter
 from ..semirings import semirings
 from ..storage import atomic_write, read_arrays, seal, unseal, unusable
 from ..tiles import TileOptions, Tiles
-from .choice import Request, hop_device, sweep_device
-from .dijkstra import search
-from .hops import HopCollector, Hops
+from .choice import Request
 from .inputs import positions
 from .methods import plan
 from .prepared import PreparedGraph, distances_of
-from .rows import RowCollector
+from .rows import HopRows, Rows, Searches, Sweeps
 
 __all__ = [
-    "Histogram", "Searches", "Statistics", "Sweeps", "collect", "fastest", "finder", "request_of",
-    "reversed_problem", "statistics",
+    "Histogram", "Statistics", "collect", "fastest", "finder", "request_of", "statistics",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -295,14 +290,15 @@ def statistics(
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute), columns)
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if paths is None else _State(paths[0], work, options)
-    find = graph.placed if isinstance(graph, PreparedGraph) else None
     if metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
     else:
-        way = Sweeps(metric)
+        way = Sweeps(*metric)
     if columns is None:
-        way = _on(way, len(rows), where, automatic=where is None and device is None, placed=find)
+        _place(way, len(rows), where, automatic=where is None and device is None)
+    if isinstance(graph, PreparedGraph):
+        way.placed = graph.placed
     found = work.run(way, state, progress)
     if state is not None:
         state.remove()
@@ -358,163 +354,6 @@ def _wanted(
     return count, edges, radii, mass
 
 
-class Sweeps:
-    """Distances by sweeps over an elimination."""
-
-    method = "sweeps"
-    along = False  # whether weights are added up from the source on, which rounding depends on
-
-    def __init__(self, metric: Metric) -> None:
-        self.metric, self.symmetric = metric, metric.symmetric
-        self.dtype = metric.out.dtype
-
-    def order(self, rows: Index) -> Index:
-        """An order in which sources are near each other."""
-        return np.argsort(self.metric.structure.rank[rows], kind="stable")
-
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
-        return SweepCollector(self.metric.reversed if backward else self.metric, wanted)
-
-    def between(self, columns: Index, wanted: Wanted, *, backward: bool = False) -> RowCollector:
-        """A collector of the distances to some nodes."""
-        metric = self.metric.reversed if backward else self.metric
-        end = metric.structure.rank[columns].astype(np.int64)
-
-        def rows(sources: Index) -> Array:
-            start = metric.structure.rank[sources].astype(np.int64)
-            d = np.empty((len(start), len(end)), metric.steps.dtype)
-            if d.size:
-                metric.restricted(start, end).sweep(start, d, None, targets=end)
-            return d
-
-        return RowCollector(
-            rows, len(end), metric.steps.identities[0], wanted, negative=metric.extent.negative
-        )
-
-    def row(self, source: int) -> Array:
-        """The distances from a node; -1 where there is no path."""
-        row = np.empty((1, self.metric.structure.n), self.metric.steps.dtype)
-        self.metric.sweep(np.array([source]), row, None)
-        row[row == self.metric.steps.identities[0]] = -1
-        found: Array = row[0]
-        return found
-
-    def rows(self, sources: Index) -> Array:
-        """The distances from nodes, inf where there is no path."""
-        d = np.empty((len(sources), self.metric.structure.n), self.metric.steps.dtype)
-        self.metric.sweep(sources, d, None)
-        return _with_infinity(d, self.metric.steps.identities[0])
-
-
-class _DeviceSweeps(Sweeps):
-    """Distances by sweeps on devices.
-
-    Parameters
-    ----------
-    metric : Metric
-    indices : sequence of int
-    placed : callable, optional
-        The metric on these devices.
-    """
-
-    method = "sweeps on CUDA"
-
-    def __init__(
-        self, metric: Metric, indices: Sequence[int],
-        placed: Callable[[Sequence[int]], Placed] | None,
-    ) -> None:  # fmt: skip
-        super().__init__(metric)
-        self.indices, self.placed = indices, placed
-
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
-        metric = self.metric.reversed if backward else self.metric
-        if backward or self.placed is None:
-            return DeviceCollector(place(metric, self.indices), metric, wanted)
-        return DeviceCollector(self.placed(self.indices), metric, wanted)
-
-
-class _Hops:
-    """Numbers of edges by breadth-first searches."""
-
-    method = "breadth-first searches"
-    along = True
-
-    def __init__(self, graph: Hops, dtype: np.dtype[Any]) -> None:
-        self.graph, self.dtype = graph, dtype
-        self.symmetric = graph.symmetric
-        self.devices: Sequence[int] | None = None
-
-    def order(self, rows: Index) -> Index:
-        return np.arange(len(rows))
-
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> HopCollector:
-        graph = self.graph.reverse() if backward else self.graph
-        return HopCollector(graph, wanted, self.devices)
-
-    def row(self, source: int) -> Array:
-        row: Array = self.graph.distances(np.array([source]))[0]
-        return row
-
-    def rows(self, sources: Index) -> Array:
-        return self.graph.distances(sources, np.float64, np.inf)
-
-
-class Searches:
-    """Distances by searches of Dijkstra's, whose rows are added up."""
-
-    method = "Dijkstra from each node"
-    along = True
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.symmetric = problem, problem.source.symmetric()
-        self.dtype = problem.source.dtype
-
-    def order(self, rows: Index) -> Index:
-        return np.arange(len(rows))
-
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> RowCollector:
-        return self.between(slice(None), wanted, backward=backward)
-
-    def between(
-        self, columns: Index | slice, wanted: Wanted, *, backward: bool = False
-    ) -> RowCollector:
-        """A collector of the distances to some nodes."""
-        problem = reversed_problem(self.problem) if backward else self.problem
-        n = problem.source.n if isinstance(columns, slice) else len(columns)
-        return RowCollector(
-            lambda sources: search(problem, sources=sources)[0][:, columns], n,
-            problem.steps.identities[0], wanted,
-        )  # fmt: skip
-
-    def row(self, source: int) -> Array:
-        d = search(self.problem, sources=np.array([source]))[0][0]
-        found: Array = np.where(d == self.problem.steps.identities[0], -1, d)
-        return found
-
-    def rows(self, sources: Index) -> Array:
-        d = search(self.problem, sources=sources)[0]
-        return _with_infinity(d, self.problem.steps.identities[0])
-
-
-def _with_infinity(d: Array, missing: Any) -> Array:
-    """Floating-point distances, inf where there is no path."""
-    if d.dtype.kind == "f":
-        return d
-    found = d.astype(np.float64)
-    found[d == missing] = np.inf
-    return found
-
-
-def reversed_problem(problem: Problem) -> Problem:
-    """That of the graph whose edges lead the other way."""
-    row, col, weight = problem.source.edges().arrays
-    edges = EdgeList.of(problem.source.n, col, row, weight)
-    return Problem.of(EdgeSource(problem.source.s, edges, problem.source.dtype))
-
-
-_Way = Sweeps | _Hops | Searches
-
-
 def request_of(edges: EdgeList, count: int, **more: Any) -> Request:
     """The request for distances from some nodes that pass, and are not kept."""
     problem = problem_of(edges)
@@ -526,41 +365,22 @@ def request_of(edges: EdgeList, count: int, **more: Any) -> Request:
     return request
 
 
-def finder(request: Request) -> _Way:
-    """What finds distances by the cheapest method."""
+def finder(request: Request) -> Rows:
+    """Rows of distances by the cheapest method."""
     method = plan(request).name
     if method == "a search from each source":
         return Searches(request.sparse)
     if method == "breadth-first searches":
         assert request.hop_graph is not None
-        return _Hops(request.hop_graph, request.sparse.source.dtype)
+        return HopRows(request.hop_graph, request.sparse)
     structure = request.structure
     assert structure is not None
-    return Sweeps(request.sparse.solve(lambda x: customize(structure, x, trees=False)))
+    metric = request.sparse.solve(lambda x: customize(structure, x, trees=False))
+    return Sweeps(metric, request.sparse, request.count)
 
 
-def _on(
-    way: _Way, count: int, where: Sequence[int] | None, *, automatic: bool,
-    placed: Callable[[Sequence[int]], Placed] | None = None,
-) -> _Way:  # fmt: skip
-    """It on some devices or, `automatic`, on the current one if there is one and much to do."""
-    own: int | None = None
-    if automatic and isinstance(way, Sweeps):
-        own = sweep_device(None, way.metric.structure, count, way.dtype.itemsize)
-    elif automatic and isinstance(way, _Hops):
-        time = way.graph.time(count, labels=False)
-        own = hop_device(time, way.graph.n, way.graph.arcs)
-    if own is not None:
-        where = [own]
-    if where is not None and isinstance(way, Sweeps):
-        return _DeviceSweeps(way.metric, where, placed)
-    if isinstance(way, _Hops):
-        way.devices = where
-    return way
-
-
-def fastest(edges: EdgeList, sources: Index) -> _Way:
-    """What finds distances from some nodes, and collects their statistics."""
+def fastest(edges: EdgeList, sources: Index) -> Rows:
+    """Rows of distances from some nodes, and what collects their statistics."""
     return finder(request_of(edges, len(sources)))
 
 
@@ -570,11 +390,19 @@ def collect(
     """Results of one pass over the distances from some nodes: see :class:`Wanted`."""
     work = _Work(edges, sources, (), 0, None, None, None)
     where = TileOptions(device=device).indices()
-    request = request_of(edges, len(sources), device=None if where is None else "cuda")
-    way = _on(finder(request), len(sources), where, automatic=device is None)
-    collector = way.collector(Wanted(frozenset(kinds)))
-    check_memory(collector.bytes(), f"the work by {way.method} over {edges.n} nodes")
-    return work._pass(collector, way.order(sources), "out", None, None)
+    rows = finder(request_of(edges, len(sources), device=None if where is None else "cuda"))
+    _place(rows, len(sources), where, automatic=device is None)
+    collector = rows.collector(Wanted(frozenset(kinds)))
+    check_memory(collector.bytes(), f"the work by {rows.method} over {edges.n} nodes")
+    return work._pass(collector, rows.order(sources), "out", None, None)
+
+
+def _place(rows: Rows, count: int, where: Sequence[int] | None, *, automatic: bool) -> None:
+    """Collect on some devices or, `automatic`, on the current one if there is much to do."""
+    own = rows.device(count) if automatic else None
+    rows.devices = where if own is None else [own]
+    if rows.devices is not None and isinstance(rows, Sweeps):
+        rows.method = "sweeps on CUDA"
 
 
 def problem_of(graph: EdgeList) -> Problem:
@@ -619,7 +447,7 @@ class _Work:
                 mark.update(np.ascontiguousarray(array).tobytes())
         return mark.hexdigest()
 
-    def run(self, way: _Way, state: _State | None, progress: Progress) -> Statistics:
+    def run(self, way: Rows, state: _State | None, progress: Progress) -> Statistics:
         kinds: dict[str, set[str]] = {"out": set(), "in": set()}
         for name in self.asked:
             side, needed = _KINDS[name]
@@ -628,7 +456,7 @@ class _Work:
         every = len(self.rows) == self.edges.n and bool((np.bincount(self.rows) == 1).all())
         every = every and self.columns is None
         wanted = Wanted(frozenset(kinds["out"]), limits, radii, mass, every)
-        collector, later = self._collector(way, wanted), False
+        collector, later = way.collector(wanted, self.columns), False
         if "bins" in wanted.kinds and limits is None:
             # The range of the histogram has to be known: by a bound, or after a first pass.
             if collector.negative:
@@ -646,7 +474,9 @@ class _Work:
         found: dict[str, dict[str, Array]] = {}
         for number, name in enumerate(passes):
             if name == "in":
-                collector = self._collector(way, Wanted(frozenset(kinds["in"])), backward=True)
+                collector = way.collector(
+                    Wanted(frozenset(kinds["in"])), self.columns, backward=True
+                )
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)
@@ -657,12 +487,6 @@ class _Work:
                 None if tick is None else _shifted(tick, number * len(order), self.edges.n),
             )  # fmt: skip
         return self._result(way, found, limits)
-
-    def _collector(self, way: _Way, wanted: Wanted, *, backward: bool = False) -> Collector:
-        if self.columns is None:
-            return way.collector(wanted, backward=backward)
-        assert not isinstance(way, _Hops)
-        return way.between(self.columns, wanted, backward=backward)
 
     def _pass(
         self, collector: Collector, order: Index, name: str, state: _State | None,
@@ -682,7 +506,7 @@ class _Work:
         return found
 
     def _result(
-        self, way: _Way, found: dict[str, dict[str, Array]],
+        self, way: Rows, found: dict[str, dict[str, Array]],
         limits: Array | None,
     ) -> Statistics:  # fmt: skip
         x, n, rows, asked = self.edges, self.n, self.rows, self.asked
@@ -703,10 +527,7 @@ class _Work:
                 top = int(np.argmax(far))
                 most = out["count"] == out["count"].max()
                 fields |= {"diameter": far[top].item(), "radius": far[most].min().item()}
-                fields["ends"] = (
-                    x.nodes[rows[top]],
-                    x.nodes[int(ends[np.argmax(way.row(int(rows[top]))[ends])])],
-                )
+                fields["ends"] = x.nodes[rows[top]], x.nodes[way.farthest(int(rows[top]), ends)]
         if "mean" in asked:
             others = out["count"] - own
             with np.errstate(invalid="ignore", divide="ignore"):

@@ -17,7 +17,7 @@ from .. import pool
 from ..closures.edges import join_edges
 from ..closures.paths import NO_PREDECESSOR
 from ..closures.solve import Problem
-from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
+from ..closures.sources import EdgeSource, weights_of
 from ..closures.steps import Improves, Steps, path_plan
 from ..engine import JOIN
 from ..expressions import evaluate
@@ -249,7 +249,7 @@ class Metric:
     ) -> None:  # fmt: skip
         """Fill a row of `d` (and of `p`, with trees), contiguous, for each source.
 
-        Columns are all nodes, or the `targets`.
+        Columns are all nodes, or the `targets`. `tick` is told the fraction done.
         """
         x, width, host = self.structure, self.width, engines.host_rows()
         columns = (x.rank if targets is None else x.rank[targets]).astype(np.int64)
@@ -288,7 +288,7 @@ class Metric:
         for begin in range(0, len(order), batch):
             lines = order[begin : begin + batch]
             position = x.rank[sources[lines]].astype(np.int64)
-            told = None if tick is None else part_of(tick, float(begin) * x.n, len(lines) * x.n)
+            told = part_of(tick, begin / len(order), len(lines) / len(order))
             solve(self, position, width, functools.partial(some, lines), told)
 
 
@@ -330,7 +330,8 @@ def solve(
     def run(sources: int, down: int) -> None:
         blocks = -(-sources // width)
         work = float(blocks) * width * (len(x.head) + x.n)
-        parts = max(work / _MOST, min(4 * pool.get_num_threads(), work / _LEAST))
+        threads = pool.get_num_threads()
+        parts = max(work / _MOST, min(4 * threads, work / _LEAST) if threads > 1 else 0)
         parts = max(1, min(blocks, math.ceil(parts)))
         cuts = [blocks * i // parts for i in range(parts + 1)]
         tasks = [
@@ -398,7 +399,7 @@ class Arcs:
             If a loop improves itself.
         """
         source = problem.source
-        assert isinstance(source, EdgeSource | WorsenedEdges)
+        assert isinstance(source, EdgeSource)
         weight = problem.weights.widen(weights_of(source, source.given))
         if isinstance(self.apart, slice):
             return weight
@@ -420,7 +421,7 @@ def customize(
     ----------
     structure : Structure
     problem : Problem
-        Of an :class:`EdgeSource`, or of one with worsened weights.
+        Of an :class:`EdgeSource`.
     arcs : Arcs, optional
         Of the problem's edges, if they are at hand.
     trees : bool
@@ -433,7 +434,7 @@ def customize(
         If a cycle improves itself.
     """
     source, steps = problem.source, problem.steps
-    assert isinstance(source, EdgeSource | WorsenedEdges)
+    assert isinstance(source, EdgeSource)
     if arcs is None:
         row, col, _ = source.given.arrays
         arcs = Arcs.of(structure, row, col, undirected=not source.given.directed)

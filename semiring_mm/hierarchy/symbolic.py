@@ -255,8 +255,8 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
 def eliminate(
     n: int, row: Index, col: Index, *, sources: int | None = None, limit: float = math.inf,
     itemsize: int = 8,
-) -> Structure | None:  # fmt: skip
-    """The structure by minimum degree, or None.
+) -> tuple[Structure, float] | None:  # fmt: skip
+    """The structure by minimum degree and its cost (:func:`.costs.eliminations`), or None.
 
     Parameters
     ----------
@@ -274,32 +274,32 @@ def eliminate(
 
     Returns
     -------
-    Structure
+    structure : Structure
         O(Σ degree²) time, the degrees being those of the elimination.
+    cost : float
     """
     count, working = n if sources is None else sources, pool.get_num_threads()
     spare = costs.ATTEMPT * limit - costs.neighbours(n, len(row))
-    if spare < 0 or costs.least(n, len(row), count, threads=working) > limit:
+    if spare < 0:
         return None
     first, near = neighbours(n, row, col)
     work = min(_WORK * (n + len(near)), spare / costs.ORDER)
     order, degree = minimum_degree(n, first, near, int(work), count)
     expected = costs.eliminations(n, len(row), degree, count, itemsize=itemsize, threads=working)
     eliminated = int(np.argmin(expected))
-    return factorize(n, first, near, order, eliminated) if expected[eliminated] <= limit else None
+    if expected[eliminated] > limit:
+        return None
+    return factorize(n, first, near, order, eliminated), float(expected[eliminated])
 
 
 def neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     """The distinct neighbours of each node."""
-    apart = row != col
-    u, v = (np.ascontiguousarray(x[apart], np.int32) for x in (row, col))
-    first = offsets(np.bincount(u, minlength=n) + np.bincount(v, minlength=n))
-    near = np.empty(2 * len(u), np.int32)
-    mark = np.full(n, -1, np.int32)
+    row, col = (np.ascontiguousarray(x, np.int64) for x in (row, col))
+    first, near = np.zeros(n + 2, np.int64), np.empty(2 * len(row), np.int32)
     compiled(kernels.adjacency)(
-        n=n, m=len(u), first=first, place=first.copy(), row=u, col=v, near=near, mark=mark,
-    )  # fmt: skip
-    return first, near[: first[-1]].copy()
+        n=n, m=len(row), row=row, col=col, first=first, near=near, mark=np.full(n, -1, np.int32)
+    )
+    return first[:-1], near[: first[n]].copy()
 
 
 def minimum_degree(
@@ -310,53 +310,37 @@ def minimum_degree(
 
     The others are a core: of at least `least` nodes, unless `work` was used up.
     """
-    size = np.diff(first).astype(np.int32)
-    order, degree = np.empty(n, np.int32), np.empty(n, np.int32)
-    by_size = np.argsort(size, kind="stable")
-    following, before, bucket = np.full((3, n + 1), -1, np.int32)
-    same = np.zeros(n, bool)  # as the one before it
-    same[1:] = size[by_size[1:]] == size[by_size[:-1]]
-    following[by_size[:-1]] = np.where(same[1:], by_size[1:], -1)
-    before[by_size[1:]] = np.where(same[1:], by_size[:-1], -1)
-    bucket[size[by_size[~same]]] = by_size[~same]
+    order, degree, size, room = np.empty((4, n), np.int32)
+    links, begin = np.full((3, n + 1), -1, np.int32), np.empty(n, np.int64)
+    lists = dict(zip(("bucket", "following", "before"), links, strict=True))
+    compiled(kernels.begin_degrees)(n=n, first=first, begin=begin, size=size, **lists)
     state = np.array([0, 0, 0, 0, 1], np.int64)
     working = pool.get_num_threads()
     fields: dict[str, Any] = {
         "n": n, "sources": sources, "least": least, "state": state,
         "order_cost": round(1000 * costs.ORDER * working), "triangle": round(1000 * costs.TRIANGLE),
         "sweep": round(1000 * costs.SWEEP), "pair": round(1000 * costs.PAIR),
-        "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket, "following": following,
-        "before": before, "order": order, "degree": degree,
+        "mark": np.zeros(n, np.int64), "begin": begin, "size": size, "room": room, "order": order,
+        "degree": degree, **lists,
     }  # fmt: skip
-    lists, begin = near, first[:-1]
     while state[4] == 1 or (state[4] == 2 and work > 0):
-        if state[4] == 1:
-            lists, begin, room = _repacked(lists, begin, size)
-            state[1] = room.sum(dtype=np.int64)
+        if state[4] == 1:  # half of their size to spare for each list, and twice as much behind
+            left = int(size.sum())
+            larger = np.empty(3 * (left + left // 2 + 4 * (n - int(state[0]))), np.int32)
+            compiled(kernels.repack)(
+                n=n, state=state, begin=begin, size=size, room=room, pool=near, larger=larger
+            )
+            near = larger
         state[3] += (some := min(work, _GRANT))  # so that Ctrl-C need not wait for all
         work -= some
         if tick is not None:
             tick(float(state[0]))
-        compiled(kernels.minimum_degree)(
-            **fields, capacity=len(lists), pool=lists, begin=begin, room=room,
-        )  # fmt: skip
+        compiled(kernels.minimum_degree)(**fields, capacity=len(near), pool=near)
     done = int(state[0])
     gone = np.zeros(n, bool)
     gone[order[:done]] = True
-    order[done:] = np.flatnonzero(~gone)
+    order[done:] = (~gone).nonzero()[0]
     return order, degree[:done]
-
-
-def _repacked(lists: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]:
-    """The lists in new memory, each with half of its size to spare, and twice as much behind."""
-    room = np.where(size > 0, size + size // 2 + 4, 0).astype(np.int32)
-    places = np.zeros(len(size), np.int64)
-    np.cumsum(room[:-1], out=places[1:])
-    larger = np.empty(3 * int(room.sum(dtype=np.int64)), np.int32)
-    compiled(kernels.repack)(
-        n=len(size), begin=begin, place=places, size=size, pool=lists, larger=larger,
-    )  # fmt: skip
-    return larger, places, room
 
 
 def factorize(
@@ -425,9 +409,9 @@ def _inverse(order: Node) -> Node:
 
 def _transpose(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
     """Transpose of a pattern: for each head where its edges begin, their tails, and the edges."""
-    begin = offsets(np.bincount(head, minlength=n))
+    begin = np.zeros(n + 2, np.int64)
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
     compiled(kernels.transpose)(
-        n=rows, first=first, place=begin[:-1].copy(), edge=edge, head=head, tail=tail,
-    )  # fmt: skip
-    return begin, tail, edge
+        n=n, rows=rows, first=first, head=head, begin=begin, tail=tail, edge=edge
+    )
+    return begin[:-1], tail, edge

@@ -17,15 +17,12 @@ from ..closures.edges import EdgeList
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, Source, source_of
 from ..closures.spanning import SpanningForest, applies, of_matrix, spans
-from ..closures.trees import repair_trees
 from ..closures.weights import as_numbers
 from ..graphs.choice import DENSE, SPARSE_FROM, Request, TooExpensive, count_edges
-from ..graphs.contraction import has_ties
-from ..graphs.dijkstra import search
 from ..graphs.methods import plan
+from ..graphs.rows import WIDE, Forest, Rows, Searches, Sweeps
 from ..graphs.spanning import forest_of
-from ..hierarchy.metric import Metric, customize
-from ..hierarchy.symbolic import Structure
+from ..hierarchy.metric import customize
 from ..memory import free_memory
 from ..progress import reporter
 from ..semirings import Semiring, semirings
@@ -42,7 +39,6 @@ Node = NDArray[np.int32]
 #: Rows of a strip at least: a product with a core, or sweeps by all threads, are worthwhile then.
 _ROWS = 256
 _STRIP = 256 << 20  # bytes of strips of more rows
-_WIDE = 64  # rows that are converted at a time
 
 
 def sparse_rows(graph: Any, request: Request) -> Any:
@@ -85,17 +81,17 @@ def sparse_rows(graph: Any, request: Request) -> Any:
             numbers = edges.numbers(semirings["max_min"])
             problem = replace(problem, source=numbers, truth=True)
     state = None if files is None else files.find()
-    solver: _Solver
+    solver: Rows
     if forest is not None:
-        solver = _Forest(problem, forest)
+        solver = Forest(problem, forest)
     elif state is not None and state.phase == "publish":
-        solver = _Searches(problem)  # has nothing left to do
+        solver = Searches(problem)  # has nothing left to do
     else:
         solver = _solver(problem, request, count, _limit(options), forced)
     height = _height(solver, count, _limit(options), state.tile if state else None)
     tick = reporter(progress, float(count) * given.n, solver.method, "entries")
     if files is not None:
-        files.write(solver.problem, solver.fill, height, options.checkpoint or 1, tick)
+        files.write(solver.problem, solver.write, height, options.checkpoint or 1, tick)
         return _given(files.opened(), predecessors)
     return _given(_in_memory(solver, rows, count, height, tick), predecessors)
 
@@ -114,7 +110,7 @@ def _forest(problem: Problem, graph: Any) -> SpanningForest | None:
 
 
 def _in_memory(
-    solver: _Solver, rows: Index | None, count: int, height: int,
+    solver: Rows, rows: Index | None, count: int, height: int,
     tick: Callable[[float], None] | None,
 ) -> tuple[Array, Node | None]:  # fmt: skip
     problem, n = solver.problem, solver.problem.source.n
@@ -125,7 +121,7 @@ def _in_memory(
     chosen = np.arange(n) if rows is None else rows
     for begin in range(0, count, height):
         part = slice(begin, min(begin + height, count))
-        solver.fill(chosen[part], d[part], None if p is None else p[part])
+        solver.write(chosen[part], d[part], None if p is None else p[part])
         if tick is not None:
             tick(float(part.stop) * n)
     return d, p
@@ -165,7 +161,7 @@ def _edges(
     return EdgeSource(s, edges, given.dtype)
 
 
-def _solver(problem: Problem, request: Request, count: int, limit: int, forced: bool) -> _Solver:
+def _solver(problem: Problem, request: Request, count: int, limit: int, forced: bool) -> Rows:
     """What takes the least time, within a limit of memory; TooExpensive: tiles do."""
     source = problem.source
     assert isinstance(source, EdgeSource)
@@ -173,7 +169,7 @@ def _solver(problem: Problem, request: Request, count: int, limit: int, forced: 
         problem.source.s, source.n, problem.dtype, len(source.given.col), method=request.method,
         predecessors=problem.predecessors, sources=count, undirected=source.symmetric(),
         device="cpu", kept=False, metric=True, strips=not forced, room=limit,
-        extra=lambda x: _Sweeps.bytes(problem, x) + _row_bytes(problem),
+        extra=lambda x: Sweeps.bytes(problem, x) + _row_bytes(problem) + _wide_bytes(problem),
     )  # fmt: skip
     inner.sparse = problem
     best = plan(inner).name
@@ -181,12 +177,14 @@ def _solver(problem: Problem, request: Request, count: int, limit: int, forced: 
         structure = inner.structure
         assert structure is not None
 
-        def run(given: Problem) -> _Sweeps:
-            return _Sweeps(given, customize(structure, given, trees=problem.predecessors), count)
+        def run(given: Problem) -> Sweeps:
+            rows = Sweeps(customize(structure, given, trees=problem.predecessors), given, count)
+            rows.method = best
+            return rows
 
         return problem.solve(run)
     if best == "a search from each source":
-        return _Searches(problem)
+        return Searches(problem)
     raise TooExpensive("tiles take less time, or less memory than there is")
 
 
@@ -195,12 +193,18 @@ def _row_bytes(problem: Problem) -> int:
     return problem.source.n * 2 * (problem.dtype.itemsize + 8 * problem.predecessors)
 
 
-def _height(solver: _Solver, count: int, limit: int, fixed: int | None) -> int:
+def _wide_bytes(problem: Problem) -> int:
+    """Of rows that are converted."""
+    return WIDE * problem.source.n * 3 * problem.steps.dtype.itemsize
+
+
+def _height(solver: Rows, count: int, limit: int, fixed: int | None) -> int:
     """Rows of a strip."""
     problem, each = solver.problem, _row_bytes(solver.problem) + solver.extra
-    room = (limit - solver.fixed) // max(1, each)
+    taken = solver.fixed + _wide_bytes(problem)
+    room = (limit - taken) // max(1, each)
     if room < (fixed or 1):
-        needed = solver.fixed + (fixed or 1) * each
+        needed = taken + (fixed or 1) * each
         what = f"a strip of {fixed or 1} rows of {problem.source.n} nodes"
         raise beyond_limit(what, needed, limit)
     if fixed is not None:
@@ -209,98 +213,3 @@ def _height(solver: _Solver, count: int, limit: int, fixed: int | None) -> int:
     height = min(count, most, room)
     whole = solver.width * pool.get_num_threads()
     return max(1, height // whole * whole if height > whole else height)
-
-
-class _Solver:
-    """Fills rows of the type of the result.
-
-    Attributes
-    ----------
-    fixed : int
-        Bytes that are taken however many rows there are.
-    extra : int
-        Bytes of each row beside it.
-    width : int
-        Rows that a thread computes at once.
-    """
-
-    method = ""
-    fixed = extra = 0
-    width = 1
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.plain = problem.steps.dtype == problem.dtype and not problem.truth
-
-    def fill(self, sources: Index, d: Array, p: Node | None) -> None:
-        if self.plain:
-            self.rows(sources, d, p)
-            return
-        for begin in range(0, len(sources), _WIDE):
-            part = slice(begin, min(begin + _WIDE, len(sources)))
-            wide = np.empty(d[part].shape, self.problem.steps.dtype)
-            self.rows(sources[part], wide, None if p is None else p[part])
-            d[part] = self.problem.restore(wide)
-
-    def rows(self, sources: Index, d: Array, p: Node | None) -> None:
-        raise NotImplementedError
-
-    @classmethod
-    def _wide(cls, problem: Problem) -> int:
-        """Bytes of the rows that are converted."""
-        return _WIDE * problem.source.n * 3 * problem.steps.dtype.itemsize
-
-
-class _Forest(_Solver):
-    method = "a spanning tree"
-
-    def __init__(self, problem: Problem, forest: SpanningForest) -> None:
-        super().__init__(problem)
-        self.forest, n = forest, problem.source.n
-        size = problem.steps.dtype.itemsize
-        self.fixed = n * (64 + size * (n.bit_length() + 2)) + self._wide(problem)
-
-    def rows(self, sources: Index, d: Array, p: Node | None) -> None:
-        self.forest.write(engines.named("cpu"), d, p, sources.astype(np.int32))
-
-
-class _Sweeps(_Solver):
-    method = "sparse elimination"
-
-    def __init__(self, problem: Problem, metric: Metric, rows: int) -> None:
-        super().__init__(problem)
-        whole = None if problem.truth else metric.narrowed(problem.dtype, rows)
-        self.plain = self.plain or whole is not None
-        metric = whole or metric
-        self.metric, self.width = metric, metric.width
-        self.fixed = self.bytes(problem, metric.structure)
-        self.extra = 4 * metric.structure.core * (problem.steps.dtype.itemsize + 4 * metric.trees)
-        self.ties = metric.trees and has_ties(problem)
-
-    @classmethod
-    def bytes(cls, problem: Problem, structure: Structure) -> int:
-        """Memory beside that of the rows."""
-        size, arcs = problem.steps.dtype.itemsize, len(problem.source.edges().col)
-        found = structure.bytes(size, trees=problem.predecessors) + arcs * (16 + size)
-        return found + cls._wide(problem)
-
-    def rows(self, sources: Index, d: Array, p: Node | None) -> None:
-        self.metric.sweep(sources, d, p)
-        if p is not None and self.ties:
-            edges = self.problem.source.edges
-            repair_trees(engines.named("cpu"), self.problem.source.s, d, p, edges, sources)
-
-
-class _Searches(_Solver):
-    method = "a search from each source"
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        arcs, size = len(problem.source.edges().col), problem.steps.dtype.itemsize
-        self.fixed = arcs * (36 + 2 * size) + self._wide(problem)
-        self.fixed += pool.get_num_threads() * (arcs + problem.source.n) * (4 + size)
-
-    def rows(self, sources: Index, d: Array, p: Node | None) -> None:
-        _, trees = search(self.problem, sources=sources, out=d)
-        if p is not None and trees is not None:
-            p[...] = trees

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metrics import grid
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import csgraph, nx, sp
 from walks import brute, check_cycle, potentials, scipy_distances, sparse, weights
 
 import semiring_mm as sm
-from semiring_mm import arrays
+from semiring_mm import arrays, pool
 from semiring_mm.cpu import engine
 from semiring_mm.files import Graph
 
@@ -652,3 +653,31 @@ def test_foreign_byte_order_in_place(dtype, shape, predecessors):
     assert d is w
     assert d.dtype == dtype
     assert_array_equal(d, expected)
+
+
+@pytest.mark.parametrize(("side", "most"), [(10, 400), (30, 640), (45, 640)])
+def test_calls_do_not_grow_with_the_graph(side, most):
+    """Nothing is done in Python for each node, level, or block of sources.
+
+    A few hundred calls are left: each of some 25 kernels checks its arguments once, and memory,
+    weights and costs are looked at once.
+    """
+    n, row, col = grid(side)
+    weight = np.random.default_rng(0).random(2 * len(row)) + 0.1
+    ends = np.append(row, col), np.append(col, row)
+    graph = sp.csr_array((weight, ends), shape=(n, n))
+    calls = 0
+
+    def count(frame, event, arg):
+        nonlocal calls
+        calls += event == "call"
+
+    with pool.limited(1):
+        for _ in range(2):
+            sm.apsp(graph)
+        sys.setprofile(count)
+        try:
+            sm.apsp(graph)
+        finally:
+            sys.setprofile(None)
+    assert calls <= most

@@ -8,6 +8,7 @@ from optional import pd, sp
 
 import semiring_mm as sm
 from semiring_mm.graphs import statistics
+from semiring_mm.graphs.rows import Searches
 
 GRAPH = {"a": {"b": 3, "c": 8}, "b": {"c": 1}, "d": {"a": 2}}
 
@@ -138,7 +139,7 @@ def test_statistics_of_some_targets(way, sources, monkeypatch):
         w[np.isfinite(w)] = 1.0
     graph = sp.csr_array(np.where(np.isinf(w), 0, w))
     if way == "searches":
-        monkeypatch.setattr(statistics, "finder", lambda x: statistics.Searches(x.sparse))
+        monkeypatch.setattr(statistics, "finder", lambda x: Searches(x.sparse))
     if way == "prepared":
         graph = sm.prepare(graph)
     found = sm.statistics(graph, sources=sources, targets=targets, radius=[5, 9], bins=[0, 4, 99])

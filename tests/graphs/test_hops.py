@@ -134,7 +134,7 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "weight", "expected"),
     [("strip", 2.5, "Sweeps"), ("strip", 1, "Sweeps"), ("grid", 2.5, "Sweeps"),
-     ("grid", 1, "Sweeps"), ("random", 1, "Hops"), ("random", 2.5, "Searches")],
+     ("grid", 1, "Sweeps"), ("random", 1, "HopRows"), ("random", 2.5, "Searches")],
 )  # fmt: skip
 def test_the_way_follows_from_the_graph(kind, weight, expected):
     """Sweeps where separators are small; else searches, of all at once if each edge counts 1."""

@@ -43,7 +43,6 @@ METHODS = {
     "closures": "1",
     "sweeps": "w",
     "sweeps on CUDA": "W",
-    "Dijkstra from each node": "s",
     "MemoryError": "m",
     "NegativeCycleError": "-",
     "ValueError": "v",

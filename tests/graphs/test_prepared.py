@@ -401,8 +401,8 @@ def test_integers_in_pieces(monkeypatch):
     g = large()
     net, rows = sm.prepare(g, dtype="int16"), np.arange(0, g.n, 90)
     expected = sm.prepare(g).distances(rows)
-    for name, value in (("_ROWS", 9), ("_PIECE", 1), ("_LINE", 2 * g.n)):
-        monkeypatch.setattr(f"semiring_mm.graphs.prepared.{name}", value)
+    for name, value in (("WIDE", 9), ("_PIECE", 1), ("_LINE", 2 * g.n)):
+        monkeypatch.setattr(f"semiring_mm.graphs.rows.{name}", value)
     found = net.distances(rows)
     assert found.dtype == np.int16
     assert net._state.metric.steps.dtype != found.dtype

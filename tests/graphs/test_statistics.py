@@ -9,6 +9,7 @@ from optional import nx, pd
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
+from semiring_mm.hierarchy.statistics import SweepCollector
 from semiring_mm.tiles import TileOptions
 
 
@@ -322,7 +323,7 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch, directed):
     monkeypatch.setattr(pool, "get_num_threads", lambda: 2)  # the more, the larger a batch
     monkeypatch.setattr(module, "_EVERY", 0.0)
     always = property(lambda self: 40, lambda self, batch: None)
-    monkeypatch.setattr(module.SweepCollector, "batch", always, raising=False)
+    monkeypatch.setattr(SweepCollector, "batch", always, raising=False)
     given, path = graph("sparse", directed=directed, whole=False), tmp_path / "state.npz"
     seen = []
 

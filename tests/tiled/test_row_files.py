@@ -15,6 +15,7 @@ import semiring_mm as sm
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.graphs.inputs import as_graph
+from semiring_mm.graphs.rows import Searches
 from semiring_mm.progress import Watched
 from semiring_mm.tiled import results, solve, stores
 from semiring_mm.tiled import sparse as out_of_core
@@ -116,10 +117,11 @@ def test_rows_go_on_as_rows(tmp_path, monkeypatch):
 
 def test_one_row_has_to_fit():
     problem = Problem.of(EdgeSource(sm.semirings["min_plus"], as_graph(GRAPH)[0], float))
-    solver = out_of_core._Searches(problem)
+    solver = Searches(problem)
     each = out_of_core._row_bytes(problem) + solver.extra
-    assert out_of_core._height(solver, N, solver.fixed + each, None) == 1
-    for limit in (0, solver.fixed + each - 1):
+    least = solver.fixed + out_of_core._wide_bytes(problem) + each
+    assert out_of_core._height(solver, N, least, None) == 1
+    for limit in (0, least - 1):
         with pytest.raises(
             MemoryError, match=f"^a strip of 1 rows of {N} nodes needs .* larger tiles.memory"
         ):

@@ -215,7 +215,7 @@ TWO, VECTOR = np.ones((2, 2)), np.ones(2)
          "is for plus_times in float32, not for min_plus in float32; leave it out"),
         (lambda: sm.gemv(1, VECTOR, VECTOR), ValueError, r"and a vector, got shapes \(2,\)"),
         (lambda: sm.gemv(1, TWO, TWO), ValueError, "gemv takes a matrix and a vector"),
-        (lambda: sm.gemv(1, TWO, np.ones(3)), ValueError, r"k = 2, but x has shape \(3,"),
+        (lambda: sm.gemv(1, TWO, np.ones(3)), ValueError, r"k = 2, but x of shape \(3,\) has k"),
         (lambda: sm.gemv(1, TWO, VECTOR, 1), ValueError, "gemv: beta and y go together"),
         (lambda: sm.gemv(1, TWO, VECTOR, 1, np.ones(3)), ValueError,
          r"y has shape \(3,\), the product \(2,\)"),

@@ -5,31 +5,48 @@
 
 from __future__ import annotations
 
-from ...kernel import i8, i32, i64, kernel
+from ...kernel import I, i8, i32, i64, kernel
 
 #: Work of the order for an eliminated vertex, and for each of its neighbours, in steps.
 VERTEX, NEIGHBOUR = 64, 8
 
 
 @kernel
-def append(near, place, u, v):
-    at = place[u]
+def append(near, first, u, v):
+    """Put an entry behind those of list u, whose end is at u + 1."""
+    at = first[u + 1]
     near[at] = v
-    place[u] = at + 1
+    first[u + 1] = at + 1
+
+
+@kernel
+def ends_of(n, first):
+    """Where lists begin, each at one place more than its number, from their lengths, at two."""
+    for v in range(n):
+        first[v + 1] += first[v]
 
 
 @kernel
 def adjacency(
-    n: i64, m: i64, first: i64[n + 1], place: i64[n], row: i32[m] < n, col: i32[m] < n,
-    near: i32[first[n]], mark: i32[n],
+    n: i64, m: i64, row: I[m] < n, col: I[m] < n, first: i64[n + 2], near: i32[2 * m],
+    mark: i32[n],
 ):  # fmt: skip
-    """Distinct neighbours of each vertex: adj(v) is ``near`` from ``first[v]`` on."""
+    """Distinct neighbours of each vertex: adj(v) is ``near`` from ``first[v]`` on.
+
+    ``first`` holds zeros, and ``mark`` -1.
+    """
     for e in range(m):
-        append(near, place, row[e], col[e])
-        append(near, place, col[e], row[e])
-    kept = 0
+        if row[e] != col[e]:
+            first[row[e] + 2] += 1
+            first[col[e] + 2] += 1
+    ends_of(n, first)
+    for e in range(m):
+        if row[e] != col[e]:
+            append(near, first, row[e], col[e])
+            append(near, first, col[e], row[e])
+    kept, begin = 0, 0
     for v in range(n):
-        begin, end = first[v], place[v]
+        end = first[v + 1]
         first[v] = kept
         for e in range(begin, end):
             u = near[e]
@@ -37,6 +54,7 @@ def adjacency(
                 mark[u] = v
                 near[kept] = u
                 kept += 1
+        begin = end
     first[n] = kept
 
 
@@ -61,6 +79,18 @@ def link(v, size, bucket, following, before):
     if after >= 0:
         before[after] = v
     bucket[size[v]] = v
+
+
+@kernel
+def begin_degrees(
+    n: i64, first: i64[n + 1], begin: i64[n], size: i32[n], bucket: i32[n + 1],
+    following: i32[n + 1], before: i32[n + 1],
+):  # fmt: skip
+    """Lists of the vertices of each degree, ascending; ``bucket`` holds -1."""
+    for v in range(n - 1, -1, -1):
+        begin[v] = first[v]
+        size[v] = first[v + 1] - first[v]
+        link(v, size, bucket, following, before)
 
 
 @kernel
@@ -164,13 +194,18 @@ def minimum_degree(
 
 @kernel
 def repack(
-    n: i64, begin: i64[n], place: i64[n], size: i32[n], pool: i32[:], larger: i32[:]
-):  # fmt: skip
-    """Copy the adjacency lists from ``begin`` on in ``pool`` to ``place`` in ``larger``."""
+    n: i64, state: i64[5], begin: i64[n], size: i32[n], room: i32[n], pool: i32[:], larger: i32[:]
+):
+    """Copy the lists to new memory, each with half of its size to spare."""
+    free = 0
     for v in range(n):
-        old, new = begin[v], place[v]
+        old = begin[v]
+        begin[v] = free
         for i in range(size[v]):
-            larger[new + i] = pool[old + i]
+            larger[free + i] = pool[old + i]
+        room[v] = size[v] + (size[v] >> 1) + 4 if size[v] > 0 else 0
+        free += room[v]
+    state[1] = free
 
 
 @kernel
@@ -275,15 +310,17 @@ def symbolic(
 
 @kernel
 def transpose(
-    n: i64, first: i64[n + 1], place: i64[:], edge: i64[first[n]], head: i32[first[n]],
-    tail: i32[first[n]],
+    n: i64, rows: i64, first: i64[rows + 1], head: i32[first[rows]] < n, begin: i64[n + 2],
+    edge: i64[first[rows]], tail: i32[first[rows]],
 ):  # fmt: skip
-    """Transpose of a pattern: counting sort of the edges by their heads."""
-    for v in range(n):
+    """Transpose of a pattern: counting sort of the edges by their heads; ``begin`` holds zeros."""
+    for e in range(first[rows]):
+        begin[head[e] + 2] += 1
+    ends_of(n, begin)
+    for v in range(rows):
         for e in range(first[v], first[v + 1]):
-            u = head[e]
-            at = place[u]
-            place[u] = at + 1
+            at = begin[head[e] + 1]
+            begin[head[e] + 1] = at + 1
             tail[at] = v
             edge[at] = e
 
