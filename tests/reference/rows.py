@@ -312,7 +312,7 @@ def of_sum(subscripts):
 
     return row(
         f"einsum {subscripts}", f"{signature} -> y ...", call, plain, out=True, refuses=False,
-        options=cases(semiring=["plus_times", "min_plus", "max_min", "any_pair"]), leading=1,
+        device=True, options=cases(semiring=["plus_times", "min_plus", "max_min", "any_pair"]), leading=1,
     )  # fmt: skip
 
 
@@ -368,7 +368,7 @@ def models(name, *, extra="", options=({},), absent=(), near=40, plain=None):
         )  # fmt: skip
 
 
-CHAINED = ["plus_times", "min_plus", "max_plus", "log_plus", "plus_min", "lor_land"]
+CHAINED = ["plus_times", "min_plus", "max_plus", "log_plus", "lor_land"]
 SEQUENCES = [
     row(
         "chain", STEPS + " -> y ...", sm.chain,
@@ -428,7 +428,13 @@ SCORES = cases(
     {"matrix": np.array([[3.0, -1, 0], [-1, 2, -2], [1, -2, 1]]), "gap": -2},
     {"gap_open": -1, "band": 4, "mismatch": -9},
 )  # fmt: skip
-CODES = {"values": {"x": codes, "y": codes}, "dtypes": ("i8",), "leading": 0, "refuses": False}
+CODES = {
+    "device": True,
+    "values": {"x": codes, "y": codes},
+    "dtypes": ("i8",),
+    "leading": 0,
+    "refuses": False,
+}
 BITS = {"values": {"a": bits}, "dtypes": "?", "leading": 0}
 METRICS = cases(metric=naive.METRICS) + cases(
     {"metric": "minkowski", "p": 3}, {"metric": "minkowski", "p": 0.5},
