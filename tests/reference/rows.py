@@ -312,7 +312,8 @@ def of_sum(subscripts):
 
     return row(
         f"einsum {subscripts}", f"{signature} -> y ...", call, plain, out=True, refuses=False,
-        device=True, options=cases(semiring=["plus_times", "min_plus", "max_min", "any_pair"]), leading=1,
+        leading=1, device=True,
+        options=cases(semiring=["plus_times", "min_plus", "max_min", "any_pair"]),
     )  # fmt: skip
 
 
