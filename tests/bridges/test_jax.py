@@ -14,7 +14,7 @@ import jax.numpy as jnp  # noqa: E402
 
 from bench import neighbours_jax, report  # noqa: E402
 from bench.measure import Line  # noqa: E402
-from semiring_mm.jax import apsp, chain, closure, matmul  # noqa: E402
+from semiring_mm.jax import apsp, chain, matmul  # noqa: E402
 
 inf = math.inf
 CHEBYSHEV = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)
@@ -31,7 +31,6 @@ PLAIN = {
 SHAPES = [
     ((3, 4), (4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((3, 4), (4,)), ((4,), (2, 4, 5)), ((4,), (4,)),
 ]  # fmt: skip
-CLOSURES = ("min_plus", "max_min", "max_times")
 
 
 @pytest.fixture(autouse=True)
@@ -95,36 +94,6 @@ def test_log_plus_where_nothing_is_reached():
     assert_array_equal(da[1], 0)
     assert_allclose(da[0].sum(), 5)
     assert_allclose(db.sum(0), 1)
-
-
-@pytest.mark.parametrize("name", CLOSURES)
-def test_gradients_of_closures_are_those_along_the_paths(name):
-    (w,) = arrays((4, 9, 9))
-    g = jnp.asarray(np.random.default_rng(1).normal(size=w.shape))
-    g = g.at[:, jnp.arange(9), jnp.arange(9)].set(0)  # an infinite one is nobody's
-
-    def loss(function):
-        return lambda w, g: jnp.where(g == 0, 0, function(w) * g).sum()
-
-    def rounds(w):  # d ⊕ (d ⊗ w), by plain JAX
-        one = sm.semirings[name].one
-        d = jnp.where(jnp.eye(9, dtype=bool), one, w)
-        times, plus = {**PLAIN, "max_min": (jnp.minimum, jnp.max)}[name]
-        for _ in range(4):
-            d = plus(times(d[..., :, :, None], d[..., None, :, :]), axis=-2)
-        return d
-
-    mine = jax.grad(loss(lambda w: closure(w, name)))
-    if name == "max_min":  # where plain JAX shares a gradient among equals, this takes one
-        same(mine(w, g).sum((1, 2)), g.sum((1, 2)))
-    else:
-        same(_off_diagonal(mine(w, g)), _off_diagonal(jax.jit(jax.grad(loss(rounds)))(w, g)))
-    same(jax.jit(jax.vmap(mine))(w, g), mine(w, g))
-    same(jax.vmap(jax.vmap(mine))(w[None], g[None])[0], mine(w, g))
-
-
-def _off_diagonal(x):
-    return x[:, ~np.eye(9, dtype=bool)]
 
 
 def test_paths_from_some_nodes():

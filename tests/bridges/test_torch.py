@@ -168,17 +168,6 @@ def test_views_and_one_operand_only():
             assert_close(found, gradients_of(plain(left, right, name), (one,))[0])
 
 
-@pytest.mark.parametrize("name", ["plus_times", "min_plus", "log_plus", "plus_min"])
-@pytest.mark.parametrize(
-    "shapes", [((3, 0), (0, 4)), ((0, 3), (3, 4)), ((0, 2, 3), (3, 0))], ids=str
-)
-def test_nothing(name, shapes):
-    a, b = tensors(*shapes)
-    c = matmul(a, b, name)
-    assert (c == sm.semirings[name].zero).all()
-    assert [g.shape for g in gradients_of(c, (a, b))] == [a.shape, b.shape]
-
-
 def test_integers_and_bools():
     a = torch.tensor([[1, 2], [3, 4]], dtype=torch.int32)
     assert matmul(a, a, "min_plus").tolist() == [[2, 3], [4, 5]]

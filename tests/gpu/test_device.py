@@ -20,7 +20,6 @@ import semiring_mm as sm
 from semiring_mm import arrays
 from semiring_mm.gpu import device, engine
 from semiring_mm.tiled import solve
-from tests.verbs.test_einsum import ALGEBRAS, by_loops
 
 inf = np.inf
 DTYPES = [np.dtype(x) for x in ("f4", "f8", "f2", "i4", "u1")] + [BFLOAT16]
@@ -110,28 +109,6 @@ def test_truth_values(there):
     for _ in range(6):
         reach = reach.astype(int) @ reach > 0
     assert_array_equal(there.get(sm.closure(there.put(w), "lor_land")), reach)
-
-
-@pytest.mark.parametrize(
-    ("subscripts", "shapes"),
-    [
-        ("ij,jk,kl->il", [(3, 4), (4, 2), (2, 5)]),
-        ("ij,k->i", [(3, 4), (2,)]),
-        ("bij,bj->bi", [(3, 2, 4), (3, 4)]),
-        ("ij,ij->ij", [(3, 4), (3, 1)]),
-        ("bi,bi->b", [(3, 4), (3, 4)]),
-    ],
-)
-@pytest.mark.parametrize("algebra", ["plus_times", "min_plus, integers", "max_min", "lor_land"])
-def test_einstein_sums(there, algebra, subscripts, shapes):
-    dtype, entries = ALGEBRAS[algebra][3:]
-    operands = [rng(i).choice(list(entries), shape).astype(dtype) for i, shape in enumerate(shapes)]
-    found = sm.einsum(
-        subscripts, *map(there.put, operands), semiring=algebra.partition(",")[0], optimize=False
-    )
-    assert isinstance(found, there.kind)
-    assert found.dtype == dtype
-    assert_array_equal(there.get(found), by_loops(ALGEBRAS[algebra], subscripts, operands))
 
 
 # --- graphs -------------------------------------------------------------------------------------

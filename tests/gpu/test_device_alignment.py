@@ -15,36 +15,6 @@ def both(there, pairs):
     return [[there.put(pair[k]) for pair in pairs] for k in (0, 1)]
 
 
-@pytest.mark.parametrize("band", [None, 95])
-@pytest.mark.parametrize("dtype", ["f4", "i8"])
-def test_series(dtype, band, there):
-    pairs = [[RNG.integers(-9, 9, (n, 2)).astype(dtype) for n in pair] for pair in LENGTHS]
-    found = there.get(alignment.dtw(*both(there, pairs), cost="squared", band=band))
-    assert_array_equal(found, [naive.dtw(*pair, cost="squared", band=band) for pair in pairs])
-    assert found.dtype == ("f4" if dtype == "f4" else "f8")
-    x, y = pairs[0]
-    distance, path = alignment.dtw(there.put(x), there.put(y), return_path=True, band=band)
-    assert abs(x[path[:, 0]] - y[path[:, 1]]).sum() == there.get(distance)
-    assert_array_equal(path[[0, -1]], [[0, 0], [69, 39]])
-    assert {*map(tuple, np.diff(path, axis=0).tolist())} <= {(0, 1), (1, 0), (1, 1)}
-
-
-def test_codes(there):
-    pairs = [[RNG.integers(0, 4, n) for n in pair] for pair in LENGTHS]
-    found = there.get(alignment.edit_distance(*both(there, pairs)))
-    assert_array_equal(found, [naive.edit_distance(x, y) for x, y in pairs])
-    table = RNG.integers(-3, 4, (4, 4)) * 1.0
-    ways = [
-        {"match": 3, "mismatch": -2, "gap_open": -4}, {"matrix": table, "band": 95},
-    ]  # fmt: skip
-    for options in ways:
-        for verb in ("needleman_wunsch", "smith_waterman"):
-            found = there.get(getattr(alignment, verb)(*both(there, pairs), **options))
-            assert_array_equal(found, [getattr(naive, verb)(*pair, **options) for pair in pairs])
-    with pytest.raises(ValueError, match="numbers from 0 to 2"):
-        alignment.needleman_wunsch(*both(there, pairs), matrix=np.eye(3))
-
-
 def test_stacks(there):
     x, y = (RNG.integers(-9, 9, (4, n, 1)).astype("f4") for n in (50, 40))
     counts = [50, 9, 0, 33], [40, 40, 7, 1]

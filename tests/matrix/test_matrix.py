@@ -194,7 +194,7 @@ def test_an_out_that_does_not_fit_is_refused(row):
 def test_out_may_be_an_operand(row):
     """Or overlap one that lies the other way round, or is shifted."""
     for options in row.options:
-        square = row.settled(dict.fromkeys(row.axes(), 4))
+        square = row.settled(dict.fromkeys(row.axes(), 70))  # more than a tile of a product
         operands = drawn(row, options, "itself", options=options, sizes=square)
         expected = np.asarray(row.run(operands, options)[0])
         for name, x in operands.items():
@@ -267,8 +267,10 @@ REFUSING = pytest.mark.parametrize("row", [r for r in ROWS if r.refuses], ids=la
 
 
 def refusal(row, operands, error):
+    """What a call says at the door, not from within an engine."""
     with pytest.raises(error) as caught:
         row.call(**operands, **row.options[0])
+    assert type(caught.value) is error
     return str(caught.value)
 
 

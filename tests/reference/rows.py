@@ -312,7 +312,8 @@ def of_sum(subscripts):
 
     return row(
         f"einsum {subscripts}", f"{signature} -> y ...", call, plain, out=True, refuses=False,
-        options=cases(semiring=["plus_times", "min_plus", "max_min", "any_pair"]), leading=1,
+        leading=1, device=True,
+        options=cases(semiring=["plus_times", "min_plus", "max_min", "any_pair"]),
     )  # fmt: skip
 
 
@@ -424,11 +425,17 @@ GRAPHS = [
 
 PAIR = "x ...N, y ...M -> d ..."
 SCORES = cases(
-    {}, {"match": 3, "mismatch": -2, "gap_open": -4}, {"band": 1},
+    {}, {"match": 3, "mismatch": -2, "gap_open": -4}, {"band": 3},
     {"matrix": np.array([[3.0, -1, 0], [-1, 2, -2], [1, -2, 1]]), "gap": -2},
-    {"gap_open": -1, "band": 2, "mismatch": -9},
+    {"gap_open": -1, "band": 4, "mismatch": -9},
 )  # fmt: skip
-CODES = {"values": {"x": codes, "y": codes}, "dtypes": ("i8",), "leading": 0, "refuses": False}
+CODES = {
+    "device": True,
+    "values": {"x": codes, "y": codes},
+    "dtypes": ("i8",),
+    "leading": 0,
+    "refuses": False,
+}
 BITS = {"values": {"a": bits}, "dtypes": "?", "leading": 0}
 METRICS = cases(metric=naive.METRICS) + cases(
     {"metric": "minkowski", "p": 3}, {"metric": "minkowski", "p": 0.5},
@@ -465,15 +472,15 @@ def of_metrics(name, plain, signature="X ...MK, Y ...NK -> d ...MN", metrics=MET
 OTHERS = [
     row(
         "dtw", "x ...ND, y ...MD -> d ...", sm.alignment.dtw, near=4, leading=0, dtypes=FLOATS,
-        values={"x": scores, "y": scores}, least=1, large=(40, 2, 33), device=True,
-        options=cases(cost=["absolute", "squared"], band=[None, 0, 1, 9]),
+        values={"x": scores, "y": scores}, least=1, large=(2, 33, 36), device=True,
+        options=cases(cost=["absolute", "squared"], band=[None, 0, 1, 3]),
         libraries=("torch", "jax", "strict"),
     ),
-    row("edit_distance", PAIR, sm.alignment.edit_distance, options=cases(band=[None, 0, 2]),
-        large=(33, 40), **CODES),
-    row("needleman_wunsch", PAIR, sm.alignment.needleman_wunsch, options=SCORES, large=(33, 40),
+    row("edit_distance", PAIR, sm.alignment.edit_distance, options=cases(band=[None, 0, 3]),
+        large=(33, 36), **CODES),
+    row("needleman_wunsch", PAIR, sm.alignment.needleman_wunsch, options=SCORES, large=(33, 36),
         **CODES),
-    row("smith_waterman", PAIR, sm.alignment.smith_waterman, options=SCORES, large=(33, 40),
+    row("smith_waterman", PAIR, sm.alignment.smith_waterman, options=SCORES, large=(33, 36),
         **CODES),
     of_metrics("cdist", naive.cdist),
     of_metrics("knn", naive.knn, "X ...MK, Y ...NK -> d ...MR, i ...MR", COUNTED, k=2),

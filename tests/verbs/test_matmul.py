@@ -31,19 +31,6 @@ def test_sizes_around_the_blocks(name, dtype, shape):
     check(name, sm.matmul(a, b, name), reference.product(name, a, b))
 
 
-def test_layouts_of_a_vector_operand():
-    rng = np.random.default_rng(4)
-    matrix = reference.small(rng, "min_plus", (37, 70), np.dtype("f4"))
-    for how, a in reference.layouts(matrix).items():
-        for step in (1, 3, -2):
-            x = np.arange(70 * 3, dtype=a.dtype)[:: abs(step)][:70][:: 1 if step > 0 else -1]
-            y = np.arange(37 * 3, dtype=a.dtype)[:: abs(step)][:37][:: 1 if step > 0 else -1]
-            right = sm.matmul(a, x, "min_plus")
-            left = sm.matmul(y, a, "min_plus")
-            assert_array_equal(right, np.min(matrix + x.astype("f4"), axis=1), err_msg=how)
-            assert_array_equal(left, np.min(matrix + y.astype("f4")[:, None], axis=0), err_msg=how)
-
-
 # --- special values -----------------------------------------------------------------------------
 
 TINY = 2.0**-149  # the smallest float32; small integer multiples are exact
@@ -159,44 +146,6 @@ def test_out_of_a_vector_and_of_a_scalar():
     scalar = np.empty(())
     assert sm.matmul(x, x, out=scalar) is scalar
     assert scalar == 14
-
-
-@pytest.mark.parametrize("dtype", [">f4", ">f8", ">i4", ">i8", ">u2"])
-def test_out_and_overwritten_arrays_in_foreign_byte_order(dtype):
-    """They are computed aside, in the native order, and hold the same numbers."""
-    n, rng = 12, np.random.default_rng(8)
-    x = rng.integers(1, 9, (n, n)).astype(dtype)
-    native = x.astype(x.dtype.newbyteorder("="))
-    calls = {
-        "matmul": lambda a, out: sm.matmul(a, a, "min_plus", out=out),
-        "gemm": lambda a, out: sm.gemm(2, a, a, 1, a, semiring="min_plus", out=out),
-        "gemv": lambda a, out: sm.gemv(2, a, a[0], 1, a[1], semiring="min_plus", out=out[0]),
-        "einsum": lambda a, out: sm.einsum("ij,jk->ik", a, a, semiring="min_plus", out=out),
-    }  # fmt: skip
-    for name, call in calls.items():
-        expected, out = call(native, np.zeros_like(native)), np.zeros_like(x)
-        result = call(x, out)
-        assert result.dtype == x.dtype
-        assert result.base is out or result is out
-        assert_array_equal(result, expected, err_msg=name)
-        assert_array_equal(call(native, np.zeros_like(x)), expected, err_msg=name)
-    itself = x.copy()
-    assert_array_equal(sm.matmul(itself, itself, "min_plus", out=itself),
-                       sm.matmul(native, native, "min_plus"))  # fmt: skip
-    for stack in (x, np.stack([x, x.T])):
-        graph = stack.copy()
-        with np.nditer(graph, op_flags=["readwrite"]) as entries:
-            entries[0][...] = 5
-        expected = sm.apsp(graph.astype(native.dtype))
-        assert sm.apsp(graph, overwrite=True) is graph
-        assert_array_equal(graph, expected)
-    fixed = x.copy()
-    fixed.flags.writeable = False
-    for call in (
-        lambda: sm.matmul(native, native, out=fixed), lambda: sm.apsp(fixed, overwrite=True)
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match="read-only"):
-            call()
 
 
 def test_sizes_that_differ_are_refused_whenever_they_come():
