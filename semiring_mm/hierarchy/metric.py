@@ -31,7 +31,7 @@ from ..progress import Progress, Tick, part_of, reporter
 from .collector import NO_PATH, Extent
 from .symbolic import Structure
 
-__all__ = ["Arcs", "Metric", "check_edges", "customize", "solve"]
+__all__ = ["Arcs", "Metric", "check_edges", "customize", "factorize_weights", "solve"]
 
 Array = Any  # NumPy's; of a metric that was computed on a device, the device's
 
@@ -467,11 +467,11 @@ def customize(
                 here = edge % 2 == odd
                 pred[edge[here] // 2] = tail[outside][here]
     closing = float(core) ** 3 / (2 if steps.symmetric else 1)
-    _factorize(metric, reporter(progress, structure.pairs + closing, "weights"))
+    factorize_weights(metric, reporter(progress, structure.pairs + closing, "weights"))
     return metric
 
 
-def _factorize(metric: Metric, tick: Tick | None = None) -> None:
+def factorize_weights(metric: Metric, tick: Tick | None = None) -> None:
     """Join paths through lower neighbours to all edges, subtrees first; close the core."""
     x, steps = metric.structure, metric.steps
 

@@ -1,0 +1,291 @@
+"""Loads of edges and nodes in all shortest paths: sweeps over a factor, and their reverse."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import engine as engines
+from .. import pool
+from ..closures.edges import EdgeList
+from ..graph_kernels import Index
+from ..graphs.kernels import gradient as kernels
+from ..graphs.kernels.statistics import depths
+from .collector import NO_PATH, Collector, Extent, Wanted
+from .metric import Arcs, Metric, factorize_weights
+
+__all__ = ["LoadCollector", "SweepLoads", "whole_weights"]
+
+Array = NDArray[Any]
+
+_VECTORS = 2  # of labels that are in registers, with numbers of paths, which are twice as wide
+_DIGITS = 12  # of decimals that are whole numbers of their last digit
+_FEW = 1000  # weights that are looked at first
+_EXACT = 1 << 53
+_FIXED, _SLACK = 60, 10  # bits of a distance in fixed point, and how many may differ
+_NOISE = 2.0**-40  # of the paths that end at a node: rounding of those that pass, which is 0
+_LOOK = 1e8  # labels through edges until Ctrl-C is seen
+
+
+class LoadCollector(Collector):
+    """Passes over sources, whose loads of nodes and edges are added up.
+
+    Results of :meth:`empty` are sums over the sources so far, which :meth:`loads` turns into those
+    of nodes and edges.
+    """
+
+    def loads(self, results: dict[str, Array]) -> tuple[Array, Array]:
+        """The loads of nodes, their own paths left out, and of edges, either way."""
+        raise NotImplementedError
+
+    def run(self, sources: Index, at: Index, results: dict[str, Array]) -> None:
+        """Add what the shortest paths from some sources put on nodes and edges."""
+        for name, values in self.collect(0, sources).items():
+            results[name] += values
+
+
+def whole_weights(weight: Array, bound: float) -> tuple[NDArray[np.int64], float, int]:
+    """Weights as whole numbers, so that equal lengths of paths are equal numbers.
+
+    Whole numbers and hops are what they are. Decimals of up to 12 digits are whole numbers of their
+    last digit. Others are in fixed point, with 60 bits for the largest distance: sums are then
+    independent of the order of additions.
+
+    Parameters
+    ----------
+    weight : (m,) array
+        Finite.
+    bound : float
+        No distance is larger.
+
+    Returns
+    -------
+    weight : (m,) int64
+    scale : float
+        By what weights were multiplied.
+    slack : int
+        By how much lengths may differ that count as equal: 0, or 2⁻⁵⁰ of the largest distance,
+        which are eight roundings of it.
+
+    Raises
+    ------
+    OverflowError
+        If distances may not fit 60 bits.
+    """
+    if weight.dtype.kind in "biu":
+        if bound >= 1 << _FIXED:
+            raise OverflowError(
+                f"distances of up to {bound} do not fit the {_FIXED} bits in which shortest paths "
+                f"are counted; give the weights in a larger unit, or as floating-point numbers"
+            )
+        return weight.astype(np.int64), 1.0, 0
+    real = weight.astype(np.float64)
+    most = max(bound, float(np.abs(real).max(initial=0)))
+    for digits in range(_DIGITS + 1):
+        scale = 10.0**digits
+        if most * scale < _EXACT and all(
+            bool(((np.rint(x * scale) / scale).astype(weight.dtype) == x).all())
+            for x in (real[:_FEW].astype(weight.dtype), weight)
+        ):
+            return np.rint(real * scale).astype(np.int64), scale, 0
+    power = _FIXED - math.frexp(bound)[1] if bound > 0 else 0
+    far = float(NO_PATH["i8"])
+    fixed = np.clip(np.rint(np.ldexp(real, power)), -far, far)
+    return fixed.astype(np.int64), 2.0**power, 1 << _SLACK
+
+
+class SweepLoads(LoadCollector):
+    """Loads by reverse sweeps over a metric of min_plus without a core, on the host.
+
+    Parameters
+    ----------
+    metric : Metric
+    edges : EdgeList
+        Those of which `metric` was made; of parallel ones the shortest share what the pair of nodes
+        carries.
+    targets : (k,) int64, optional
+        The nodes to which paths count; None: all.
+    stress : bool
+        Whether each of the shortest paths between two nodes counts 1, not all of them together.
+
+    Raises
+    ------
+    ValueError
+        If a cycle has length 0, or not more than what is lost in rounding.
+    """
+
+    def __init__(
+        self, metric: Metric, edges: EdgeList, targets: Index | None = None, *, stress: bool = False
+    ) -> None:  # fmt: skip
+        x = metric.structure
+        assert not x.core, "the core is eliminated, too"
+        self.structure, self.edges, self.stress = x, edges, stress
+        self.edge = np.flatnonzero(edges.weight != np.inf)  # those that there are
+        bound = metric.bound[0]
+        weight, scale, slack = whole_weights(edges.weight[self.edge], bound)
+        most = int(bound * scale * (1 + 1e-6)) + 1
+        dtype = np.dtype(np.int32 if most < NO_PATH["i4"] else np.int64)
+        super().__init__(Extent(most, False, False, dtype), Wanted(frozenset()))
+        self.metric = self._customized(metric, weight, slack)
+        self.width = _VECTORS * engines.host_rows().lanes(dtype.itemsize)
+        self.batch = max(1024, 16 * self.width * pool.get_num_threads())
+        depth = np.empty(x.n, np.int32)
+        engines.compiled(depths)(n=x.n, parent=x.parent, depth=depth)
+        self.depth = int(depth.max(initial=-1)) + 1
+        self.ancestors = min(x.n, self.width * self.depth)
+        seed = None
+        if targets is not None:
+            seed = np.zeros(x.n)
+            seed[x.rank[targets]] = 1.0
+        self._fields |= {
+            "eliminated": x.n, "depth": self.depth, "ancestors": self.ancestors,
+            "width": self.width, "vectors": _VECTORS, "stress": stress, "parent": x.parent,
+            "slot": depth[x.head], "depth_row": depth, "seed": seed,
+        }  # fmt: skip
+
+    def _customized(self, metric: Metric, weight: Array, slack: int) -> Metric:
+        """The metric in whole numbers, with numbers of shortest paths of the factor's edges."""
+        x, edges = self.structure, self.edges.kept(self.edges.weight != np.inf)
+        far, size = NO_PATH[self.dtype.str[1:]], len(x.head)
+        arcs = Arcs.of(x, edges.row, edges.col, undirected=not edges.directed)
+        apart, weight = arcs.apart, np.minimum(weight[arcs.apart], far).astype(self.dtype)
+        ends = [arcs.col[apart]] + [arcs.row[apart]] * arcs.undirected
+        edge = self.edge[apart]
+        slot = np.concatenate([arcs.slot ^ turned for turned in range(len(ends))])
+        given = np.full(2 * size, far, self.dtype)
+        np.minimum.at(given, slot, np.tile(weight, len(ends)))
+        out = given[::2].copy()
+        back = out if arcs.undirected else given[1::2].copy()
+        metric = metric.in_integers(self.dtype, negative=bool((weight < 0).any()))
+        steps = replace(metric.steps, look=False)  # it was looked at before
+        metric = replace(metric, steps=steps, out=out, back=back)
+        factorize_weights(metric)
+        self._check(metric, 2 * slack)
+        # The graph's own edges that are shortest paths: one path, however many are parallel.
+        final = np.stack([metric.out, metric.back], 1).ravel()
+        tight = np.tile(weight, len(ends)) <= final[slot] + slack
+        self.arc, self.end = np.tile(edge, len(ends))[tight], np.concatenate(ends)[tight]
+        self.slot = slot[tight]
+        self.parallel = np.bincount(self.slot, minlength=2 * size)
+        counts = (self.parallel.reshape(-1, 2).T > 0).astype(np.float64, order="C")
+        powers = np.zeros((2, size))
+        low_first, low_tail, low_edge = x.down
+        self._fields: dict[str, Any] = {
+            "slack": slack, "first": x.first, "head": x.head, "out": metric.out,
+            "back": metric.back,
+        }  # fmt: skip
+        self._triangles: dict[str, Any] = {
+            "n": x.n, "low_first": low_first, "low_tail": low_tail, "low_edge": low_edge,
+            "place": np.empty(x.n, np.int64),
+        }  # fmt: skip
+        alone = {"back_count": None, "back_power": None} if arcs.undirected else {}
+        self.counts = dict(zip(("out_count", "back_count"), counts, strict=True))
+        self.powers = dict(zip(("out_power", "back_power"), powers, strict=True))
+        metric.compiled(kernels.count_paths)(
+            **self._fields | self._triangles | self.counts | self.powers | alone
+        )
+        if arcs.undirected:
+            self.counts["back_count"] = self.counts["out_count"]
+            self.powers["back_power"] = self.powers["out_power"]
+        self.wide = any(bool(x.any()) for x in self.powers.values())
+        return metric
+
+    def _check(self, metric: Metric, most: int) -> None:
+        """Raise ValueError if a cycle is no longer than `most`: all pass along an edge and back."""
+        far = metric.identities[0]
+        there = (metric.out < far) & (metric.back < far)
+        around = metric.out.astype(np.int64) + metric.back
+        for e in np.flatnonzero(there & (around <= most))[:1].tolist():
+            x = self.structure
+            tail = int(np.searchsorted(x.first, e, side="right")) - 1
+            u, v = (self.edges.nodes[x.order[k]] for k in (tail, x.head[e]))
+            why = "is lost in rounding" if most else "is 0"
+            raise ValueError(
+                f"the length of the cycle through {u!r} and {v!r} {why}: there are no finite "
+                f"numbers of shortest paths, which betweenness is made of; join these nodes, or "
+                f"give their edges a length"
+            )
+
+    def bytes(self) -> int:
+        """Memory of the passes of all threads."""
+        rows = self.depth * (self.dtype.itemsize + 24) + self.ancestors * (self.dtype.itemsize + 24)
+        each = rows * self.width + 16 * len(self.structure.head) + 12 * self.structure.n
+        return pool.get_num_threads() * each
+
+    def empty(self, count: int) -> dict[str, Array]:
+        x = self.structure
+        return {"out": np.zeros(len(x.head)), "back": np.zeros(len(x.head)), "ends": np.zeros(x.n)}
+
+    def collect(self, device: int, sources: Index) -> dict[str, Array]:
+        position, x, width = np.sort(self.structure.rank[sources]), self.structure, self.width
+        blocks = -(-len(sources) // width)
+        source = np.full((blocks, width + 1), x.n)
+        source[:, :-1].flat[: len(sources)] = position
+        parts = min(pool.get_num_threads(), blocks)
+        cuts = itertools.pairwise(blocks * i // parts for i in range(parts + 1))
+        sums = [self.empty(0) for _ in range(parts)]
+        peaks = np.zeros((parts, width))
+        pool.run([
+            functools.partial(self._some, source, *cut, mine, peak)
+            for cut, mine, peak in zip(cuts, sums, peaks, strict=True)
+        ])  # fmt: skip
+        if not self.wide and not bool((peaks < kernels.RADIX).all()):
+            self.wide = True
+            return self.collect(device, sources)
+        if self.wide and self.stress:
+            raise OverflowError(
+                f"there are more than {kernels.RADIX:.0e} shortest paths between some nodes, which "
+                f"stress adds up; betweenness counts them as shares"
+            )
+        return {name: sum(x[name] for x in sums) for name in sums[0]}
+
+    def _some(
+        self, source: Array, begin: int, end: int, sums: dict[str, Array], peak: Array
+    ) -> None:
+        """Solves of some blocks and their reverse."""
+        rows, width = {"": self.depth, "up_": self.ancestors}, self.width
+        fields: dict[str, Any] = {**self._fields, **self.counts, "source": source, "peak": peak}
+        fields |= {"ends": sums["ends"], "out_load": sums["out"], "back_load": sums["back"]}
+        fields |= dict.fromkeys((*self.powers, "power", "up_power"))
+        names = ["paths", "demand"]
+        if self.wide:
+            fields |= self.powers
+            names += ["power"]
+        for up, count in rows.items():
+            fields[f"{up}label"] = np.empty((count, width), self.dtype)
+            fields |= {f"{up}{name}": np.empty((count, width)) for name in names}
+        for name in ("walk", "met_row"):
+            fields[name] = np.empty(self.depth, np.int32)
+        fields |= {"visited": np.empty(self.ancestors, np.int32)}
+        fields |= {"place": np.empty(self.structure.n, np.int32)}
+        kernel = self.metric.compiled(kernels.reverse_sweeps)
+        step = max(1, int(_LOOK / (width * (len(self.structure.head) + self.structure.n))))
+        for some in range(begin, end, step):
+            kernel(**fields, begin=some, end=min(some + step, end))
+            pool.look()
+
+    def loads(self, results: dict[str, Array]) -> tuple[Array, Array]:
+        loads = {"out_load": results["out"].copy(), "back_load": results["back"].copy()}
+        self.metric.compiled(kernels.reverse_customization)(
+            **{k: self._fields[k] for k in ("slack", "first", "head", "out", "back")},
+            **self._triangles, **self.counts, **self.powers, **loads,
+        )  # fmt: skip
+        share = np.stack(
+            [
+                loads[f"{way}_load"] / np.maximum(self.counts[f"{way}_count"], 1)
+                * (self.powers[f"{way}_power"] == 0)
+                for way in ("out", "back")
+            ], 1,
+        ).ravel()  # fmt: skip
+        flow = share[self.slot] / self.parallel[self.slot]
+        edges = np.bincount(self.arc, flow, len(self.edges.col))
+        ends = results["ends"][self.structure.rank]
+        nodes = np.bincount(self.end, flow, self.structure.n) - ends
+        nodes[nodes <= _NOISE * ends] = 0.0
+        return nodes, edges
