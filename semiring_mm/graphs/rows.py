@@ -18,16 +18,27 @@ from ..closures.spanning import SpanningForest
 from ..closures.trees import repair_trees
 from ..hierarchy.collector import Collector, Extent, Wanted
 from ..hierarchy.devices import DeviceCollector, Placed, place
-from ..hierarchy.metric import Metric
+from ..hierarchy.gradient import LoadCollector, SweepLoads
+from ..hierarchy.metric import Metric, customize
 from ..hierarchy.statistics import SweepCollector
-from ..hierarchy.symbolic import Structure
+from ..hierarchy.symbolic import Structure, analyze
 from ..lazy import cached_property
 from ..progress import part_of
 from .choice import hop_device, sweep_device
 from .dijkstra import search
 from .hops import HopCollector, Hops
 
-__all__ = ["WIDE", "Forest", "HopRows", "RowCollector", "Rows", "Searches", "Sweeps", "has_ties"]
+__all__ = [
+    "WIDE",
+    "Forest",
+    "HopRows",
+    "RowCollector",
+    "Rows",
+    "Searches",
+    "Sweeps",
+    "eliminated",
+    "has_ties",
+]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -187,6 +198,17 @@ class Rows:
             self.problem.steps.identities[0], wanted, negative=self.negative,
         )  # fmt: skip
 
+    def loads(self, targets: Index | None = None, *, stress: bool = False) -> LoadCollector:
+        """What collects the loads of nodes and edges in the shortest paths to all nodes or some.
+
+        Parameters
+        ----------
+        targets : (k,) int64, optional
+        stress : bool
+            Whether each shortest path counts 1, not all of those between two nodes together.
+        """
+        return eliminated(self.problem).loads(targets, stress=stress)
+
 
 class Sweeps(Rows):
     """By sweeps over an elimination.
@@ -268,6 +290,33 @@ class Sweeps(Rows):
         if backward or self.placed is None:
             return DeviceCollector(place(metric, self.devices), metric, wanted)
         return DeviceCollector(self.placed(self.devices), metric, wanted)
+
+    def loads(self, targets: Index | None = None, *, stress: bool = False) -> LoadCollector:
+        source = self.problem.source
+        assert isinstance(source, EdgeSource)
+        if self.metric.structure.core:
+            return super().loads(targets, stress=stress)
+        return SweepLoads(self.metric, source.given, targets, stress=stress)
+
+
+def eliminated(problem: Problem) -> Sweeps:
+    """Sweeps over an elimination of all nodes.
+
+    Raises
+    ------
+    ValueError
+        If separators are large, so that a dense core is left.
+    """
+    source = problem.source
+    assert isinstance(source, EdgeSource)
+    row, col, _ = source.given.arrays
+    structure = analyze(source.n, row, col, "auto")
+    if structure.core:
+        raise ValueError(
+            f"betweenness is computed by an elimination of all nodes, and this graph has no small "
+            f"separators: {structure.core} of {source.n} nodes are a dense core"
+        )
+    return Sweeps(problem.solve(lambda x: customize(structure, x)), problem)
 
 
 class HopRows(Rows):

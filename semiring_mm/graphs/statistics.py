@@ -23,6 +23,7 @@ from ..closures.sources import EdgeSource
 from ..deprecated import apart
 from ..display import cell, chosen, html_table
 from ..hierarchy.collector import Collector, Wanted, zero_bin
+from ..hierarchy.gradient import LoadCollector
 from ..hierarchy.metric import Metric, customize
 from ..naming import named
 from ..progress import Progress, reporter
@@ -34,7 +35,7 @@ from .choice import Request
 from .inputs import positions
 from .methods import plan
 from .prepared import PreparedGraph, distances_of
-from .rows import HopRows, Rows, Searches, Sweeps
+from .rows import HopRows, Rows, Searches, Sweeps, eliminated
 
 __all__ = [
     "Histogram", "Statistics", "collect", "extremes", "fastest", "finder", "request_of",
@@ -44,7 +45,7 @@ __all__ = [
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 
-#: What there is, and of which pass it is: over distances from a node, or to it.
+#: What there is, and of which pass it is: over distances from a node, or to it, or over paths.
 _KINDS = {
     "eccentricity": ("out", {"largest", "count"}),
     "mean": ("out", {"sum", "count"}),
@@ -55,7 +56,11 @@ _KINDS = {
     "diameter": ("out", {"largest", "count"}),
     "radius": ("out", {"largest", "count"}),
     "center": ("out", {"largest", "count"}),
+    "betweenness": ("paths", {"shares"}),
+    "edge_betweenness": ("paths", {"shares"}),
+    "stress": ("paths", {"paths"}),
 }
+_OF_PATHS = {name for name, (side, _) in _KINDS.items() if side == "paths"}
 _EXTREMES = {"diameter", "radius", "center"}  # by bounds, where they are all that is asked for
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
 _FORMAT = 1
@@ -123,6 +128,15 @@ class Statistics:
         The nodes whose eccentricity is the radius, of those that reach the most.
     mean_distance : float
         Over all pairs of different nodes with a path.
+    betweenness : (nodes,) float64
+        For each node the sum over pairs of other nodes, of the sources and of the targets, of the
+        share of their shortest paths that passes through it, as ``networkx.betweenness_centrality``
+        with ``normalized=False``: of an undirected graph each pair counts once.
+    edge_betweenness : (edges,) float64
+        The same for the edges of the graph, in their order. Shortest paths are told apart by their
+        nodes; the shortest of parallel edges share what passes between their ends.
+    stress : (nodes,) float64
+        As `betweenness`, with the number of shortest paths in place of their share.
     """
 
     __module__ = "semiring_mm"  # where users import it from
@@ -141,6 +155,9 @@ class Statistics:
     ends: tuple[Any, Any] | None = None
     center: Sequence[Any] | None = None
     mean_distance: float | None = None
+    betweenness: NDArray[np.float64] | None = None
+    edge_betweenness: NDArray[np.float64] | None = None
+    stress: NDArray[np.float64] | None = None
     radii: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
@@ -176,8 +193,8 @@ class Statistics:
         Returns
         -------
         pandas.DataFrame
-            Columns reached, eccentricity, mean, closeness, harmonic and, for each radius r,
-            ``within r``, what there is of them.
+            Columns reached, eccentricity, mean, closeness, harmonic, betweenness, stress and, for
+            each radius r, ``within r``, what there is of them.
         """
         pd = pandas()
         return pd.DataFrame(self.columns(), pd.Index(list(self.nodes), tupleize_cols=False))
@@ -189,7 +206,9 @@ class Statistics:
         -------
         dict of str to (n,) array
         """
-        names = ("reached", "eccentricity", "mean", "closeness", "harmonic")
+        names = (
+            "reached", "eccentricity", "mean", "closeness", "harmonic", "betweenness", "stress",
+        )  # fmt: skip
         found = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.within is not None:
             found |= {f"within {r:g}": self.within[:, i] for i, r in enumerate(self.radii)}
@@ -222,8 +241,8 @@ def statistics(
     graph : any graph that :func:`adjacency` takes, or a prepared one of :func:`prepare`
     what : str or sequence of str, optional
         Of "eccentricity" (with the next three), "diameter" (with its ends), "radius", "center",
-        "mean", "closeness", "harmonic", "histogram" and "within". Default: all, the last one if a
-        `radius` is given.
+        "mean", "closeness", "harmonic", "histogram", "within", "betweenness", "edge_betweenness"
+        and "stress". Default: the first eight, and "within" if a `radius` is given.
     weight : str or None, default "weight"
         As for :func:`adjacency`; None: each edge counts 1.
     source, target : optional
@@ -234,7 +253,8 @@ def statistics(
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
     sources : node, or sequence of nodes, optional
-        Whose statistics are wanted; default: of all nodes.
+        Whose statistics are wanted; default: of all nodes. Betweenness and stress are those of all
+        nodes in the paths from the sources.
     targets : node, or sequence of nodes, optional
         The nodes to which distances count (and from which, for closeness and harmonic closeness);
         default: all nodes. Computed on the CPU.
@@ -262,7 +282,8 @@ def statistics(
     ------
     ValueError
         If there is no such node or statistic, a cycle has negative weight
-        (:class:`NegativeCycleError`), or the state to resume from is of other work.
+        (:class:`NegativeCycleError`) or, for betweenness, weight 0, or the state to resume from is
+        of other work.
     FileExistsError
         If there is a state, and ``tiles.resume`` is not asked for.
 
@@ -275,6 +296,11 @@ def statistics(
     exactly, others with compensation, on a device in float64. Diameter, radius and center alone, of
     an undirected graph, take few searches if bounds decide them (Takes and Kosters, 2011), and on
     the CPU at most about twice the time of all eccentricities.
+
+    Betweenness is the gradient of the sum of distances: sweeps over pairs (distance, number of
+    shortest paths) are run backwards, on the CPU. Equal lengths of paths are told from others
+    exactly, for whole numbers and for decimals of up to 12 digits; other lengths are equal if they
+    differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may have any size.
 
     Examples
     --------
@@ -290,8 +316,19 @@ def statistics(
     """
     asked = _asked(what, radius)
     options = TileOptions.of(device, tiles, "memory")
-    if targets is not None and (options.devices is not None or device not in (None, "cpu")):
-        raise ValueError("targets: statistics of some are computed on the CPU: leave out device")
+    of_paths = _OF_PATHS & set(asked)
+    if options.devices is not None or device not in (None, "cpu"):
+        if targets is not None:
+            raise ValueError(
+                "targets: statistics of some are computed on the CPU: leave out device"
+            )
+        if of_paths:
+            raise ValueError(f"{asked[0]!r} is computed on the CPU: leave out device")
+    if sources is not None and of_paths and not of_paths >= set(asked):
+        raise ValueError(
+            f"{min(of_paths)!r} is of all nodes, the other statistics are of the sources: ask for "
+            f"them in two calls"
+        )
     where, paths = options.indices(), options.paths(False, "ending in .npz")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
     labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
@@ -308,7 +345,9 @@ def statistics(
         found = _by_bounds(edges, metric, set(asked), progress)
         if found is not None:
             return found
-    if metric is None:
+    if metric is None and of_paths >= set(asked):
+        way: Rows = eliminated(problem_of(edges))
+    elif metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
     else:
@@ -508,9 +547,13 @@ class _Work:
 
     def run(self, way: Rows, state: _State | None, progress: Progress) -> Statistics:
         kinds: dict[str, set[str]] = {"out": set(), "in": set()}
+        loads: set[str] = set()
         for name in self.asked:
             side, needed = _KINDS[name]
-            kinds["out" if way.symmetric else side] |= needed
+            if side == "paths":
+                loads |= needed
+            else:
+                kinds["out" if way.symmetric else side] |= needed
         radii, mass, limits = self.radii, self.mass, self.limits
         every = len(self.rows) == self.edges.n and bool((np.bincount(self.rows) == 1).all())
         every = every and self.columns is None
@@ -527,6 +570,7 @@ class _Work:
                 later = True
                 collector.want(replace(wanted, kinds=wanted.kinds - {"bins"} | {"largest"}))
         passes = (["out"] if kinds["out"] else []) + ["bins"] * later + ["in"] * bool(kinds["in"])
+        passes += sorted(loads)
         order = way.order(self.rows)
         total = float(len(passes)) * len(order) * self.edges.n
         tick = reporter(progress, total, way.method, "entries")
@@ -536,6 +580,8 @@ class _Work:
                 collector = way.collector(
                     Wanted(frozenset(kinds["in"])), self.columns, backward=True
                 )
+            if name in loads:
+                collector = way.loads(self.columns, stress=name == "paths")
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)
@@ -545,7 +591,18 @@ class _Work:
                 collector, order, name, state,
                 None if tick is None else _shifted(tick, number * len(order), self.edges.n),
             )  # fmt: skip
+            if isinstance(collector, LoadCollector):
+                found[name] = self._loads(*collector.loads(found[name]))
         return self._result(way, found, limits)
+
+    def _loads(self, nodes: Array, edges: Array) -> dict[str, Array]:
+        """Loads of nodes and of all edges; each pair of nodes of an undirected graph once."""
+        x, scale = self.edges, 1.0 if self.edges.directed else 0.5
+        if len(edges) != len(x.col):  # those without end were left out
+            there, few = x.weight < np.inf, edges
+            edges = np.zeros(len(there))
+            edges[there] = few
+        return {"nodes": scale * nodes, "edges": scale * edges}
 
     def _pass(
         self, collector: Collector, order: Index, name: str, state: _State | None,
@@ -575,9 +632,16 @@ class _Work:
         inward = out if way.symmetric else found.get("in", {})
         kind = way.dtype.type if way.dtype.kind == "f" else np.int64
         nodes: Sequence[Any] = x.nodes
-        if not (len(rows) == x.n and (rows == np.arange(x.n)).all()):
+        of_all = _OF_PATHS >= set(asked)
+        if not of_all and not (len(rows) == x.n and (rows == np.arange(x.n)).all()):
             nodes = [x.nodes[i] for i in rows.tolist()]
         fields: dict[str, Any] = {}
+        if "betweenness" in asked:
+            fields["betweenness"] = found["shares"]["nodes"]
+        if "edge_betweenness" in asked:
+            fields["edge_betweenness"] = found["shares"]["edges"]
+        if "stress" in asked:
+            fields["stress"] = found["paths"]["nodes"]
         if "count" in out:
             fields["reached"] = out["count"]
         if "largest" in out and "count" in out:
@@ -619,7 +683,7 @@ class _Work:
                 kept = int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1
                 counts, limits = counts[:kept], limits[: kept + 1]
             fields["histogram"] = Histogram(counts, limits)
-        return Statistics(nodes, n, **fields)
+        return Statistics(nodes, x.n if of_all else n, **fields)
 
 
 def _shifted(tick: Any, sources: int, n: int) -> Callable[[int], None]:

@@ -24,12 +24,13 @@ __all__ = ["LoadCollector", "SweepLoads", "whole_weights"]
 
 Array = NDArray[Any]
 
-_VECTORS = 2  # of labels that are in registers, with numbers of paths, which are twice as wide
+_VECTORS = 4  # of labels: each weight that is loaded serves them all
 _DIGITS = 12  # of decimals that are whole numbers of their last digit
 _FEW = 1000  # weights that are looked at first
 _EXACT = 1 << 53
-_FIXED, _SLACK = 60, 10  # bits of a distance in fixed point, and how many may differ
+_FIXED = 60  # bits of a distance in fixed point
 _NOISE = 2.0**-40  # of the paths that end at a node: rounding of those that pass, which is 0
+_BATCH = 1024  # sources at least of a call
 _LOOK = 1e8  # labels through edges until Ctrl-C is seen
 
 
@@ -70,8 +71,8 @@ def whole_weights(weight: Array, bound: float) -> tuple[NDArray[np.int64], float
     scale : float
         By what weights were multiplied.
     slack : int
-        By how much lengths may differ that count as equal: 0, or 2⁻⁵⁰ of the largest distance,
-        which are eight roundings of it.
+        By how much lengths may differ that count as equal: 0, or eight roundings of `bound` in the
+        type of the weights, 2⁻⁵⁰ of it in float64.
 
     Raises
     ------
@@ -97,7 +98,7 @@ def whole_weights(weight: Array, bound: float) -> tuple[NDArray[np.int64], float
     power = _FIXED - math.frexp(bound)[1] if bound > 0 else 0
     far = float(NO_PATH["i8"])
     fixed = np.clip(np.rint(np.ldexp(real, power)), -far, far)
-    return fixed.astype(np.int64), 2.0**power, 1 << _SLACK
+    return fixed.astype(np.int64), 2.0**power, 8 << _FIXED - 1 - np.finfo(weight.dtype).nmant
 
 
 class SweepLoads(LoadCollector):
@@ -134,7 +135,7 @@ class SweepLoads(LoadCollector):
         super().__init__(Extent(most, False, False, dtype), Wanted(frozenset()))
         self.metric = self._customized(metric, weight, slack)
         self.width = _VECTORS * engines.host_rows().lanes(dtype.itemsize)
-        self.batch = max(1024, 16 * self.width * pool.get_num_threads())
+        self.batch = max(_BATCH, self.width * pool.get_num_threads())
         depth = np.empty(x.n, np.int32)
         engines.compiled(depths)(n=x.n, parent=x.parent, depth=depth)
         self.depth = int(depth.max(initial=-1)) + 1

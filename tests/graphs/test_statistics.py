@@ -448,7 +448,7 @@ def test_the_table_of_the_nodes():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"what": "betweenness"}, "statistics are eccentricity"),
+        ({"what": "pagerank"}, "statistics are eccentricity"),
         ({"what": "within"}, "takes a radius"),
         ({"what": "mean", "radius": 3}, "takes a radius"),
         ({"bins": 0}, "a number from 1"),

@@ -42,7 +42,7 @@ def times(m, x, n, y, wide):
     if not wide:
         return product, x
     large = product >= RADIX
-    top = x + y + 1.0 if large else x + y
+    top = x + y + (1.0 if large else 0.0)
     return product * _PART if large else product, top if product > 0.0 else 0.0
 
 
@@ -280,9 +280,7 @@ def reverse_up(
                         paths[i, j], exponents(power, i, j), out_count[e], exponent(out_power, e),
                         wide,
                     )  # fmt: skip
-                    part = demand[u, j] * quotient(
-                        m, x, paths[u, j], exponents(power, u, j), wide
-                    )
+                    part = demand[u, j] * quotient(m, x, paths[u, j], exponents(power, u, j), wide)
                     part = part if tie & (paths[u, j] > 0.0) else 0.0
                     total += part
                     out_load[e] += across(part, sum)
