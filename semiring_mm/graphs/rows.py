@@ -29,16 +29,9 @@ from .dijkstra import search
 from .hops import HopCollector, Hops
 
 __all__ = [
-    "WIDE",
-    "Forest",
-    "HopRows",
-    "RowCollector",
-    "Rows",
-    "Searches",
-    "Sweeps",
-    "eliminated",
+    "WIDE", "Forest", "HopRows", "RowCollector", "Rows", "Searches", "Sweeps", "eliminated",
     "has_ties",
-]
+]  # fmt: skip
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]

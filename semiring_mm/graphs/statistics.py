@@ -632,7 +632,7 @@ class _Work:
         inward = out if way.symmetric else found.get("in", {})
         kind = way.dtype.type if way.dtype.kind == "f" else np.int64
         nodes: Sequence[Any] = x.nodes
-        of_all = _OF_PATHS >= set(asked)
+        of_all = set(asked) <= _OF_PATHS
         if not of_all and not (len(rows) == x.n and (rows == np.arange(x.n)).all()):
             nodes = [x.nodes[i] for i in rows.tolist()]
         fields: dict[str, Any] = {}

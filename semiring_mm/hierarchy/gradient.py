@@ -244,7 +244,7 @@ class SweepLoads(LoadCollector):
                 f"there are more than {kernels.RADIX:.0e} shortest paths between some nodes, which "
                 f"stress adds up; betweenness counts them as shares"
             )
-        return {name: sum(x[name] for x in sums) for name in sums[0]}
+        return {name: np.sum([x[name] for x in sums], axis=0) for name in sums[0]}
 
     def _some(
         self, source: Array, begin: int, end: int, sums: dict[str, Array], peak: Array

@@ -103,7 +103,7 @@ def count_paths(
                         out_count, out_power, e, down_count, down_power, low, out_count, out_power,
                         g,
                     )  # fmt: skip
-                if back_count is not None:
+                if back_count is not None:  # noqa: SIM102 - decided when it is compiled
                     if mul(back[g], out[low]) <= back[e] + slack:
                         join_product(
                             back_count, back_power, e, back_count, back_power, g, out_count,
