@@ -21,7 +21,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .bits import BitMatrix
-    from .blas import dgemm, dgemv, gemm, gemv, matrix_power, sgemm, sgemv
+    from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
     from .chains import chain, scan
     from .closures.labelled import LabelledArray, reconstruct_path
     from .closures.paths import NegativeCycleError
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from .laws import SemiringLawError
     from .pool import get_num_threads, set_num_threads
     from .summation import einsum
-    from .tiled.product import matmul
     from .tiles import Tiles
 
 __all__ = [
@@ -81,7 +80,7 @@ __all__ = [
 #: and type checkers. No module has a public name: its import would hide what is meant.
 _HOMES = {
     "bits": "BitMatrix",
-    "blas": "dgemm dgemv gemm gemv matrix_power sgemm sgemv",
+    "blas": "dgemm dgemv gemm gemv matmul matrix_power sgemm sgemv",
     "chains": "chain scan",
     "closures.labelled": "LabelledArray reconstruct_path",
     "closures.paths": "NegativeCycleError",
@@ -95,7 +94,6 @@ _HOMES = {
     "laws": "SemiringLawError",
     "pool": "get_num_threads set_num_threads",
     "summation": "einsum",
-    "tiled.product": "matmul",
     "tiles": "Tiles",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

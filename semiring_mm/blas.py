@@ -1,4 +1,4 @@
-"""Products over a semiring: check the arguments, then call the engine.
+"""Products over a semiring: check the arguments, then call the engine, or several over tiles.
 
 The verbs follow NumPy in shapes and behaviour and BLAS in the names of arguments.
 """
@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import engine as engines
-from .arrays import Call, repeat
+from .arrays import Call, check_memory, repeat
 from .bits import BitMatrix, matmul_bits, power_bits
+from .deprecated import apart
 from .engine import Engine, Scalar, Scaling
 from .naming import integer
 from .products import (
-    check_dtype,
     check_out,
     common_dtype,
     join_leading,
@@ -26,14 +25,20 @@ from .products import (
     multiply_into,
     overlaps,
 )
+from .progress import Progress, reporter
+from .registry import provided
 from .semirings import Semiring, as_semiring
 from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
+
+if TYPE_CHECKING:
+    from .tiles import Tiles
 
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
 
 Array = Any  # NumPy or CuPy; results have the operands' library
 
 
+@apart()
 def matmul(
     a: ArrayLike | BitMatrix,
     b: ArrayLike | BitMatrix,
@@ -42,8 +47,87 @@ def matmul(
     out: Any = None,
     return_arg: bool = False,
     device: str | None = None,
+    progress: Progress = None,
+    tiles: Tiles | None = None,
 ) -> Any:
-    """Matrix product in one memory; see :func:`semiring_mm.matmul`."""
+    """Matrix product over a semiring: ``C[i, j] = ⊕_k A[i, k] ⊗ B[k, j]``.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., m, k) or (k,), or sparse matrix, shape (m, k)
+        Left operand. Any strides: transposed and sliced views are read as they lie. CSR and DIA of
+        SciPy and CuPy are taken, too: what is not stored is the semiring's zero. Over lor_land and
+        xor_land one or both operands may be a :class:`BitMatrix`; the result is one then.
+    b : array_like, shape (..., k, n) or (k,)
+        Right operand. Leading dimensions broadcast, and 1-D operands are treated, as in
+        :func:`numpy.matmul`.
+    semiring : str or Semiring, default "plus_times"
+        A name from :data:`semiring_mm.semirings` or your own.
+    out : array, optional
+        Where to put the result: of its shape and dtype, any strides, where the operands live. If it
+        overlaps an operand, the product is computed aside first.
+    return_arg : bool, default False
+        Also return, for a semiring whose ⊕ is min or max, the k that attained each entry.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where to run. None: where the operands live. "cuda" takes host arrays to the current CUDA
+        device, "cuda:N" to another, and brings the result back.
+    progress : bool or callable, optional
+        As for :func:`apsp`, of work over tiles.
+    tiles : Tiles, optional
+        See :class:`Tiles`; for two matrices on the host, which may be larger than memory
+        (numpy.memmap, Zarr). Batches, vectors, `out` and `return_arg` are not for tiles, nor are
+        16-bit floats out of core. Partial sums of integers have to fit, too.
+
+    Returns
+    -------
+    c : ndarray or BitMatrix, shape (..., m, n)
+        In NumPy's promoted dtype of the operands. A scalar for two 1-D operands. Over an empty k,
+        the semiring's zero. With ``tiles.out`` the file, open to be read: numpy.memmap or
+        zarr.Array.
+    arg : ndarray of int32, shape (..., m, n)
+        Only with `return_arg`. The smallest k on ties; where an entry is NaN, the first k that gave
+        NaN.
+
+    Raises
+    ------
+    TypeError
+        For dtypes that the semiring has no meaning in.
+    ValueError
+        For shapes that do not match.
+    OverflowError
+        If an integer result does not fit its dtype: integers never wrap. `out` may be partly
+        written by then.
+
+    Notes
+    -----
+    Arrays of CuPy, PyTorch and JAX, and others with DLPack or ``__cuda_array_interface__``, are
+    used where they lie, and the result is of the same library on the same device. On a CUDA device
+    the call returns at once, on the current stream (that of PyTorch for its tensors), and can be
+    captured in a CUDA graph; integers, and JAX's arrays, wait for the device.
+
+    Of a sparse `a`, every stored entry counts, explicit zeros too; `b` has one or two axes then.
+
+    O(m·n·k) pairs (⊗, ⊕), in blocks for the caches (Goto and van de Geijn, 2008); the memory used
+    is the result and a buffer of some tens of megabytes at most for each thread; on a Hopper GPU,
+    products of float32 may need copies of operands, of at most 1 GiB. 16-bit floats
+    compute in float32 and are rounded once. NaN propagates as in :func:`numpy.minimum`.
+    plus_times in float32 and float64 is handed to NumPy's BLAS where the operands lie as a BLAS
+    wants them, unless the number of threads was set; else the order in which a sum is added up does
+    not depend on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> inf = np.inf
+    >>> D = np.array([[0, 3, inf], [inf, 0, 1], [2, inf, 0]])
+    >>> sm.matmul(D, D, semiring="min_plus")
+    array([[0., 3., 4.],
+           [3., 0., 1.],
+           [2., 5., 0.]])
+    """
+    if tiles or progress:
+        return _over_tiles(a, b, semiring, out, return_arg, device, progress, tiles)
     head = ("matmul", semiring, return_arg)
     if device is None:
         c = repeat(head, (a, b), out)
@@ -52,22 +136,63 @@ def matmul(
     s = as_semiring(semiring)
     if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
         if return_arg or out is not None:
-            raise TypeError(BITS_ALONE)
+            raise TypeError(_BITS_ALONE)
         return matmul_bits(s, a, b, device)
-    if device is None and not return_arg:
-        c = _plain_product(semiring, a, b, (1, 2), out)
-        if c is not None:
-            return c
     if is_sparse(a) or is_sparse(b):
         if return_arg:
             raise TypeError("return_arg takes dense operands, and one of these is sparse")
         return _sparse("matmul", s, None, a, b, None, None, out, device)
     with Call(device, out, head if device is None else None, a=a, b=b) as call:
-        return call.give(multiply(call.engine, s, call["a"], call["b"], call.out, return_arg))
+        x, y = call["a"], call["b"]
+        return call.give(multiply(call.engine, s, x, y, call.out, return_arg, head))
+
+
+def _over_tiles(
+    a: Any, b: Any, semiring: str | Semiring, out: Any, return_arg: bool, device: str | None,
+    progress: Progress, tiles: Tiles | None,
+) -> Any:  # fmt: skip
+    """:func:`matmul` of operands that can be read by blocks as NumPy arrays."""
+    s = as_semiring(semiring)
+    if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
+        raise TypeError(_BITS_ALONE)
+    if not tiles:
+        raise ValueError("progress is told of work over tiles: give tiles=sm.Tiles(...), too")
+    if return_arg or out is not None:
+        raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
+    a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
+    for name, x in (("a", a), ("b", b)):
+        sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
+        there = sliced and isinstance(x.dtype, np.dtype) and not is_sparse(x)
+        there = there and not hasattr(x, "__cuda_array_interface__")
+        if not there or len(x.shape) != 2:
+            came = f"shape {x.shape}" if there else type(x).__name__
+            raise TypeError(
+                f"matmul: over tiles {name} is a matrix on the host (NumPy, numpy.memmap, Zarr), "
+                f"got {came}"
+            )
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: a has "
+            f"{a.shape[1]} columns and b has {b.shape[0]} rows"
+        )
+    dtype = common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
+    from .tiles import TileOptions  # imported lazily: most products are in one memory
+
+    options = TileOptions.of(device, tiles)
+    devices, limit, paths = options.indices(), options.limit(), options.paths(False)
+    (m, depth), n = a.shape, b.shape[1]
+    tick = reporter(progress, float(m) * n * depth)
+    if paths is None:
+        check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
+    return provided("multiply_streamed")(
+        s, a, b, out=np.empty((m, n), dtype) if paths is None else paths[0], dtype=dtype,
+        devices=devices, memory_limit=limit, checkpoint=options.checkpoint or 1,
+        resume=options.resume, tick=tick,
+    )  # fmt: skip
 
 
 #: What is said of other arguments than a BitMatrix takes.
-BITS_ALONE = (
+_BITS_ALONE = (
     "matmul of a BitMatrix takes no argument but the semiring and the device: leave the others "
     "out, or unpack the operands"
 )
@@ -143,36 +268,9 @@ def gemm(
     array([[0., 0.],
            [0., 0.]])
     """
-    head = None
-    if device is None and type(a) is not np.ndarray:
-        head = _scaled_head("gemm", semiring, alpha, beta, trans_a, trans_b, precision)
-        result = head and repeat(head, (a, b) if c is None else (a, b, c), out)
-        if result is not None:
-            return result
-    s = as_semiring(semiring)
-    if device is precision is None and beta is c is None and _scales_nothing(s, alpha):
-        result = _plain_product(s, a, b, (2,), out, trans_a, trans_b)
-        if result is not None:
-            return result
-    if is_sparse(a) or is_sparse(b):
-        return _sparse("gemm", s, alpha, a, b, beta, c, out, device, trans_a, trans_b, precision)
-    with Call(device, out, head, a=a, b=b, c=c) as call:
-        x, y, z, target = call["a"], call["b"], call["c"], call.out
-        if x.ndim < 2 or y.ndim < 2:
-            raise ValueError(
-                f"gemm takes matrices, got shapes {x.shape} and {y.shape}; use gemv or matmul"
-            )
-        x = x.swapaxes(-1, -2) if trans_a else x
-        y = y.swapaxes(-1, -2) if trans_b else y
-        if x.shape[-1] != y.shape[-2]:
-            raise ValueError(
-                f"gemm: op(a) of shape {x.shape} has k = {x.shape[-1]}, but op(b) of shape "
-                f"{y.shape} has k = {y.shape[-2]}"
-            )
-        shape = (*join_leading("gemm", (x.shape[:-2], y.shape[:-2])), x.shape[-2], y.shape[-1])
-        return call.give(
-            _scaled(call.engine, s, "gemm", alpha, x, y, beta, z, target, shape, precision)
-        )
+    return _general(
+        "gemm", semiring, alpha, a, b, beta, c, out, device, trans_a, trans_b, precision
+    )
 
 
 def gemv(
@@ -222,35 +320,62 @@ def gemv(
     >>> sm.gemv(None, np.array([[0.0, 2.0], [5.0, 0.0]]), np.array([1.0, 9.0]), semiring="min_plus")
     array([1., 6.])
     """
+    return _general("gemv", semiring, alpha, a, x, beta, y, out, device, trans)
+
+
+def _general(
+    verb: str, semiring: str | Semiring, alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any,
+    out: Any, device: str | None, trans_a: bool = False, trans_b: bool = False,
+    precision: str | None = None, dtype: str = "",
+) -> Any:  # fmt: skip
+    """:func:`gemm`, and :func:`gemv` of x = `b` and y = `c`; with `dtype` of such arrays alone."""
     head = None
     if device is None and type(a) is not np.ndarray:
-        head = _scaled_head("gemv", semiring, alpha, beta, trans)
-        result = head and repeat(head, (a, x) if y is None else (a, x, y), out)
+        head = _scaled_head(verb, semiring, alpha, beta, trans_a, trans_b, precision)
+        result = head and repeat(head, (a, b) if c is None else (a, b, c), out, dtype)
         if result is not None:
             return result
     s = as_semiring(semiring)
-    if device is out is beta is y is None and _scales_nothing(s, alpha):
-        result = _plain_product(s, a, x, (1,), None, trans)
+    plain = verb == "gemm" and device is precision is None and beta is c is None
+    if plain and type(a) is np.ndarray is type(b) and _scales_nothing(s, alpha):
+        operands = a.T if trans_a else a, b.T if trans_b else b  # of stacks none is prepared
+        result = repeat(("matmul", s, False), operands, out, dtype)
         if result is not None:
             return result
-    if is_sparse(a) or is_sparse(x):
-        return _sparse("gemv", s, alpha, a, x, beta, y, out, device, trans)
-    with Call(device, out, head, a=a, x=x, y=y) as call:
-        matrix, vector, z, target = call["a"], call["x"], call["y"], call.out
-        if matrix.ndim != 2 or vector.ndim != 1:
+    second, added = _OPERANDS[verb]
+    if dtype:
+        a, b = _of_dtype(verb, dtype, {"a": a, second: b, added: c})
+    if is_sparse(a) or is_sparse(b):
+        return _sparse(verb, s, alpha, a, b, beta, c, out, device, trans_a, trans_b, precision)
+    with Call(device, out, head, **{"a": a, second: b, added: c}) as call:
+        x, y, z = call["a"], call[second], call[added]
+        if verb == "gemv" and (x.ndim != 2 or y.ndim != 1):
             raise ValueError(
-                f"gemv takes a matrix and a vector, got shapes {matrix.shape} and {vector.shape}; "
-                f"use matmul for batches"
+                f"gemv takes a matrix and a vector, got shapes {x.shape} and {y.shape}; use matmul "
+                f"for batches"
             )
-        matrix = matrix.T if trans else matrix
-        m, k = matrix.shape
-        if vector.shape != (k,):
-            raise ValueError(f"gemv: op(a) has k = {k}, but x has shape {vector.shape}")
+        if verb == "gemm" and (x.ndim < 2 or y.ndim < 2):
+            raise ValueError(
+                f"gemm takes matrices, got shapes {x.shape} and {y.shape}; use gemv or matmul"
+            )
+        x = x.swapaxes(-1, -2) if trans_a else x
+        y = y.swapaxes(-1, -2) if trans_b else y
+        columns = y.shape[-1:] if verb == "gemm" else ()
+        depth = y.shape[-1 - len(columns)]
+        if x.shape[-1] != depth:
+            raise ValueError(
+                f"{verb}: op(a) of shape {x.shape} has k = {x.shape[-1]}, but "
+                f"{'op(b)' if columns else 'x'} of shape {y.shape} has k = {depth}"
+            )
+        batch = join_leading(verb, (x.shape[:-2], y.shape[:-2]))
+        shape = (*batch, x.shape[-2], *columns)
         return call.give(
-            _scaled(call.engine, s, "gemv", alpha, matrix, vector, beta, z, target, (m,))
+            _scaled(call.engine, s, verb, alpha, x, y, beta, z, call.out, shape, precision)
         )
 
 
+#: What the right operand is called, and what is added.
+_OPERANDS = {"matmul": ("b", "c"), "gemm": ("b", "c"), "gemv": ("x", "y")}
 _REAL = frozenset((float, int, type(None)))
 
 
@@ -272,36 +397,6 @@ def _scales_nothing(s: Semiring, alpha: Scalar) -> bool:
     return alpha is None or (type(alpha) is float and alpha == s.one in (0, 1))
 
 
-def _plain_product(
-    semiring: str | Semiring, a: Any, b: Any, ranks: tuple[int, ...], out: Any = None,
-    trans_a: bool = False, trans_b: bool = False,
-) -> Array | None:  # fmt: skip
-    """A ⊗ B of NumPy arrays of one native dtype, without the conversions that others need.
-
-    None for all other operands, and where shapes are empty or need an error message.
-    """
-    if not (type(a) is np.ndarray is type(b) and a.dtype is b.dtype and a.dtype.isnative):
-        return None
-    if a.ndim != 2 or b.ndim not in ranks:
-        return None
-    a, b = a.T if trans_a else a, b.T if trans_b else b
-    (m, k), (inner, *columns) = a.shape, b.shape
-    if inner != k or not k or not m or (columns and (m == 1 or columns[0] < 2)):
-        return None
-    s = as_semiring(semiring)
-    check_dtype(s, a.dtype)
-    host = engines.named("cpu")
-    if columns:
-        c = host.calls.prepared(("matmul", semiring, False), s, a, b, out)
-        if c is not None:
-            return c
-    if out is not None:
-        return None
-    c = np.empty((m, *columns), a.dtype)
-    (host.product if columns else host.gemv)(s, a, b, c)
-    return c
-
-
 def _scaled(
     engine: Engine, s: Semiring, verb: str, alpha: Scalar, x: Array, y: Array, beta: Scalar,
     z: Array | None, out: Array | None, shape: tuple[int, ...], precision: str | None = None,
@@ -311,7 +406,7 @@ def _scaled(
 
     `fill`, if given, multiplies; `x` are then the entries of a sparse matrix.
     """
-    xp, added = engine.xp, "y" if verb == "gemv" else "c"
+    xp, added = engine.xp, _OPERANDS[verb][1]
     if (beta is None) != (z is None):
         raise ValueError(
             f"{verb}: beta and {added} go together; pass both to join {added} to the product, or "
@@ -372,7 +467,7 @@ def _sparse(
         if result is not None:
             return result
     matrix, arrays = take_apart(verb, a, b)
-    right, added = ("x", "y") if verb == "gemv" else ("b", "c")
+    right, added = _OPERANDS[verb]
     if head and not (known and repeatable(s, matrix, arrays, known, b)):
         head = None
     with Call(device, out, head, **arrays, **{right: b, added: c}) as call:
@@ -401,62 +496,55 @@ def _sparse(
         )
 
 
+def _of_dtype(verb: str, dtype: str, operands: dict[str, Any]) -> list[Any]:
+    """Both factors as arrays, after a check that all operands that are arrays have a dtype."""
+    for what, x in operands.items():
+        given = getattr(x, "dtype", dtype)
+        if given != dtype and str(given).rpartition(".")[2] != dtype:  # as libraries write it
+            letter, other = "sd" if dtype == "float32" else "ds"
+            raise TypeError(
+                f"{letter}{verb} works on {dtype}, got {what} of dtype {given}: use "
+                f"{other}{verb} or {verb}, or x.astype(np.{dtype})"
+            )
+    factors = [*operands.values()][:2]
+    return [x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in factors]
+
+
 def _blas_name(letter: str, dtype: str, verb: str) -> Any:
-    general: Any = gemm if verb == "gemm" else gemv
-    accepted: set[Any] = {np.dtype(dtype)}  # as libraries write it
-    second, third = ("b", "c") if verb == "gemm" else ("x", "y")
+    second, third = _OPERANDS[verb]
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def checked(alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, **kwargs: Any) -> Array:
-        if "semiring" in kwargs:
+    def refuse(options: dict[str, Any]) -> None:
+        if "semiring" in options:
             raise TypeError(f"{name} is plus-times; use {verb}(..., semiring=...)")
-        if unknown := kwargs.keys() - general.__kwdefaults__.keys():
-            raise TypeError(f"{name}() got an unexpected keyword argument {min(unknown)!r}")
-        for what, x in (("a", a), (second, b), (third, c)):
-            found = getattr(x, "dtype", None)
-            if found is None or found in accepted:
-                continue
-            if str(found).rpartition(".")[2] != dtype:
-                other = {"sgemm": "dgemm", "dgemm": "sgemm", "sgemv": "dgemv", "dgemv": "sgemv"}
-                raise TypeError(
-                    f"{name} works on {dtype}, got {what} of dtype {found}: use {other[name]} or "
-                    f"{verb}, or x.astype(np.{dtype})"
-                )
-            accepted.add(found)
-        left, right = (x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in (a, b))
-        return general(alpha, left, right, beta, c, **kwargs)
+        if options:
+            raise TypeError(f"{name}() got an unexpected keyword argument {min(options)!r}")
 
     if verb == "gemm":
 
         def call(
             alpha: Scalar, a: ArrayLike, b: ArrayLike, beta: Scalar = None,
             c: ArrayLike | None = None, *, trans_a: bool = False, trans_b: bool = False,
-            out: Array | None = None, **kwargs: Any,
+            out: Array | None = None, device: str | None = None, precision: str | None = None,
+            **kwargs: Any,
         ) -> Array:  # fmt: skip
-            if not kwargs and type(a) is not np.ndarray:
-                head = _scaled_head("gemm", "plus_times", alpha, beta, trans_a, trans_b, None)
-                if head is not None:
-                    result = repeat(head, (a, b) if c is None else (a, b, c), out, dtype)
-                    if result is not None:
-                        return result
-            return checked(
-                alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b, out=out, **kwargs
-            )
+            refuse(kwargs)
+            return _general(
+                verb, "plus_times", alpha, a, b, beta, c, out, device, trans_a, trans_b, precision,
+                dtype,
+            )  # fmt: skip
     else:
 
         def call(  # type: ignore[misc]
             alpha: Scalar, a: ArrayLike, x: ArrayLike, beta: Scalar = None,
             y: ArrayLike | None = None, *, trans: bool = False, out: Array | None = None,
-            **kwargs: Any,
+            device: str | None = None, **kwargs: Any,
         ) -> Array:  # fmt: skip
-            if not kwargs and type(a) is not np.ndarray:
-                head = _scaled_head("gemv", "plus_times", alpha, beta, trans)
-                if head is not None:
-                    result = repeat(head, (a, x) if y is None else (a, x, y), out, dtype)
-                    if result is not None:
-                        return result
-            return checked(alpha, a, x, beta, y, trans=trans, out=out, **kwargs)
+            refuse(kwargs)
+            return _general(
+                verb, "plus_times", alpha, a, x, beta, y, out, device, trans, dtype=dtype
+            )
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"""{"Matrix" if verb == "gemm" else "Matrix-vector"} product in {dtype}: \
@@ -464,7 +552,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
 
     Parameters
     ----------
-    alpha, a, {second}, beta, {third}, {flags}, out, **kwargs
+    alpha, a, {second}, beta, {third}, {flags}, out, device{", precision" if verb == "gemm" else ""}
         The arguments of :func:`{verb}` without `semiring`; arrays are of dtype {dtype}.
 
     Returns
@@ -552,9 +640,6 @@ def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
         if not k:
             return power
         base = multiply(engine, s, base, base)
-
-
-# --- the way to the engine ----------------------------------------------------------------------
 
 
 # --- checks at the door -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ __all__ = ["cell", "chosen", "html_table", "text_table"]
 
 _LABEL = 24  # signs of a label that are shown
 _WIDTH = 80  # of a line
+_HEAD = "<th>{}</th>"
 
 
 def chosen(count: int, most: int = 10) -> list[int | None]:
@@ -43,19 +45,17 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def html_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table for notebooks, with a title above it."""
+def html_table(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], first: Sequence[str] = (_HEAD,)
+) -> str:
+    """A table for notebooks, with a title above it; the `first` cells of each row are so."""
     import html
 
-    def line(words: Sequence[str], kind: str) -> str:
-        cells = (
-            f"<{tag}>{html.escape(word)}</{tag}>"
-            for tag, word in zip(["th", *[kind] * (len(words) - 1)], words, strict=True)
-        )
+    def line(words: Sequence[str], forms: Sequence[str]) -> str:
+        every = itertools.chain(forms, itertools.repeat("<td>{}</td>"))
+        cells = (form.format(html.escape(word)) for word, form in zip(words, every, strict=False))
         return f"<tr>{''.join(cells)}</tr>"
 
-    body = "".join(line(row, "td") for row in rows)
-    return (
-        f"<table><caption>{html.escape(title)}</caption><thead>{line(head, 'th')}</thead>"
-        f"<tbody>{body}</tbody></table>"
-    )
+    caption = f"<caption>{html.escape(title)}</caption>" if title else ""
+    top, body = line(head, [_HEAD] * len(head)), "".join(line(row, first) for row in rows)
+    return f"<table>{caption}<thead>{top}</thead><tbody>{body}</tbody></table>"

@@ -18,7 +18,7 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -27,10 +27,10 @@ from .lazy import cached_property
 from .semirings import Semiring, fold_start
 
 __all__ = [
-    "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bit_join", "bytewise",
-    "can_use_fma", "can_use_keys", "computed", "contracted", "distributes", "float_key",
-    "infinite_zero", "make_plan", "make_step_plan", "needs_facts", "overflow", "scalar",
-    "scalar_bits", "scaled_bools", "stored", "unpack_bits", "with_keys", "words_of_bits",
+    "ALPHA", "BETA", "BROKEN", "FLOATS", "READ_C", "Facts", "Plan", "absent", "bit_join",
+    "bytewise", "can_use_fma", "can_use_keys", "computed", "contracted", "distributes", "float_key",
+    "infinite_zero", "make_plan", "make_step_plan", "needs_facts", "overflow", "refuse_dtype",
+    "scalar", "scalar_bits", "scaled_bools", "stored", "unpack_bits", "with_keys", "words_of_bits",
 ]  # fmt: skip
 
 
@@ -117,7 +117,8 @@ class Plan:
 
 
 Kinds = frozenset[str]
-_FLOATS = {"float16": "f32", "bfloat16": "f32", "float32": "f32", "float64": "f64"}
+#: Floating-point dtypes, and the types that they are computed in.
+FLOATS = {"float16": "f32", "bfloat16": "f32", "float32": "f32", "float64": "f64"}
 _SUM = (ex.Expr("+", (ex.A, ex.B)), ex.Expr("+", (ex.B, ex.A)))
 _EXTREMA = frozenset({"min", "max"})
 
@@ -225,7 +226,7 @@ def distributes(semiring: Semiring, dtype: np.dtype[Any], alpha: float | int) ->
 @functools.lru_cache(maxsize=1024)
 def needs_facts(semiring: Semiring, dtype: np.dtype[Any]) -> bool:
     """Whether :func:`make_plan` looks at what the operands hold."""
-    if dtype.name in _FLOATS:
+    if dtype.name in FLOATS:
         return bool(_EXTREMA & (semiring.add_expr.ops() | semiring.mul_expr.ops()))
     return dtype.kind in "iu" and not semiring.order_only
 
@@ -252,7 +253,7 @@ def make_plan(
     OverflowError
         If a result could leave what 64 bits hold.
     """
-    if dtype.name in _FLOATS:
+    if dtype.name in FLOATS:
         # of ranges only the kinds of numbers count, so that few plans serve all data
         kinds = (None if x is None else x.kinds() for x in (a, b, c))
         return _float_plan(semiring, dtype, *kinds, alpha, beta)
@@ -261,7 +262,7 @@ def make_plan(
     if dtype.kind in "iu":
         scales = [None if x is None else int(x) for x in (alpha, beta)]
         return _integer_plan(semiring, dtype, a, b, k, c, *scales)
-    raise TypeError(f"{semiring.name} on dtype {dtype}: {_accepted(dtype)}")
+    refuse_dtype(semiring, dtype)
 
 
 def make_step_plan(
@@ -282,13 +283,19 @@ def make_step_plan(
     return make_plan(semiring, dtype, *operands, k)
 
 
-def _accepted(dtype: np.dtype[Any]) -> str:
-    what = "float16, bfloat16, float32, float64, the integers and bool are accepted"
+def refuse_dtype(s: Semiring, dtype: np.dtype[Any]) -> NoReturn:
+    """Raise TypeError for a dtype that no semiring is computed in."""
+    extra = ""
     if dtype.kind == "c":
-        what += "; complex numbers have no order, and no semiring here is defined on them"
+        extra = "; complex numbers have no order, and no semiring here is defined on them"
+    elif dtype.char == "g":
+        extra = "; use float64"
     elif dtype.kind == "O":
-        what += "; convert the objects first, for example with A.astype(float)"
-    return what
+        extra = "; convert the objects first, for example with A.astype(float)"
+    raise TypeError(
+        f"{s.name} on dtype {dtype}: float16, bfloat16, float32, float64, the integers and bool "
+        f"are accepted{extra}"
+    )
 
 
 # --- floating point ---------------------------------------------------------------------------
@@ -310,7 +317,7 @@ def _float_plan(
             f"{semiring.name} works on bits (⊕ is {semiring.add}, ⊗ is {semiring.mul}) and has no "
             f"{dtype} form: use dtype bool, or max_min / max_times for numbers"
         )
-    compute = _FLOATS[dtype.name]
+    compute = FLOATS[dtype.name]
     keep_nan = False
     if _EXTREMA & ops:
         anything = frozenset(ex._KINDS)

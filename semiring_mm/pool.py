@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import queue
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 
 __all__ = [
     "Order", "Worker", "default_threads", "get_num_threads", "hold_at_fork", "lease",
-    "limited", "look", "run", "run_on", "set_num_threads", "start_with", "this_thread",
+    "limited", "look", "run", "run_on", "run_parts", "set_num_threads", "start_with", "this_thread",
 ]  # fmt: skip
 
 
@@ -255,6 +256,22 @@ def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | No
         return
     with lease(min(get_num_threads(), len(tasks)) - 1) as workers:
         run_on(workers, tasks, on_done)
+
+
+def run_parts(
+    part: Callable[[int, int], None], count: int, pieces: int,
+    on_done: Callable[[int], None] | None = None,
+) -> None:  # fmt: skip
+    """:func:`run` a function of the first and the last of nearly equal parts of a range.
+
+    `on_done` is told how much of the range is done.
+    """
+    pieces = min(pieces, count)
+    cuts = [count * i // max(pieces, 1) for i in range(pieces + 1)]
+    run(
+        [functools.partial(part, *ends) for ends in itertools.pairwise(cuts)],
+        (lambda done: on_done(cuts[done])) if on_done else None,
+    )
 
 
 def run_on(

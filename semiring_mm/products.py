@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .engine import JOIN, PLAIN, Engine, Scaling
-from .plan import scaled_bools
+from .plan import FLOATS, refuse_dtype, scaled_bools
 from .semirings import Semiring
 
 __all__ = [
@@ -23,10 +23,6 @@ __all__ = [
 
 Array = Any  # NumPy or CuPy; results have the operands' library
 Shape = tuple[int, ...]
-_DTYPES = frozenset(
-    "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
-    .split()
-)  # fmt: skip
 
 
 def multiply(
@@ -36,8 +32,9 @@ def multiply(
     y: Array,
     out: Array | None = None,
     return_arg: bool = False,
+    head: tuple[Any, ...] | None = None,
 ) -> Any:
-    """:func:`matmul` on arrays of one engine."""
+    """:func:`matmul` on arrays of one engine; `head` as of :func:`multiply_into`."""
     xp = engine.xp
     x, y = common_dtype(s, x, y)
     if x.ndim == 0 or y.ndim == 0:
@@ -61,7 +58,7 @@ def multiply(
     c: Array = out if direct else xp.empty(shape, x.dtype)
     if direct and dropped:
         c = xp.expand_dims(out, dropped)
-    multiply_into(engine, s, left, right, c, arg=arg)
+    multiply_into(engine, s, left, right, c, arg=arg, head=head)
     result = c.reshape(final) if dropped else c
     if out is None:
         result = result if final else result[()]
@@ -85,8 +82,13 @@ def multiply_into(
     *,
     arg: Array | None = None,
     precision: str | None = None,
+    head: tuple[Any, ...] | None = None,
 ) -> None:
-    """Checked operands of at least two dimensions to the engine, one stack of matrices a call."""
+    """Checked operands of at least two dimensions to the engine, one stack of matrices a call.
+
+    A plain product on the host is prepared, under the `head` that later ones are looked up by
+    (:class:`.engine.Calls`).
+    """
     if c.size == 0:
         return
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
@@ -111,7 +113,10 @@ def multiply_into(
             engine.gemv(t, b.T, a[0], c[0], scaling, scale_x=True)
             return
     if c.ndim == 2:
-        engine.product(s, a, b, c, scaling, arg=arg, precision=precision)
+        plain = arg is None and scaling == PLAIN and engine.HOST
+        calls, head = engine.calls, head or ("matmul", s, False)
+        if not plain or calls.prepared(head, s, a, b, c) is None:
+            engine.product(s, a, b, c, scaling, arg=arg, precision=precision)
         return
     batch, xp = c.shape[:-2], engine.xp
     a, b = xp.broadcast_to(a, (*batch, m, k)), xp.broadcast_to(b, (*batch, k, n))
@@ -187,18 +192,8 @@ def common_dtype(s: Semiring, *arrays: Array) -> list[Array]:
 
 @functools.lru_cache(maxsize=1024)
 def check_dtype(s: Semiring, dtype: np.dtype[Any]) -> None:
-    if dtype.name not in _DTYPES:
-        extra = ""
-        if dtype.kind == "c":
-            extra = "; complex numbers have no order and no semiring here is defined on them"
-        elif dtype.name.startswith("longdouble") or (dtype.itemsize > 8 and dtype.kind == "f"):
-            extra = "; use float64"
-        elif dtype.kind == "O":
-            extra = "; convert the objects first, for example with A.astype(float)"
-        raise TypeError(
-            f"{s.name} on dtype {dtype}: float16, bfloat16, float32, float64, the integers and "
-            f"bool are accepted{extra}"
-        )
+    if dtype.name not in FLOATS and dtype.kind not in "iub":
+        refuse_dtype(s, dtype)
     if dtype.kind != "b":
         s.identities(dtype)
 

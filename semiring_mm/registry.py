@@ -1,7 +1,7 @@
 """What rooms above provide to those below, by name: loaded by the first call that needs it.
 
-As :mod:`semiring_mm.engine` knows engines, this module alone knows who closes tiles and who
-reads files; graphs ask for that by its name.
+As :mod:`semiring_mm.engine` knows engines, this module alone knows who works on tiles and who
+reads files; verbs and graphs ask for that by its name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ __all__ = ["HOMES", "provided"]
 #: Names, and the modules that have them.
 HOMES = {
     "close_tiles": "tiled.solve",  # a closure over tiles
+    "multiply_streamed": "tiled.stored",  # a product over tiles
     "sparse_rows": "tiled.sparse",  # rows of a sparse graph's closure in files, or little memory
     "read_graph": "files.formats",  # the graph of a file, of several, or of a table
     "Table": "files.tables",  # a table of any library by its columns

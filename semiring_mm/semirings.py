@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -382,16 +382,11 @@ def _row(s: Semiring) -> tuple[str, ...]:
     return s.name, s.add, s.mul, f"{s.zero:g}", f"{s.one:g}", s.domain, s.use
 
 
-def _html_table(cells: Iterable[Sequence[str]]) -> str:
-    """A table of which the first row is the head, and the first three columns are code."""
-    import html  # imported lazily: for notebooks only
+def _html_table(cells: Iterable[tuple[str, ...]]) -> str:
+    from .display import html_table  # imported lazily: for notebooks only
 
-    head, *rows = ([html.escape(cell) for cell in row] for row in cells)
-    lines = ["".join(f"<th>{cell}</th>" for cell in head)]
-    for row in rows:
-        shown = [f"<code>{cell}</code>" if i < 3 else cell for i, cell in enumerate(row)]
-        lines.append("".join(f'<td style="text-align: left">{cell}</td>' for cell in shown))
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    head, *rows = cells
+    return html_table("", head, rows, ["<td><code>{}</code></td>"] * 3)
 
 
 def _key(name: str) -> str:

@@ -144,22 +144,27 @@ class Steps(Protocol):
     def total(self, s: Semiring, x: Array) -> Array:
         """The sum of an array, of one axis at least, along the last one."""
 
-    def transposed(self, x: Array, axes: Sequence[int]) -> Array: ...
+    def transposed(self, x: Array, axes: Sequence[int]) -> Array:
+        return x.transpose(axes)
 
     def path(self, subscripts: str, shapes: Any, optimize: Any) -> Sequence[tuple[int, ...]]:
         """The operands to contract at each step, of three and more; see :func:`found_path`."""
+        return found_path(subscripts, shapes, optimize)
 
     def one_by_one(self, x: Array) -> bool:
         """Whether many small scalar products of a dtype are faster entry by entry."""
+        return x.dtype.name in _ONE_BY_ONE
 
     def commutes(self, s: Semiring) -> bool:
         """Whether ⊗ is the same expression with its operands exchanged."""
+        return commutes(s)
 
     def need_laws(self, s: Semiring, x: Array) -> None:
         """Refuse a semiring without the laws that sums of several operands need, in a dtype."""
+        need_laws(s, x.dtype)
 
 
-class _OnEngine:
+class _OnEngine(Steps):
     """The steps on an engine's arrays."""
 
     def __init__(self, engine: Engine) -> None:
@@ -180,21 +185,6 @@ class _OnEngine:
         # the right operand is not used: a row, which lies as the rows do
         unused = x[(0,) * (x.ndim - 1)] if x.size else xp.zeros(k, x.dtype)
         return multiply(self._engine, sum_of(s), x, unused).reshape(shape)
-
-    def transposed(self, x: Array, axes: Sequence[int]) -> Array:
-        return x.transpose(axes)
-
-    def path(self, subscripts: str, shapes: Any, optimize: Any) -> Sequence[tuple[int, ...]]:
-        return found_path(subscripts, shapes, optimize)
-
-    def one_by_one(self, x: Array) -> bool:
-        return x.dtype.name in _ONE_BY_ONE
-
-    def commutes(self, s: Semiring) -> bool:
-        return commutes(s)
-
-    def need_laws(self, s: Semiring, x: Array) -> None:
-        need_laws(s, x.dtype)
 
 
 # --- labels and operands --------------------------------------------------------------------------

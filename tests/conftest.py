@@ -6,11 +6,13 @@ import secrets
 import shutil
 from importlib import metadata
 
+import engines
 import host_device
 import pytest
 import reference
 
 from semiring_mm import cli, pool
+from semiring_mm.gpu import device
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +41,26 @@ def two_threads():
     pool.set_num_threads(2)
     yield
     pool.set_num_threads(before)
+
+
+@pytest.fixture(params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
+def there(request, monkeypatch):
+    """A device: `put` takes an array to it and `get` back."""
+    if request.param == "cuda":
+        if reason := device.why_not():
+            pytest.skip(reason)
+        return engines.Cuda()
+    engines.for_a_device(monkeypatch)
+    return engines.Host()
+
+
+@pytest.fixture(params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
+def moves(request, monkeypatch):
+    """A device for what is on the host."""
+    if request.param == "host":
+        engines.on_host(monkeypatch)
+    elif reason := device.why_not():
+        pytest.skip(reason)
 
 
 class CommandLine:

@@ -163,7 +163,7 @@ def closure_batch(semiring, a, known, out, predecessors=None):
     if predecessors is not None or a.dtype.kind in "iu" or not semiring.idempotent:
         return False
     zero, one = semiring.identities(a.dtype)
-    for x, closed in zip(a, out, strict=True):
+    for x, closed in zip(*(v.reshape(-1, *v.shape[-2:]) for v in (a, out)), strict=True):
         unit = np.where(np.eye(len(x), dtype=bool), one, zero).astype(x.dtype)
         closed[...] = evaluate(semiring.add_expr, unit, x)
         closure_block(semiring, closed, None)

@@ -332,56 +332,52 @@ def in_tiles(args: argparse.Namespace) -> bool:
 def check_tiles(args: argparse.Namespace) -> None:
     """Refuse options that several devices, a scheduler, or files exclude."""
     methods = ["auto", "floyd_warshall", *([] if args.devices or args.scheduler else ["sparse"])]
-    if in_tiles(args) and (args.max_hops or args.method not in methods):
-        raise Refusal(
-            "--max-hops and --method are for one device and a matrix in memory; several devices, "
-            "and files, take --method floyd_warshall; files also --method sparse"
-        )
-    if args.scheduler:
-        for option in ("threads", "memory_limit"):
-            if getattr(args, option):
-                name = option.replace("_", "-")
-                raise Refusal(
-                    f"--{name} is for this machine; workers of a scheduler have their own: "
-                    f"dask worker {'--nthreads' if name == 'threads' else '--memory-limit'}"
-                )
-        if importlib.util.find_spec("distributed") is None:
-            raise Refusal(f"--scheduler needs Dask: {install('distributed')}")
-    if not in_files(args):
-        return
-    if not is_matrix(args.output):
-        raise Refusal(
-            "--memory-limit, --checkpoint, --resume and .zarr work in the output's file: add "
-            "--output D.zarr (or D.npy)"
-        )
-    if args.start is not None and not args.predecessors:
-        raise Refusal("--from with a matrix in a file needs --predecessors P.zarr (or P.npy)")
-    if args.plot and is_zarr(args.output):
-        raise Refusal("--plot draws from a .npy file: write --output D.npy")
-    if (is_zarr(args.output) or is_zarr(args.predecessors)) and (
-        importlib.util.find_spec("zarr") is None
-    ):
-        raise Refusal(f".zarr needs Zarr: {install('zarr')}, or use .npy")
+    files, drawn = in_files(args), args.plot and is_zarr(args.output)
+    zarr = is_zarr(args.output) or is_zarr(args.predecessors)
+    own = "is for this machine; workers of a scheduler have their own: dask worker"
+    _refuse({
+        "--max-hops and --method are for one device and a matrix in memory; several devices, and "
+        "files, take --method floyd_warshall; files also --method sparse":
+            in_tiles(args) and (args.max_hops or args.method not in methods),
+        f"--threads {own} --nthreads": args.scheduler and args.threads,
+        f"--memory-limit {own} --memory-limit": args.scheduler and args.memory_limit,
+        f"--scheduler needs Dask: {install('distributed')}":
+            args.scheduler and importlib.util.find_spec("distributed") is None,
+        "--memory-limit, --checkpoint, --resume and .zarr work in the output's file: add "
+        "--output D.zarr (or D.npy)": files and not is_matrix(args.output),
+        "--from with a matrix in a file needs --predecessors P.zarr (or P.npy)":
+            files and args.start is not None and not args.predecessors,
+        "--plot draws from a .npy file: write --output D.npy": drawn,
+        f".zarr needs Zarr: {install('zarr')}, or use .npy":
+            zarr and importlib.util.find_spec("zarr") is None,
+    })  # fmt: skip
 
 
 def check_paths(args: argparse.Namespace) -> None:
     """Refuse options that say different things of the paths."""
-    if (args.start is None) != (args.end is None):
-        raise Refusal("--from and --to go together: --from A --to B")
-    if args.routes and args.pairs is None:
-        raise Refusal("--routes is for --pairs; --from A --to B prints the path leg by leg")
     other = args.semiring not in (None, "min_plus")
-    if other and (args.max_hops or args.method != "auto"):
-        raise Refusal(f"--max-hops and --method are for min_plus, not {args.semiring}")
-    if args.max_hops and args.method in ("floyd_warshall", "sparse"):
-        raise Refusal("--max-hops needs --method squaring (or auto)")
-    if args.max_hops and (args.predecessors or args.start is not None or args.routes):
-        raise Refusal(
-            "--max-hops: shortest paths of limited length do not form trees, so there are no "
-            "predecessors to walk them by; leave out --predecessors, --from, --to and --routes"
-        )
-    if args.method == "sparse" and args.device not in (None, "cpu"):
-        raise Refusal("--method sparse runs on the CPU: leave out --device")
+    hops, walked = args.max_hops, args.predecessors or args.start is not None or args.routes
+    _refuse({
+        "--from and --to go together: --from A --to B": (args.start is None) != (args.end is None),
+        "--routes is for --pairs; --from A --to B prints the path leg by leg":
+            args.routes and args.pairs is None,
+        f"--max-hops and --method are for min_plus, not {args.semiring}":
+            other and (hops or args.method != "auto"),
+        "--max-hops needs --method squaring (or auto)":
+            hops and args.method in ("floyd_warshall", "sparse"),
+        "--max-hops: shortest paths of limited length do not form trees, so there are no "
+        "predecessors to walk them by; leave out --predecessors, --from, --to and --routes":
+            hops and walked,
+        "--method sparse runs on the CPU: leave out --device":
+            args.method == "sparse" and args.device not in (None, "cpu"),
+    })  # fmt: skip
+
+
+def _refuse(rules: Mapping[str, object]) -> None:
+    """Raise the first message whose condition holds."""
+    for message, wrong in rules.items():
+        if wrong:
+            raise Refusal(message)
 
 
 def check_names(args: argparse.Namespace, outputs: Mapping[str, tuple[str, ...]]) -> None:

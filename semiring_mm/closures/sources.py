@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,8 +21,7 @@ from .edges import EdgeList, edge_dtype, join_edges
 from .weights import Weights, edges_of, worsened
 
 __all__ = [
-    "ArraySource", "DenseSource", "EdgeSource", "Source", "WorsenedEdges", "best_edges",
-    "source_of", "weights_of",
+    "ArraySource", "DenseSource", "EdgeSource", "Source", "best_edges", "source_of", "weights_of",
 ]  # fmt: skip
 
 Array = Any
@@ -74,21 +74,33 @@ class Source(Protocol):
 
 
 class _Readable:
-    """The members of :class:`Source` that follow from :meth:`Source.read`."""
+    """The members of :class:`Source` that follow from its entries."""
 
     s: Semiring
     n: int
     dtype: np.dtype[Any]
     margins: Array | None = None
+    _given_as: str  # the semiring, size and dtype that the graph was given with
 
-    def read(self, rows: slice, columns: slice) -> Array:
+    def _entries(self, rows: slice, columns: slice) -> Array:
+        """As :meth:`Source.read`, not worsened."""
         raise NotImplementedError
 
+    def read(self, rows: slice, columns: slice) -> Array:
+        part, x = self._entries(rows, columns), self.margins
+        return part if x is None else worsened(self.s, part, x[rows, np.newaxis], x[columns])
+
     def worsened(self, margins: NDArray[np.float64]) -> Source:
-        return _WorsenedSource(self, margins)
+        found = copy.copy(self)
+        vars(found).pop("facts", None)
+        found.margins = margins
+        return found
 
     def numbers(self, s: Semiring) -> Source:
-        return _NumbersSource(self, s)
+        found = copy.copy(self)
+        vars(found).pop("facts", None)
+        found.s, found.dtype = s, np.dtype(np.uint8)
+        return found
 
     def refuse(self, weights: Weights) -> None:
         step = 2048
@@ -121,15 +133,19 @@ class _Readable:
     def edges(self) -> EdgeList:
         parts = []
         for rows in self._strips():
-            row, col, weight = edges_of(self.s, self.read(rows, slice(0, self.n)))
+            row, col, weight = edges_of(self.s, self._entries(rows, slice(0, self.n)))
             parts.append((row + rows.start, col, weight))
         return EdgeList.joined(self.n, parts)
 
     def fingerprint(self) -> str:
-        mark = hashlib.sha256(f"{self.s} {self.n} {self.dtype}".encode())
-        for rows in self._strips():
-            mark.update(self.read(rows, slice(0, self.n)).tobytes())
+        mark = hashlib.sha256(self._given_as.encode())
+        for x in self._marked():
+            mark.update(x.tobytes())
         return mark.hexdigest()
+
+    def _marked(self) -> Iterable[Array]:
+        """Arrays that tell the graph from others."""
+        return (self._entries(rows, slice(0, self.n)) for rows in self._strips())
 
 
 class DenseSource(_Readable):
@@ -139,8 +155,9 @@ class DenseSource(_Readable):
         self.s, self.matrix, self.undirected = s, matrix, undirected
         self.n = int(matrix.shape[0])
         self.dtype = np.dtype(matrix.dtype).newbyteorder("=")
+        self._given_as = f"{s} {self.n} {self.dtype}"
 
-    def read(self, rows: slice, columns: slice) -> Array:
+    def _entries(self, rows: slice, columns: slice) -> Array:
         part = np.array(self.matrix[rows, columns], self.dtype)
         if self.undirected:
             other = np.array(self.matrix[columns, rows], self.dtype).T
@@ -152,7 +169,7 @@ class DenseSource(_Readable):
 
 
 class EdgeSource(_Readable):
-    """A graph given by its edges.
+    """A graph given by its edges; where it has margins, they have not worsened `given`.
 
     Attributes
     ----------
@@ -165,8 +182,9 @@ class EdgeSource(_Readable):
         truth = self.dtype.kind == "b"
         weight = np.ones(len(edges.col), bool) if truth else edges.weight
         self.given = edges.weighted(weight.astype(self.dtype, copy=False))
+        self._given_as = f"{s} {self.n} {self.dtype}"
 
-    def read(self, rows: slice, columns: slice) -> Array:
+    def _entries(self, rows: slice, columns: slice) -> Array:
         zero = self.s.identities(self.dtype)[0]
         part = np.full((rows.stop - rows.start, columns.stop - columns.start), zero, self.dtype)
         lo, hi = self.given.sorted.starts[[rows.start, rows.stop]]
@@ -178,16 +196,13 @@ class EdgeSource(_Readable):
 
     @cached_property
     def facts(self) -> Facts:
-        return engines.named("cpu").facts(self.s, self.given.weight)
+        return engines.named("cpu").facts(self.s, weights_of(self, self.given))
 
     def symmetric(self) -> bool:
         return not self.given.directed
 
     def edges(self) -> EdgeList:
         return self.given.sorted
-
-    def worsened(self, margins: NDArray[np.float64]) -> Source:
-        return WorsenedEdges(self, margins)
 
     def numbers(self, s: Semiring) -> EdgeSource:
         return EdgeSource(s, self.given, "u1")
@@ -202,11 +217,8 @@ class EdgeSource(_Readable):
                 f"{self.s.zero:g} for no edge"
             )
 
-    def fingerprint(self) -> str:
-        mark = hashlib.sha256(f"{self.s} {self.n} {self.dtype}".encode())
-        for x in self.edges().arrays:
-            mark.update(x.tobytes())
-        return mark.hexdigest()
+    def _marked(self) -> Iterable[Array]:
+        return self.edges().arrays
 
 
 class ArraySource(_Readable):
@@ -277,56 +289,6 @@ class ArraySource(_Readable):
 
     def numbers(self, s: Semiring) -> ArraySource:
         return ArraySource(self.engine, s, self.array.astype(np.uint8))
-
-
-class _WorsenedSource(_Readable):
-    """Another source with worsened weights."""
-
-    def __init__(self, source: Any, margins: NDArray[np.float64]) -> None:
-        self.source, self.margins = source, margins
-        self.s, self.n, self.dtype = source.s, source.n, source.dtype
-
-    def read(self, rows: slice, columns: slice) -> Array:
-        x = self.margins
-        assert x is not None
-        return worsened(self.s, self.source.read(rows, columns), x[rows, np.newaxis], x[columns])
-
-    def symmetric(self) -> bool:
-        return False
-
-    def edges(self) -> EdgeList:
-        edges: EdgeList = self.source.edges()
-        return edges
-
-    def fingerprint(self) -> str:
-        return str(self.source.fingerprint())
-
-
-class WorsenedEdges(_WorsenedSource):
-    """A list of edges with worsened weights."""
-
-    @cached_property
-    def facts(self) -> Facts:
-        return engines.named("cpu").facts(self.s, weights_of(self, self.given))
-
-    @property
-    def given(self) -> EdgeList:
-        """As of :class:`EdgeSource`, not worsened."""
-        edges: EdgeList = self.source.given
-        return edges
-
-
-class _NumbersSource(_Readable):
-    """Truth values as the numbers 0 and 1."""
-
-    def __init__(self, source: Any, s: Semiring) -> None:
-        self.source, self.s, self.n, self.dtype = source, s, source.n, np.dtype(np.uint8)
-
-    def read(self, rows: slice, columns: slice) -> Array:
-        return self.source.read(rows, columns).astype(np.uint8)
-
-    def fingerprint(self) -> str:
-        return str(self.source.fingerprint())
 
 
 def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> Source:

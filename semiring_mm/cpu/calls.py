@@ -9,7 +9,7 @@ infinities, the ranges of integers) is looked at in each call. :func:`repeat` co
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,22 +77,27 @@ def repeat(
     NumPy's own arrays are served, of one native dtype; `out` if it needs neither an error nor a
     temporary array. The head says, with the dtype, what the semiring is.
     """
-    if len(operands) != 2:
+    if len(operands) != 2 or not (type(operands[0]) is np.ndarray is type(operands[1])):
         return None
     a, b = operands
-    if not (type(a) is np.ndarray is type(b)):
-        return None
-    given = a.dtype
     try:
-        call = _calls.get(
-            (head, given, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads())
-        )
+        call = _calls.get(_key(head, a, b))
     except TypeError:  # no semiring can be unhashable
         return None
-    if call is None or b.dtype is not given or (dtype and dtype != given):
+    if call is None or (dtype and dtype != call.dtype):
         return None
+    return _made(call, a, b, out)
+
+
+def _key(head: tuple[Any, ...], a: Array, b: Array) -> tuple[Any, ...]:
+    """What a product of matrices depends on, but for their entries."""
+    return head, a.dtype, b.dtype, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads()
+
+
+def _made(call: _Call, a: Array, b: Array, out: Any) -> Array | None:
+    """A ⊗ B by a prepared call, or None where the general way is to be taken."""
     if out is None:
-        c = np.empty(call.shape, given)
+        c = np.empty(call.shape, call.dtype)
     elif _fits(out, call, a, b):
         c = out
     else:
@@ -133,10 +138,16 @@ def prepared(
     head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None
 ) -> Array | None:
     """:func:`repeat`, of a product that is prepared if it was not."""
-    c = repeat(head, (a, b), out)
-    if c is None and _prepare(head, semiring, a, b):
-        c = repeat(head, (a, b), out)
-    return c
+    key = _key(head, a, b)
+    call = _calls.get(key)
+    if call is None:
+        call = _prepare(semiring, a, b)
+        if call is None:
+            return None
+        if len(_calls) >= KEPT:
+            _calls.clear()
+        _calls[key] = call
+    return _made(call, a, b, out)
 
 
 def recorded() -> contextlib.AbstractContextManager[None]:
@@ -151,19 +162,15 @@ def learn(
     """Do nothing: :func:`prepared` knows all of a call before it is made."""
 
 
-def _prepare(head: Hashable, semiring: Semiring, a: Array, b: Array) -> bool:
-    """Prepare the product of two matrices, if that can be done and was not yet."""
+def _prepare(semiring: Semiring, a: Array, b: Array) -> _Call | None:
+    """Prepare the product of two matrices, if that can be done."""
     (m, depth), n, dtype = a.shape, b.shape[1], a.dtype
-    key = head, dtype, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads()
-    if b.shape[0] != depth or not m * n * depth or not dtype.isnative or key in _calls:
-        return False
+    if b.shape[0] != depth or not m * n * depth or not (dtype.isnative and b.dtype is dtype):
+        return None
     blas = product.blas_serves(semiring, a, b)
     if not blas and m * n * depth > _PAIRS:
-        return False
+        return None
     call = _Call(semiring, dtype, (m, n), depth, blas)
     if needs_facts(semiring, dtype) and not blas:
         call.scan = class_scan(semiring, a), class_scan(semiring, b)
-    if len(_calls) >= KEPT:
-        _calls.clear()
-    _calls[key] = call
-    return True
+    return call

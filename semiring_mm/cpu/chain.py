@@ -7,7 +7,6 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from .. import pool
 from ..expressions import joins_logarithms, may_be_nan
 from ..memory import scratch, workspace
-from ..plan import Plan, bytewise, can_use_fma, make_plan, make_step_plan, needs_facts, overflow
+from ..plan import Plan, can_use_fma, make_step_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import team
 from .codegen import compiled
@@ -26,6 +25,7 @@ from .forward_backward import forward_backward
 from .kernels import chains as kernels
 from .logsum import RANGES
 from .product import product
+from .vector import factless_plan
 from .viterbi import Task, viterbi
 
 __all__ = [
@@ -78,14 +78,13 @@ def carry(
     a = a.swapaxes(2, 3) if turned else a
     if a.strides[3] != a.itemsize:
         a = _contiguous(a)
-    size, logs = int(plan.compute[1:]) // 8, 0
+    size, logs = plan.computed_in.itemsize, 0
     if joins_logarithms(plan.add):
         powers = shifts(plan) and (shared or rows >= _ROWS)
         logs = kernels.POWERS if powers else kernels.TERMS
     lanes = host_target().vector_bytes // size
     panels = -(-n // lanes)
     together = _TOGETHER if shared and a.strides[0] == 0 else 1
-    compute = np.dtype(f"{plan.compute[0]}{size}")
     r = RANGES.get(8 * size)
     call = compiled(kernels.carry, plan, plan.start)
     fixed = {
@@ -109,7 +108,8 @@ def carry(
             8, 8 * together * count, *(size * math.prod(shape) for shape in shapes)
         )
         packed, powers, tops, carried, weights = (
-            np.ndarray(shape, compute, room) for shape, room in zip(shapes, rest, strict=True)
+            np.ndarray(shape, plan.computed_in, room)
+            for shape, room in zip(shapes, rest, strict=True)
         )
         flags[:] = 0
         call(
@@ -185,15 +185,7 @@ def _plan(
             return make_step_plan(semiring, dtype, known, n, reverse=reverse)
         except OverflowError:
             return None
-    return _fixed_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
-
-
-@functools.lru_cache(maxsize=KEPT)
-def _fixed_plan(semiring: Semiring, dtype: np.dtype[Any], n: int) -> Plan:
-    plan = make_plan(semiring, dtype, None, None, n)
-    if plan.codec == "bits":
-        return bytewise(plan)
-    return replace(plan, keep_nan=plan.compute[0] == "f")
+    return factless_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
 
 
 def _needs_no_care(semiring: Semiring, plan: Plan, a: Array) -> tuple[bool, float]:
@@ -286,31 +278,18 @@ def best_path(
     if a.shape[1] and a.strides[1] == 0:
         quick, far = _needs_no_care(semiring, plan, a)
         if quick:
-            some = _quickly(plan, far, a, e, x, end, path, score, lengths, symbols)
-            if not some.size:
-                return
-            paths, scores = path[some], score[some]
-            model = _some(a, e, x, end, symbols, some)
-            _carefully(plan, semiring, *model, paths, scores, lengths[some])
-            path[some], score[some] = paths, scores
+            make = functools.partial(
+                viterbi, plan, far, a, e, x, end, path, score, lengths, symbols
+            )  # fmt: skip
+            some = np.flatnonzero(_by_task(make, lengths, a.shape[-1] ** 2))
+            if some.size:
+                paths, scores = path[some], score[some]
+                model = _some(a, e, x, end, symbols, some)
+                _carefully(plan, semiring, *model, paths, scores, lengths[some])
+                path[some], score[some] = paths, scores
             return
     e = e if symbols is None else e[symbols]
     _carefully(plan, semiring, a, e, x, end, path, score, lengths)
-
-
-def _quickly(
-    plan: Plan, far: float, a: Array, e: Array, x: Array, end: Array, path: NDArray[np.int32],
-    score: Array, lengths: Lengths, symbols: NDArray[np.int64] | None,
-) -> NDArray[np.intp]:  # fmt: skip
-    """Compute best paths by :mod:`semiring_mm.cpu.viterbi`; the chains that need care."""
-    pairs = a.shape[-1] ** 2
-    order, odd = _by_length(lengths), np.zeros(len(lengths), np.uint8)
-    workers = _workers(int(lengths.sum()) * pairs)
-    task = viterbi(
-        plan, far, a, e, x, end, path, score, lengths, odd, order, workers, symbols
-    )  # fmt: skip
-    _in_team(task, lengths[order], pairs, workers)
-    return np.flatnonzero(odd)
 
 
 def _some(
@@ -332,9 +311,17 @@ def _by_length(lengths: Lengths) -> Lengths:
     return order[np.argsort(-lengths[order], kind="stable")] if len(order) > 1 else order
 
 
-def _in_team(task: Task, lengths: Lengths, pairs: int, workers: int) -> None:
-    """Do a task by so many threads; `pairs` are a step's."""
-    pieces = _pieces(lengths, 1, pairs, task.together)
+def _by_task(
+    make: Callable[[Lengths, NDArray[np.uint8], int], Task], lengths: Lengths, pairs: int
+) -> NDArray[np.uint8]:
+    """Compute chains by a task; where results are to be computed in another way. `pairs`: a step's.
+
+    `make` is given the order of the chains, what to mark, and the threads.
+    """
+    order, odd = _by_length(lengths), np.zeros(len(lengths), np.uint8)
+    workers = _workers(int(lengths.sum()) * pairs)
+    task = make(order, odd, workers)
+    pieces = _pieces(lengths[order], 1, pairs, task.together)
     with team.lease(min(workers, len(pieces)) - 1) as leased:
         memories = [workspace(task.room, worker) for worker in (None, *leased)]
         for first in range(0, len(pieces), len(memories)):
@@ -344,6 +331,7 @@ def _in_team(task: Task, lengths: Lengths, pairs: int, workers: int) -> None:
             ]
             rows = [(call.block,) for call in calls]
             team.call_each(calls[0].code, rows, leased)
+    return odd
 
 
 def _carefully(
@@ -440,7 +428,13 @@ def posterior(
         e = e if symbols is None else e[symbols]
         _posterior_in_logarithms(a, e, x, end, total, out, pairs, lengths)
         return
-    some = _posterior_quickly(a, e, x, end, total, out, pairs, lengths, symbols)
+    if symbols is not None and len(e) > symbols.size:
+        e, symbols = e[symbols], None
+    sums = np.zeros(len(lengths))
+    make = functools.partial(forward_backward, a, e, x, end, sums, out, pairs, lengths, symbols)
+    odd = _by_task(make, lengths, a.shape[-1] ** 2 // _LINEAR)
+    np.copyto(total, sums, where=lengths > 0, casting="same_kind")
+    some = np.flatnonzero((odd != 0) & (lengths > 0))
     if not some.size:
         return
     found = total[some], None if out is None else out[some], None if pairs is None else pairs[some]
@@ -448,25 +442,6 @@ def posterior(
     for result, own in zip((total, out, pairs), found, strict=True):
         if result is not None:
             result[some] = own
-
-
-def _posterior_quickly(
-    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths, symbols: NDArray[np.int64] | None,
-) -> NDArray[np.intp]:  # fmt: skip
-    """The same without logarithms; the chains that need these."""
-    order, odd = _by_length(lengths), np.zeros(len(lengths), np.uint8)
-    if symbols is not None and len(e) > symbols.size:
-        e, symbols = e[symbols], None
-    work = a.shape[-1] ** 2 // _LINEAR
-    workers = _workers(int(lengths.sum()) * work)
-    sums = np.zeros(len(lengths))
-    task = forward_backward(
-        a, e, x, end, sums, out, pairs, lengths, odd, order, workers, symbols
-    )  # fmt: skip
-    _in_team(task, lengths[order], work, workers)
-    np.copyto(total, sums, where=lengths > 0, casting="same_kind")
-    return np.flatnonzero((odd != 0) & (lengths > 0))
 
 
 def _posterior_in_logarithms(

@@ -18,25 +18,24 @@ from numpy.typing import NDArray
 from .. import pool
 from ..engine import Known
 from ..memory import workspace
-from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
+from ..plan import Plan, bytewise, make_plan
 from ..semirings import Semiring
 from .algebra import Algebra
 from .compiler import KEPT, Library, Target, compile_functions, compile_kept, host_target, writers
 from .ir import I32, I64, PTR, Function, Type, Value, module_text
 from .product_code import PARAMS, SQUARE, params_of
-from .team import COUNTERS, Team, lease, run_program
-from .views import HEAD, ArrayView, address, check_array_layout
+from .team import COUNTERS, Team
+from .views import HEAD, ArrayView, check_array_layout
 
 __all__ = [
     "BASE", "ClosureCode", "closure_batch", "closure_block", "closure_code", "closure_functions",
-    "doubtful", "keeping",
+    "closure_plan", "keeping",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 
 #: Largest block, in rows.
 BASE = 64
-_SHARE = 1 << 17  # predecessors that pay for one more thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +57,10 @@ def closure_code(
     semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int, *, marked: bool
 ) -> ClosureCode:
     """The code for matrices of up to `depth` rows, with predecessors if they are `marked`."""
-    return _code(_closure_plan(semiring, dtype, known, depth), marked)
+    return _code(closure_plan(semiring, dtype, known, depth), marked)
 
 
-def _closure_plan(
-    semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int
-) -> Plan:
+def closure_plan(semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int) -> Plan:
     fa, fb, fc = known or (None, None, None)
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
     if plan.codec == "bits":
@@ -96,29 +93,6 @@ def closure_batch(
     return False
 
 
-def doubtful(semiring: Semiring, d: Array, p: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Rows of predecessors in which one is not strictly nearer than its node."""
-    known = None
-    if d.dtype.kind in "iu" and needs_facts(semiring, d.dtype):
-        limit = 1 << (8 * d.dtype.itemsize - 4)  # as in closures
-        known = (Facts(-limit, limit, True),) * 3
-    plan = _closure_plan(semiring, d.dtype, known, 1)
-    library, call = _doubtful_code(plan)
-    wrong = np.zeros(len(p), np.uint8)
-    fields = {"i1": len(p), "j1": p.shape[1]}
-    buffer = workspace(_own(plan) + COUNTERS)
-    team = min(pool.get_num_threads(), p.size // _SHARE)
-    if team < 2:
-        call(d, d, wrong, buffer, params_of(plan, 0, 0, 0, **fields), p, p)
-        return np.flatnonzero(wrong)
-    shared = buffer[64:]
-    params = params_of(plan, 0, 0, 0, team=address(shared), **fields)
-    step = np.array([[library.address("doubtful"), 0, *np.frombuffer(params, np.int64)]])
-    with lease(team - 1) as workers:
-        run_program(step, (d, d, wrong, p, p, p), 64, shared, workers, buffer)
-    return np.flatnonzero(wrong)
-
-
 @functools.lru_cache(maxsize=KEPT)
 def _code(plan: Plan, marked: bool) -> ClosureCode:
     check_array_layout()
@@ -128,25 +102,14 @@ def _code(plan: Plan, marked: bool) -> ClosureCode:
         lambda: module_text(closure_functions(plan, host_target(), marked=marked)), host_target(),
     )  # fmt: skip
     params = functools.lru_cache(maxsize=BASE)(lambda n: params_of(plan, 0, 0, 0, i1=n))
-    return ClosureCode(library, _call_of(library, "closure"), params, _own(plan))
+    objects = [ctypes.py_object] * 4
+    call = library.function("closure", *objects, ctypes.c_char_p, *objects[:2])
+    return ClosureCode(library, call, params, _own(plan))
 
 
 def _own(plan: Plan) -> int:
     """Bytes of the rows of a block and of their predecessors."""
     return 64 + BASE * BASE * (int(plan.compute[1:]) // 8 + 4)
-
-
-def _call_of(library: Library, name: str) -> Any:
-    """A step as a function of arrays and bytes, which one thread calls."""
-    objects = [ctypes.py_object] * 4
-    return library.function(name, *objects, ctypes.c_char_p, *objects[:2])
-
-
-@functools.lru_cache(maxsize=KEPT)
-def _doubtful_code(plan: Plan) -> tuple[Library, Any]:
-    check_array_layout()
-    library = compile_functions([_doubtful_function(plan)], host_target())
-    return library, _call_of(library, "doubtful")
 
 
 _keeping: list[Library] = []
@@ -328,24 +291,4 @@ def _keep_function() -> Function:
     with call.team.loop(call.end - call.begin) as i, f.loop(left, right) as j:
         x = f.load(_entry(call.k, call.begin + i, j), I32)
         f.store(x, _entry(call.p, i, j - left))
-    return f
-
-
-def _doubtful_function(plan: Plan) -> Function:
-    """Generate ``doubtful``: C gets 1 for each row in which K has a node no nearer than its own."""
-    f = Function("doubtful", [PTR] * 7)
-    call, algebra = _Call(f), Algebra(f, plan)
-    columns, byte = f.load(call.field["j1"], I64, 8), Type("u", 8)
-    with call.team.loop(call.end - call.begin) as i:
-        wrong = f.var(f.const(0, I64))
-        with f.loop(0, columns) as j:
-            before = f.load(_entry(call.k, i, j), I32).to(I64)
-            there = before.cmp(">=", 0)
-            near, far = (
-                algebra.decode(f.load(_entry(call.a, i, x), algebra.storage))
-                for x in (f.select(there, before, f.const(0, I64)), j)
-            )
-            nearer = algebra.add(near, far).cmp("==", near) & near.cmp("!=", far)
-            wrong.set(wrong.get() | (there & (nearer ^ 1)).to(Type("u", 64)).to(I64))
-        f.store(wrong.get().to(byte), call.c.data.at(i * call.c.stride(-1)), 1)
     return f

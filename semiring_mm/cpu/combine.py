@@ -42,14 +42,8 @@ def _compiled(expr: Expr, dtype: np.dtype[Any]) -> Compiled:
 def unit_rows(x: Array) -> Array:
     """The rows divided by their norms: see :meth:`semiring_mm.engine.Engine.unit_rows`."""
     unit = np.empty(x.shape, x.dtype)
-    if x.nbytes < _STRIP:
-        _divide(x, unit)
-    else:
-        step = max(1, _STRIP // (x.shape[1] * x.itemsize))
-        pool.run([
-            functools.partial(_divide, x[i : i + step], unit[i : i + step])
-            for i in range(0, len(x), step)
-        ])  # fmt: skip
+    pieces = -(-x.nbytes // _STRIP)
+    pool.run_parts(lambda i, j: _divide(x[i:j], unit[i:j]), len(x), max(1, pieces))
     return unit
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..engine import Engine, lazily
 from ..memory import free_memory
-from .closure import BASE, closure_batch, closure_block, doubtful
+from .closure import BASE, closure_batch, closure_block
 from .combine import apply, unit_rows
 from .facts import facts, facts_later
 from .gf2 import PANEL, ROWS, reduce_bits
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .closure_program import eliminate
     from .codegen import compiled
     from .screen import Screen
-    from .spanning import best_outside, between, towards
+    from .spanning import best_outside, between, doubtful, towards
     from .sparse import csr_product, dia_product
 
     _: Engine = engine
@@ -48,7 +48,7 @@ trees = log_shares = FactorSweeps = Customizer = None
 __getattr__ = lazily(__package__, {
     "alignment": "align", "bfs": "HopSearches", "calls": "calls", "chain": "chains",
     "closure_program": "eliminate", "codegen": "compiled", "rows": "rows",
-    "screen": "Screen", "select": "select", "spanning": "best_outside between towards",
+    "screen": "Screen", "select": "select", "spanning": "best_outside between doubtful towards",
     "sparse": "csr_product dia_product",
 })  # fmt: skip
 

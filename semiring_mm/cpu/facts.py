@@ -20,7 +20,9 @@ from .codegen import Compiled, compiled
 from .compiler import KEPT, host_target
 from .kernels import facts as kernels
 
-__all__ = ["CLASSES", "class_of", "class_scan", "facts", "facts_later", "facts_of_class"]
+__all__ = [
+    "CLASSES", "class_of", "class_scan", "coarse_facts", "facts", "facts_later", "facts_of_class",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -112,8 +114,30 @@ def _compiled(
     return compiled(kernel, plan), known
 
 
+def coarse_facts(semiring: Semiring, x: Array) -> Facts:
+    """:func:`facts`; of floats as coarse as a plan needs them, so that few plans are looked up."""
+    if x.dtype.kind != "f":
+        return facts(semiring, x)
+    if x.ndim == 2 and 0 < x.nbytes < 2 * _SHARE:
+        return facts_of_class(class_scan(semiring, x)(x), x.dtype)
+    return facts_of_class(class_of(facts(semiring, x), x.dtype), x.dtype)
+
+
+_scans: dict[tuple[Any, ...], Callable[[Array], int]] = {}
+
+
 def class_scan(semiring: Semiring, like: Array) -> Callable[[Array], int]:
     """:func:`class_of` matrices that lie as one does, compiled."""
+    key = semiring, like.dtype, like.shape, like.strides, like.flags.aligned
+    scan = _scans.get(key)
+    if scan is None:
+        if len(_scans) >= KEPT:
+            _scans.clear()
+        scan = _scans[key] = _class_scan(semiring, like)
+    return scan
+
+
+def _class_scan(semiring: Semiring, like: Array) -> Callable[[Array], int]:
     call, known = _compiled(kernels.class_of, semiring, like.dtype)
     fields = _fields(like) | known | {"whole": like.dtype.kind in "iu"}
     name = "apart" if fields["x"] is None else "x"

@@ -75,10 +75,10 @@ def forward_backward(
     out: Array | None,
     pairs: Array | None,
     lengths: NDArray[np.int64],
-    odd: NDArray[np.uint8],
+    symbols: NDArray[np.int64] | None,
     order: NDArray[np.int64],
+    odd: NDArray[np.uint8],
     threads: int,
-    symbols: NDArray[np.int64] | None = None,
 ) -> Task:
     """How to compute the log-partitions and the posterior probabilities of some chains.
 
@@ -88,11 +88,11 @@ def forward_backward(
         As in :meth:`semiring_mm.engine.Chains.posterior`; the matrix is that of all steps.
     total : ndarray of float64, shape (batch,)
         Receives the log-partitions.
+    order : ndarray of int64
+        Chains that have steps; neighbours, which go on together, are best of one length.
     odd : ndarray of uint8, shape (batch,)
         Receives 1 where the results are to be computed in logarithms instead; nothing is added to
         `pairs` there.
-    order : ndarray of int64
-        Chains that have steps; neighbours, which go on together, are best of one length.
     threads : int
         How many call the function.
 

@@ -8,8 +8,6 @@ each term. Where such a sum is too small to be right, the engine's own product c
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -138,8 +136,7 @@ def _in_rows(shape: tuple[int, ...], run: Callable[[int, int], None]) -> None:
     """Call `run` for all rows, some at a time, on all threads."""
     most = 4 * pool.get_num_threads()
     pieces = max(1, min(most, shape[0] // _ROWS, shape[0] * shape[1] // _PIECE))
-    cuts = np.linspace(0, shape[0], pieces + 1).astype(int).tolist()
-    pool.run([functools.partial(run, i, j) for i, j in itertools.pairwise(cuts)])
+    pool.run_parts(run, shape[0], pieces)
 
 
 def _shifted(x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -194,15 +191,15 @@ def _entries(a: Array, b: Array, i: Array, j: Array, dtype: np.dtype[Any]) -> Ar
     left = _padded(a[rows], dtype, -math.inf)
     right = _padded(b[:, columns].T, dtype, 0)
     places = np.stack([at_row, at_column]).astype(np.int64, copy=False)
-    pieces = min(4 * pool.get_num_threads(), len(i))
-    cuts = np.linspace(0, len(i), pieces + 1).astype(int).tolist()
     width = host_target().vector_bytes // dtype.itemsize
-    call = functools.partial(
-        compiled(kernels.entries, dtype.str[1:]), n=left.shape[1], a=left, b=right, places=places,
-        to=value, width=width,
-    )  # fmt: skip
-    parts = itertools.pairwise(cuts)
-    pool.run([functools.partial(call, first=first, last=last) for first, last in parts])
+
+    def some(first: int, last: int) -> None:
+        compiled(kernels.entries, dtype.str[1:])(
+            first=first, last=last, n=left.shape[1], a=left, b=right, places=places, to=value,
+            width=width,
+        )  # fmt: skip
+
+    pool.run_parts(some, len(i), 4 * pool.get_num_threads())
     return value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -89,8 +88,7 @@ def copy(x: Array, to: Array) -> None:
     if pieces < 2:
         to[...] = x
         return
-    cuts = np.linspace(0, len(x), pieces + 1).astype(int).tolist()
-    pool.run([functools.partial(np.copyto, to[i:j], x[i:j]) for i, j in itertools.pairwise(cuts)])
+    pool.run_parts(lambda i, j: np.copyto(to[i:j], x[i:j]), len(x), pieces)
 
 
 def on(

@@ -37,7 +37,7 @@ from . import logsum
 from .closure import keeping
 from .combine import apply
 from .compiler import KEPT
-from .facts import class_of, facts, facts_of_class
+from .facts import class_of, coarse_facts, facts_of_class
 from .product_code import (
     GATHER,
     NOTHING_SEEN,
@@ -116,13 +116,12 @@ def product(
             if guess.right():
                 return
         if known is not None:
-            fa, fb, fc = known
+            fa, fb, fc = coarse(known, a.dtype)
         elif guess and guess.seen:
             fa, fb = (facts_of_class(x, a.dtype) for x in guess.seen)
         else:
-            fa, fb = facts(semiring, a), facts(semiring, b)
-            fc = facts(semiring, c) if scaling.accumulate else None
-        fa, fb, fc = coarse((fa, fb, fc), a.dtype)
+            fa, fb = coarse_facts(semiring, a), coarse_facts(semiring, b)
+            fc = coarse_facts(semiring, c) if scaling.accumulate else None
     k_matters = depth if a.dtype.kind in "iu" else 1
     plan, code = choose(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, k_matters, scaling,
@@ -390,11 +389,7 @@ def _run_each(
     if large:
         least = int(m * n * depth * batch / (_longest(plan) * code.unit))
         pieces = min(batch, max(8 * pool.get_num_threads(), least))
-    cuts = np.linspace(0, batch, pieces + 1).astype(int).tolist()
-    pool.run(
-        [functools.partial(some, *x) for x in itertools.pairwise(cuts)],
-        (lambda count: on_done(cuts[count] / batch)) if on_done else None,
-    )
+    pool.run_parts(some, batch, pieces, (lambda done: on_done(done / batch)) if on_done else None)
 
 
 def team_of(code: ProductCode, pairs: float) -> int:

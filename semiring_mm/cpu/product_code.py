@@ -53,17 +53,15 @@ PARAMS = (
     "a_batch", "b_batch", "c_batch", "mode", "m_slab", "k_slab", "n_slab", "alpha", "beta", "one",
     "arg_offset", "pred_offset", "least", "m_block", "n_block", "team", "depth",
 )  # fmt: skip
+_DEFAULTS = dict.fromkeys(PARAMS, 0) | {"i1": -1, "j1": -1, "depth": -1, "batch": 1}
 _pack_params = struct.Struct(f"{len(PARAMS)}q").pack
 
 
 def params_of(plan: Plan, m_slab: int, k_slab: int, n_slab: int, **fields: int) -> bytes:
-    """The parameter block of a kernel; fields that are not given are 0."""
+    """The parameter block of a kernel, with defaults for fields that are not given."""
     one = scalar_bits(plan, 1.0) if plan.compute[0] == "f" else 0
-    values = {
-        "i1": -1, "j1": -1, "depth": -1, "batch": 1, "m_slab": m_slab, "k_slab": k_slab,
-        "n_slab": n_slab, "one": one, **fields,
-    }  # fmt: skip
-    return _pack_params(*[values.get(name, 0) for name in PARAMS])
+    slabs = {"m_slab": m_slab, "k_slab": k_slab, "n_slab": n_slab}
+    return _pack_params(*{**_DEFAULTS, **slabs, "one": one, **fields}.values())
 
 
 #: Bits of ``mode`` beside those of every engine: K receives rows of P; A, B is read as its

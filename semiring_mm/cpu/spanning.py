@@ -1,9 +1,7 @@
-"""Closures from spanning forests: the best edges of rows, and rows of paths; compiled."""
+"""Closures from spanning forests: the best edges of rows, and rows of paths; trees of paths."""
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,17 +11,20 @@ from numpy.typing import NDArray
 from .. import pool
 from ..engine import Forest
 from ..memory import scratch
+from ..plan import Facts, needs_facts
 from ..semirings import Semiring
 from ..spanning import in_line, range_table, spanning_plan
+from .closure import closure_plan
 from .codegen import compiled
 from .kernels import spanning as kernels
 
-__all__ = ["best_outside", "between", "towards"]
+__all__ = ["best_outside", "between", "doubtful", "towards"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int32]
 
 _ENTRIES = 1 << 20  # that a task reads or writes, about
+_PREDECESSORS = 1 << 17
 
 
 def best_outside(
@@ -40,7 +41,7 @@ def best_outside(
             value=value[lo:hi],
         )  # fmt: skip
 
-    _spread(len(rows), max(1, _ENTRIES // max(1, n)), some)
+    pool.run_parts(some, len(rows), -(-len(rows) * n // _ENTRIES))
 
 
 def between(semiring: Semiring, gaps: Array, place: Index, rows: Index, out: Array) -> None:
@@ -59,7 +60,7 @@ def between(semiring: Semiring, gaps: Array, place: Index, rows: Index, out: Arr
             table=table, near=scratch(n * kind.itemsize)[0].view(kind), out=out,
         )  # fmt: skip
 
-    _spread(len(rows), kernels.ROWS * max(1, _ENTRIES // (kernels.ROWS * max(1, n))), some)
+    _in_blocks(some, len(rows), n)
 
 
 def towards(forest: Forest, rows: Index, out: Index) -> None:
@@ -75,10 +76,27 @@ def towards(forest: Forest, rows: Index, out: Index) -> None:
             row=scratch(4 * n)[0].view(np.int32), **forest._asdict(),
         )  # fmt: skip
 
-    _spread(len(rows), max(kernels.ROWS, _ENTRIES // max(1, n)), some)
+    _in_blocks(some, len(rows), n)
 
 
-def _spread(count: int, each: int, some: Callable[[int, int], None]) -> None:
-    """Call a function for parts of a range, on all threads."""
-    ends = [*range(0, count, each), count]
-    pool.run([functools.partial(some, *part) for part in itertools.pairwise(ends)])
+def doubtful(semiring: Semiring, d: Array, p: Index) -> NDArray[np.int64]:
+    """Rows of predecessors in which one is not strictly nearer than its node."""
+    known = None
+    if needs_facts(semiring, d.dtype) and d.dtype.kind in "iu":
+        limit = 1 << (8 * d.dtype.itemsize - 4)  # as in closures
+        known = (Facts(-limit, limit, True),) * 3
+    kernel = compiled(kernels.doubtful, closure_plan(semiring, d.dtype, known, 1))
+    rows, n = p.shape
+    wrong = np.zeros(rows, np.uint8)
+
+    def some(lo: int, hi: int) -> None:
+        near, marks = (np.ascontiguousarray(x[lo:hi]) for x in (d, p))
+        kernel(rows=hi - lo, n=n, d=near, p=marks, wrong=wrong[lo:hi])
+
+    pool.run_parts(some, rows, -(-p.size // _PREDECESSORS))
+    return np.flatnonzero(wrong)
+
+
+def _in_blocks(some: Callable[[int, int], None], rows: int, n: int) -> None:
+    """Call a function for parts of some rows, which have what is computed for many of them."""
+    pool.run_parts(some, rows, min(-(-rows // kernels.ROWS), -(-rows * n // _ENTRIES)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +22,7 @@ from .facts import facts
 from .kernels import gemv as kernels
 from .views import even_strides
 
-__all__ = ["gemv", "vector_plan"]
+__all__ = ["factless_plan", "gemv", "vector_plan"]
 
 Array = NDArray[Any]
 
@@ -73,13 +72,13 @@ def gemv(
     if a.size < _ALONE or (workers == 1 and not least) or few:
         part(0, len(stack), 0, m)
         return
-    count, step = (len(stack), 1) if whole_matrices else (m, 16)
-    cuts = (np.linspace(0, count // step, max(workers, least) + 1).astype(int) * step).tolist()
-    cuts[-1] = count
-    pool.run([
-        functools.partial(part, *((i, j, 0, m) if whole_matrices else (0, len(stack), i, j)))
-        for i, j in itertools.pairwise(cuts) if i < j
-    ])  # fmt: skip
+    if whole_matrices:
+        pool.run_parts(lambda i, j: part(i, j, 0, m), len(stack), max(workers, least))
+    else:  # rows by 16
+        pool.run_parts(
+            lambda i, j: part(0, len(stack), 16 * i, min(16 * j, m)), -(-m // 16),
+            max(workers, least),
+        )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -121,7 +120,7 @@ def vector_plan(
     """
     dtype, alpha, beta = a.dtype, scaling.alpha, scaling.beta
     if not needs_facts(semiring, dtype) or dtype.kind not in "iu":
-        return _factless_plan(semiring, dtype, depth if dtype.kind in "iu" else 1, alpha, beta)
+        return factless_plan(semiring, dtype, depth if dtype.kind in "iu" else 1, alpha, beta)
     try:
         plan = _widest_plan(semiring, dtype, depth, scaling)
     except OverflowError:
@@ -142,9 +141,11 @@ def _widest_plan(semiring: Semiring, dtype: np.dtype[Any], depth: int, scaling: 
 
 
 @functools.lru_cache(maxsize=4096)
-def _factless_plan(
-    semiring: Semiring, dtype: np.dtype[Any], depth: int, alpha: Scalar, beta: Scalar
-) -> Plan:
+def factless_plan(
+    semiring: Semiring, dtype: np.dtype[Any], depth: int, alpha: Scalar = None,
+    beta: Scalar = None,
+) -> Plan:  # fmt: skip
+    """The plan for whatever the operands hold, where integers do not depend on that."""
     plan = make_plan(semiring, dtype, None, None, depth, alpha=alpha, beta=beta)
     if plan.codec == "bits":
         return bytewise(plan)

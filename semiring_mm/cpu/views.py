@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiler import Library, compile_functions, host_target
+from .compiler import Library
 from .ir import I32, I64, PTR, Function, Value
 
 __all__ = [
-    "HEAD", "ArrayView", "address", "array_function", "check_array_layout", "even_strides",
+    "HEAD", "ArrayView", "address", "check_array_layout", "even_strides",
     "function_of_arrays",
 ]  # fmt: skip
 
@@ -74,12 +74,6 @@ def check_array_layout() -> None:
             f"NumPy {np.__version__} on this interpreter lays its arrays out in an unknown way; "
             f"please report it"
         )
-
-
-def array_function(functions: list[Function], arguments: int) -> Any:
-    """The last of the functions, compiled; it takes so many arrays, the fifth argument bytes."""
-    library = compile_functions(functions, host_target())
-    return function_of_arrays(library, functions[-1].name, arguments)
 
 
 def function_of_arrays(library: Library, name: str, arguments: int) -> Any:

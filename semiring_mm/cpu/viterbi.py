@@ -90,10 +90,10 @@ def viterbi(
     path: NDArray[np.int32],
     score: Array,
     lengths: NDArray[np.int64],
-    odd: NDArray[np.uint8],
+    symbols: NDArray[np.int64] | None,
     order: NDArray[np.int64],
+    odd: NDArray[np.uint8],
     threads: int,
-    symbols: NDArray[np.int64] | None = None,
 ) -> Task:
     """How to compute the best paths of some chains.
 
@@ -105,14 +105,14 @@ def viterbi(
     a, e, x, end, path, score, lengths
         As in :meth:`semiring_mm.engine.Chains.best_path`; the matrix is that of all steps, and has
         neither NaN nor an infinity that is not `far`.
-    odd : ndarray of uint8, shape (batch,)
-        Receives 1 where the results are to be computed with care instead.
-    order : ndarray of int64
-        Chains that have steps; neighbours, which go on together, are best of one length.
-    threads : int
-        How many call the function.
     symbols : ndarray of int64, shape (batch, steps), contiguous, optional
         The emissions are then rows of `e`.
+    order : ndarray of int64
+        Chains that have steps; neighbours, which go on together, are best of one length.
+    odd : ndarray of uint8, shape (batch,)
+        Receives 1 where the results are to be computed with care instead.
+    threads : int
+        How many call the function.
 
     Returns
     -------

@@ -1,8 +1,9 @@
 """Elementary functions on vectors, emitted inline through the IR builder.
 
-Every function takes values of :data:`~.ir.F32` or :data:`~.ir.F64` with any number of lanes and
-emits straight-line code: no calls, tables, branches or integer conversions, only multiply-adds,
-selects and operations on the exponent's bits. Special values are those of NumPy.
+Every function takes the :class:`~.ir.Function` where its code goes and values of :data:`~.ir.F32`
+or :data:`~.ir.F64` with any number of lanes, and emits straight-line code: no calls, tables,
+branches or integer conversions, only multiply-adds, selects and operations on the exponent's bits.
+Special values are those of NumPy.
 
 The arguments are reduced as W. J. Cody and W. Waite do ("Software Manual for the Elementary
 Functions", 1980): ``exp(x) = 2**k * exp(r)`` with ``|r| <= log(2) / 2``, and
@@ -236,40 +237,14 @@ def _power(x: Value, k: Value) -> Value:
 
 
 def exp(f: Function, x: Value) -> Value:
-    """Exponential, within 1 ulp, with gradual underflow.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    x : Value
-        Argument.
-
-    Returns
-    -------
-    Value
-        e to the power of `x`.
-    """
+    """Exponential, within 1 ulp, with gradual underflow."""
     k, value = _reduced_expm1(f, _clamp(f, x, *_format(x).exp_range))
     half = k >> 1  # 2**k itself may be out of range; only the last product rounds
     return (value + 1.0) * _power(x, half) * _power(x, k - half)
 
 
 def expm1(f: Function, x: Value) -> Value:
-    """``exp(x) - 1`` without cancellation, within 2 ulp.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    x : Value
-        Argument.
-
-    Returns
-    -------
-    Value
-        Exponential less one.
-    """
+    """``exp(x) - 1`` without cancellation, within 2 ulp."""
     fmt = _format(x)
     k, value = _reduced_expm1(f, _clamp(f, x, fmt.expm1_low, fmt.exp_range[1]))
     scale = _power(x, k - 1)  # half, lest it overflow before the result does
@@ -306,20 +281,7 @@ def _log_ends(f: Function, x: Value, pole: float, result: Value) -> Value:
 
 
 def log(f: Function, x: Value) -> Value:
-    """Natural logarithm, within 1.1 ulp, denormals included.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    x : Value
-        Argument.
-
-    Returns
-    -------
-    Value
-        Logarithm; -inf at zero, NaN below.
-    """
+    """Natural logarithm, within 1.1 ulp, denormals included; -inf at zero, NaN below."""
     fmt = _format(x)
     small = x.cmp("<", 2.0 ** (1 - fmt.bias))
     normal = f.select(small, x * 2.0**fmt.mantissa, x)
@@ -330,22 +292,10 @@ def log(f: Function, x: Value) -> Value:
 
 
 def log1p(f: Function, x: Value) -> Value:
-    """``log(1 + x)`` without cancellation, within 1.6 ulp.
+    """``log(1 + x)`` without cancellation, within 1.6 ulp; -inf at -1, NaN below.
 
     Only the exponent is taken from the rounded 1 + x; the rest is ``2**-e * (1 + x) - 1`` with one
     rounding, by a multiply-add.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    x : Value
-        Argument.
-
-    Returns
-    -------
-    Value
-        Logarithm; -inf at -1, NaN below.
     """
     e, _ = _split(x + 1.0)
     scale = _power(x, -e + 2)  # 2**-e itself may be denormal
@@ -365,18 +315,6 @@ def logaddexp(f: Function, x: Value, y: Value) -> Value:
     zero. So denormals, slow on many processors, do not come up inside, and the time does not
     depend on the data. Both polynomials are in Horner's form for that reason: a square may be
     denormal where the sum is not.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    x, y : Value
-        Arguments of one type.
-
-    Returns
-    -------
-    Value
-        Logarithm of the sum of the exponentials.
     """
     larger = f.select(x.cmp(">", y), x, y)
     # Infinities that are equal differ by nothing.

@@ -258,8 +258,8 @@ def _cdist(x: Array, y: Array, text: str, p: float) -> tuple[Array]:
     if not batch:
         return (neighbours.cdist(x, y, metric),)
     x, y = (np.asarray(chains.on_host(_stacked(v, batch))) for v in (x, y))
-    found = np.stack([neighbours.cdist(*pair, metric) for pair in zip(x, y, strict=True)])
-    return (found.reshape(*batch, *found.shape[1:]),)
+    found = [neighbours.cdist(*pair, metric) for pair in zip(x, y, strict=True)]
+    return (np.array(found, None if found else x.dtype).reshape(*batch, x.shape[1], y.shape[1]),)
 
 
 def _cdist_gradient(at: Backward) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,60 +22,41 @@ _WORDS = (
 )
 
 
-@dataclass(frozen=True)
-class _Matrix:
-    """What the first line of a file says of it."""
-
-    layout: str
-    field: str
-    symmetry: str
-
-    @property
-    def size(self) -> str:
-        return "ROWS COLUMNS ENTRIES" if self.layout == "coordinate" else "ROWS COLUMNS"
-
-    @property
-    def entry(self) -> str:
-        return "ROW COLUMN" if self.field == "pattern" else "ROW COLUMN VALUE"
-
-    def reading(self, file: File, graph: Graph) -> Reading:
-        """What is returned of the entries that are stored."""
-        weighted = self.field != "pattern"
-        if self.symmetry == "skew-symmetric":
-            if (loops := graph.row == graph.col).any():
-                node = graph.nodes[int(graph.row[loops.argmax()])]
-                raise file.error(None, f"entry ({node}, {node}) of a skew-symmetric matrix")
-            graph = replace(
-                graph,
-                row=np.concatenate([graph.row, graph.col]),
-                col=np.concatenate([graph.col, graph.row]),
-                weight=np.concatenate([graph.weight, 0 - graph.weight]),
-            )
-        graph = replace(
-            graph,
-            directed=self.symmetry != "symmetric",
-            weight_source="values of the entries",
-            direction_source=f"a {self.symmetry} matrix",
-        )
-        return Reading(graph, weighted)
-
-
 def read(file: File, weight: str | None) -> Reading:
     """The graph of a square matrix; entries of a symmetric one are undirected edges."""
     lines = file.lines()
-    matrix = _banner(file, *next(lines, (1, "")))
+    layout, field, symmetry = _banner(file, *next(lines, (1, "")))
     body = ((number, x) for number, x in lines if x.strip() and not x.startswith("%"))
     if (size := next(body, None)) is None:
         raise file.error(1, "the file ends before the line with the matrix's size")
-    promised = size[0]
-    n, m = _size(file, *size, matrix)
-    if matrix.layout == "array":
-        return matrix.reading(file, _dense(file, body, n, promised, matrix.symmetry))
-    edges = NumberedEdges(file, n, m, promised, "entries")
-    return matrix.reading(file, listed_edges(edges, body, matrix.entry, "%", directed=True))
+    n, m = _size(file, *size, "ROWS COLUMNS" + " ENTRIES" * (layout == "coordinate"))
+    if layout == "array":
+        graph = _dense(file, body, n, size[0], symmetry)
+    else:
+        edges = NumberedEdges(file, n, m, size[0], "entries")
+        form = "ROW COLUMN" + " VALUE" * (field != "pattern")
+        graph = listed_edges(edges, body, form, "%", directed=True)
+    if symmetry == "skew-symmetric":
+        if (loops := graph.row == graph.col).any():
+            node = graph.nodes[int(graph.row[loops.argmax()])]
+            raise file.error(None, f"entry ({node}, {node}) of a skew-symmetric matrix")
+        graph = replace(
+            graph,
+            row=np.concatenate([graph.row, graph.col]),
+            col=np.concatenate([graph.col, graph.row]),
+            weight=np.concatenate([graph.weight, 0 - graph.weight]),
+        )
+    graph = replace(
+        graph,
+        directed=symmetry != "symmetric",
+        weight_source="values of the entries",
+        direction_source=f"a {symmetry} matrix",
+    )
+    return Reading(graph, field != "pattern")
 
 
-def _banner(file: File, number: int, line: str) -> _Matrix:
+def _banner(file: File, number: int, line: str) -> tuple[str, str, str]:
+    """Layout, field and symmetry, as the first line has them."""
     banner = line.lower().split()
     if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
         raise file.error(
@@ -88,24 +69,21 @@ def _banner(file: File, number: int, line: str) -> _Matrix:
             raise file.error(
                 number, f"{quote(word)} is not supported; accepted: {', '.join(accepted)}"
             )
-    matrix = _Matrix(*banner[2:])
-    if matrix.field == "pattern" and (matrix.layout, matrix.symmetry) not in (
-        ("coordinate", "general"),
-        ("coordinate", "symmetric"),
-    ):
+    layout, field, symmetry = banner[2:]
+    if field == "pattern" and (layout == "array" or symmetry == "skew-symmetric"):
         raise file.error(number, f"{quote(' '.join(banner[2:]))} is not a MatrixMarket format")
-    return matrix
+    return layout, field, symmetry
 
 
-def _size(file: File, number: int, line: str, matrix: _Matrix) -> tuple[int, int]:
-    """Numbers of nodes and of entries."""
+def _size(file: File, number: int, line: str, form: str) -> tuple[int, int]:
+    """Numbers of nodes and of entries; without the latter, as of an array, 0."""
     words = line.split()
-    if len(words) != len(matrix.size.split()):
-        raise file.error(number, f"expected '{matrix.size}', got {quote(line)}")
+    if len(words) != len(form.split()):
+        raise file.error(number, f"expected '{form}', got {quote(line)}")
     n = file.count(number, words[0], "nodes")
     if file.count(number, words[1], "nodes") != n:
         raise file.error(number, f"a graph is a square matrix, got {words[0]} × {words[1]}")
-    return n, file.count(number, words[2], "entries") if matrix.layout == "coordinate" else n * n
+    return n, file.count(number, words[2], "entries") if words[2:] else 0
 
 
 def _dense(

@@ -35,20 +35,27 @@ def read(file: File, weight: str | None) -> Reading:
             raise
         except Exception as error:  # zipfile, zlib and NumPy raise many kinds for damaged files
             raise file.error(None, f"not a .npz archive of numbers ({error})") from None
-    layout = _layout(file, arrays)
+    layout = "coo"
+    if "format" in arrays:
+        words: list[Any] = arrays["format"].ravel().tolist()
+        word = words[0] if len(words) == 1 else words
+        layout = word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
+    if layout not in _INDICES:
+        raise file.error(
+            None, f"a sparse matrix in format {layout!r}; accepted: csr, csc, coo (use .tocsr())"
+        )
     if absent := [name for name in (*_INDICES[layout], "data", "shape") if name not in arrays]:
         raise file.error(
             None,
             f"no array {absent[0]!r} in the archive, which has: {', '.join(names) or 'none'}; "
             "expected what scipy.sparse.save_npz writes, or row, col, data and shape",
         )
-    n = _side(file, arrays["shape"])
-    data = arrays["data"]
-    if data.dtype.kind not in "biuf" or data.ndim != 1:
-        raise file.error(None, f"expected real numbers as data, got {data.dtype} {data.shape}")
-    for name in _INDICES[layout]:
-        if arrays[name].dtype.kind not in "iu" or arrays[name].ndim != 1:
-            raise file.error(None, f"expected integers as {name}, got {arrays[name].dtype}")
+    for name in (*_INDICES[layout], "data"):
+        kinds, what = ("biuf", "real numbers") if name == "data" else ("iu", "integers")
+        x = arrays[name]
+        if x.dtype.kind not in kinds or x.ndim != 1:
+            raise file.error(None, f"expected {what} as {name}, got {x.dtype} {x.shape}")
+    n, data = _side(file, arrays["shape"]), arrays["data"]
     first, second = (arrays[name].astype(np.int64) for name in _INDICES[layout])
     if layout != "coo":
         minor, starts = first, second
@@ -110,19 +117,6 @@ def _arrays(
             "free memory",
         )
     return {name: read_array(archive, info) for name, info in members.items()}
-
-
-def _layout(file: File, arrays: dict[str, NDArray[Any]]) -> str:
-    layout = "coo"
-    if "format" in arrays:
-        words: list[Any] = arrays["format"].ravel().tolist()
-        word = words[0] if len(words) == 1 else words
-        layout = word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
-    if layout not in _INDICES:
-        raise file.error(
-            None, f"a sparse matrix in format {layout!r}; accepted: csr, csc, coo (use .tocsr())"
-        )
-    return layout
 
 
 def _side(file: File, shape: NDArray[Any]) -> int:

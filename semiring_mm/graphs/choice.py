@@ -421,7 +421,8 @@ class Request:
     def listed(self) -> EdgeList:
         """The edges, as far as they are no zeros, each once."""
         source = self.sparse.source
-        assert isinstance(source, EdgeSource)  # nothing has worsened its weights
+        assert isinstance(source, EdgeSource)
+        assert source.margins is None
         return source.given
 
     @property

@@ -37,7 +37,8 @@ _PART = 1e6
 def _lists(problem: Problem, plan: Plan) -> tuple[Array, dict[str, Any]]:
     """The arcs of each node, and their weights."""
     source = problem.source
-    assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
+    assert isinstance(source, EdgeSource)
+    assert source.margins is None  # where none improves
     edges, both = source.given, not source.given.directed
     given = np.ascontiguousarray(computed(plan, problem.weights.widen(edges.weight)))
     if edges.first is not None:

@@ -17,7 +17,7 @@ from .. import pool
 from ..closures.edges import join_edges
 from ..closures.paths import NO_PREDECESSOR
 from ..closures.solve import Problem
-from ..closures.sources import EdgeSource, WorsenedEdges, weights_of
+from ..closures.sources import EdgeSource, weights_of
 from ..closures.steps import Improves, Steps, path_plan
 from ..engine import JOIN
 from ..expressions import evaluate
@@ -399,7 +399,7 @@ class Arcs:
             If a loop improves itself.
         """
         source = problem.source
-        assert isinstance(source, EdgeSource | WorsenedEdges)
+        assert isinstance(source, EdgeSource)
         weight = problem.weights.widen(weights_of(source, source.given))
         if isinstance(self.apart, slice):
             return weight
@@ -421,7 +421,7 @@ def customize(
     ----------
     structure : Structure
     problem : Problem
-        Of an :class:`EdgeSource`, or of one with worsened weights.
+        Of an :class:`EdgeSource`.
     arcs : Arcs, optional
         Of the problem's edges, if they are at hand.
     trees : bool
@@ -434,7 +434,7 @@ def customize(
         If a cycle improves itself.
     """
     source, steps = problem.source, problem.steps
-    assert isinstance(source, EdgeSource | WorsenedEdges)
+    assert isinstance(source, EdgeSource)
     if arcs is None:
         row, col, _ = source.given.arrays
         arcs = Arcs.of(structure, row, col, undirected=not source.given.directed)

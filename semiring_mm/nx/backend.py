@@ -54,13 +54,19 @@ def refuse(given: Mapping[str, Any]) -> None:
 
 
 def _entry(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind NetworkX's dispatcher: it refuses what is left to NetworkX."""
+    """The function behind NetworkX's dispatcher: it refuses what is left to NetworkX.
+
+    It takes a graph that is not wrapped, too.
+    """
 
     @functools.wraps(function)
     def entry(*args: Any, **kwargs: Any) -> Any:
-        refuse(_arguments(function.__name__, args, kwargs))
+        given = _arguments(function.__name__, args, kwargs)
+        refuse(given)
+        if not isinstance(given["G"], Graph):
+            given["G"] = Graph(given["G"])
         try:
-            return function(*args, **kwargs)
+            return function(**given)
         except NegativeCycleError as error:
             raise NotImplementedError(
                 f"{error}; what networkx returns then is left to it"

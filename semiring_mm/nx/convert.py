@@ -15,7 +15,7 @@ from ..graph_kernels import offsets
 from ..graphs.hops import Hops
 from ..lazy import cached_property
 
-__all__ = ["Graph", "Network", "network"]
+__all__ = ["Graph", "Network"]
 
 Array = NDArray[Any]
 
@@ -50,8 +50,18 @@ class Graph:
     def __len__(self) -> int:
         return len(self.graph)
 
-    def network(self, weight: Any, default: Any, mixed: bool, reverse: bool) -> Network:
-        """The network by one weight, read at the first call."""
+    def network(
+        self, weight: Any, *, default: Any = 1, mixed: bool = False, reverse: bool = False
+    ) -> Network:
+        """The adjacency and one weight of the edges, or unit weights for None; read once.
+
+        Raises
+        ------
+        NotImplementedError
+            Where distances would not be what NetworkX computes from these weights. The dispatcher
+            goes on to another backend then.
+        """
+        reverse = reverse and self.is_directed()
         key = (weight, type(default), mixed, reverse)
         if key not in self._networks:
             graph = self.graph.reverse(copy=False) if reverse else self.graph
@@ -129,21 +139,6 @@ class Network:
         found = self.numbers(values)
         found[:1] = [0]
         return found
-
-
-def network(
-    graph: Any, weight: Any, *, default: Any = 1, mixed: bool = False, reverse: bool = False
-) -> Network:
-    """A graph's adjacency and one weight of its edges, or unit weights for None.
-
-    Raises
-    ------
-    NotImplementedError
-        Where distances would not be what NetworkX computes from these weights. The dispatcher goes
-        on to another backend then.
-    """
-    wrapped = graph if isinstance(graph, Graph) else Graph(graph)
-    return wrapped.network(weight, default, mixed, reverse and wrapped.is_directed())
 
 
 def _read(graph: Any, weight: Any, default: Any, mixed: bool) -> Network:

@@ -21,7 +21,7 @@ from ..closures.paths import NO_PREDECESSOR
 from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
 from ..graphs.search import dependencies
-from .convert import Graph, Network, network
+from .convert import Graph, Network
 from .distances import (
     Reached,
     Search,
@@ -39,14 +39,9 @@ Array = NDArray[Any]
 _STACK = 2**24
 
 
-def _graph(G: Any) -> Any:
-    """NetworkX's graph."""
-    return G.graph if isinstance(G, Graph) else G
-
-
 # --- searches
 
-#: Functions of searches: where they begin, by which algorithm, and of what each is told.
+#: Functions of searches, by what each tells of them; and others of one kind.
 _ROWS = """
 all_pairs_shortest_path_length(G, cutoff=None): lengths
 all_pairs_shortest_path(G, cutoff=None): paths
@@ -64,6 +59,13 @@ single_source_dijkstra(G, source, target=None, cutoff=None, weight='weight'): bo
 multi_source_dijkstra(G, sources, target=None, cutoff=None, weight='weight'): both
 multi_source_dijkstra_path(G, sources, cutoff=None, weight='weight'): paths
 multi_source_dijkstra_path_length(G, sources, cutoff=None, weight='weight'): lengths
+diameter(G, e=None, usebounds=False, weight=None): eccentricities
+radius(G, e=None, usebounds=False, weight=None): eccentricities
+periphery(G, e=None, usebounds=False, weight=None): eccentricities
+center(G, e=None, usebounds=False, weight=None): eccentricities
+hyper_wiener_index(G, weight=None): terms
+schultz_index(G, weight=None): terms
+gutman_index(G, weight=None): terms
 """
 _TOLD: dict[str, Callable[[Reached], Any]] = {
     "lengths": lambda x: dict(zip(x.nodes, x.lengths, strict=True)),
@@ -83,17 +85,22 @@ def _function(name: str, parameters: str, told: str) -> Callable[..., Any]:
         for x, _, value in words
     ])  # fmt: skip
 
-    def search(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        return _searched(name, told, **given.arguments)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        if told == "eccentricities":
+            return _of_eccentricities(name, given["G"], given["weight"])
+        if told == "terms":
+            return _sum_of_terms(name, given["G"], given["weight"])
+        return _searched(name, told, **given)
 
-    search.__name__, search.__signature__ = name, signature  # type: ignore[attr-defined]
-    return search
+    function.__name__, function.__signature__ = name, signature  # type: ignore[attr-defined]
+    return function
 
 
 def _searched(
-    name: str, told: str, G: Any, source: Any = None, sources: Any = None, target: Any = None,
+    name: str, told: str, G: Graph, source: Any = None, sources: Any = None, target: Any = None,
     cutoff: float | None = None, weight: Any = None,
 ) -> Any:  # fmt: skip
     tell, paths = _TOLD[told], told != "lengths"
@@ -102,13 +109,13 @@ def _searched(
     if name.startswith("multi"):
         return tell(_from_several(name, G, sources, weight, cutoff))
     if name.startswith("single"):
-        if source not in _graph(G):
-            _networkx(name)(_graph(G), source)  # raises the error
-        net = network(G, weight)
+        if source not in G.graph:
+            _networkx(name)(G.graph, source)  # raises the error
+        net = G.network(weight)
         return tell(_within(next(searches(net, net.positions([source]))), cutoff))
     try:
         found = searches(
-            network(G, weight), negative="bellman" in name or name == "johnson", paths=paths
+            G.network(weight), negative="bellman" in name or name == "johnson", paths=paths
         )
     except nx.NetworkXUnbounded:
         if name == "johnson":
@@ -125,18 +132,18 @@ globals().update({row[0]: _function(*row) for row in re.findall(r"(\w+)\((.*)\):
 
 
 def shortest_path_length(
-    G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
+    G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
     return _shortest_path(G, source, weight, method, "lengths")
 
 
 def shortest_path(
-    G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
+    G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
     return _shortest_path(G, source, weight, method, "paths")
 
 
-def _shortest_path(G: Any, source: Any, weight: Any, method: str, told: str) -> Any:
+def _shortest_path(G: Graph, source: Any, weight: Any, method: str, told: str) -> Any:
     if method not in ("dijkstra", "bellman-ford"):
         raise ValueError(f"method not supported: {method}")
     if method == "bellman-ford" and source is not None:
@@ -157,24 +164,24 @@ def _within(x: Reached, cutoff: float | None) -> Reached:
     return Reached(x.nodes[:end], x.lengths[:end], x.before[: end - 1])
 
 
-def voronoi_cells(G: Any, center_nodes: Any, weight: Any = "weight") -> dict[Any, set[Any]]:
+def voronoi_cells(G: Graph, center_nodes: Any, weight: Any = "weight") -> dict[Any, set[Any]]:
     found = _from_several("voronoi_cells", G, center_nodes, weight, None)
     center = {node: node for node in found.nodes[: found.starts]}
     for node, last in zip(found.nodes[found.starts :], found.before, strict=True):
         center[node] = center[last]
     cells: dict[Any, set[Any]] = nx.utils.groups(center)
-    unreachable = set(_graph(G)) - center.keys()
+    unreachable = set(G.graph) - center.keys()
     return cells | ({"unreachable": unreachable} if unreachable else {})
 
 
-def _from_several(name: str, G: Any, sources: Any, weight: Any, cutoff: Any) -> Reached:
+def _from_several(name: str, G: Graph, sources: Any, weight: Any, cutoff: Any) -> Reached:
     """A search that begins with several nodes."""
     if not isinstance(sources, Collection):
         raise NotImplementedError("sources that can be read once only are left to networkx")
     starts = list(dict.fromkeys(sources))
-    if not starts or not all(node in _graph(G) for node in starts):
-        _networkx(name)(_graph(G), sources)  # raises the error
-    net = network(G, weight)
+    if not starts or not all(node in G.graph for node in starts):
+        _networkx(name)(G.graph, sources)  # raises the error
+    net = G.network(weight)
     found = next(searches(*from_several(net, net.positions(starts))))
     end = len(found.nodes)
     if cutoff is not None:
@@ -186,9 +193,9 @@ def _from_several(name: str, G: Any, sources: Any, weight: Any, cutoff: Any) -> 
 # --- Floyd and Warshall
 
 
-def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -> Array:
-    graph = _graph(G)
-    net = network(G, weight, mixed=True)
+def floyd_warshall_numpy(G: Graph, nodelist: Any = None, weight: Any = "weight") -> Array:
+    graph = G.graph
+    net = G.network(weight, mixed=True)
     if nodelist is not None and not (len(nodelist) == len(graph) and set(nodelist) == set(graph)):
         nx.floyd_warshall_numpy.orig_func(graph, nodelist, weight)  # raises the error
     d: Array = matrix(net).astype(np.float64, copy=False)
@@ -199,21 +206,21 @@ def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -
     return d[np.ix_(order, order)]
 
 
-def floyd_warshall(G: Any, weight: Any = "weight") -> dict[Any, Any]:
-    net = network(G, weight, default=1.0)
+def floyd_warshall(G: Graph, weight: Any = "weight") -> dict[Any, Any]:
+    net = G.network(weight, default=1.0)
     return _distance_dicts(net, matrix(net), np.ones(len(net.nodes), bool))
 
 
 def floyd_warshall_predecessor_and_distance(
-    G: Any, weight: Any = "weight"
+    G: Graph, weight: Any = "weight"
 ) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    net = network(G, weight, default=1.0)
+    net = G.network(weight, default=1.0)
     d, pred = _floyd_warshall_trees(net)
     return pred, _distance_dicts(net, d, np.ones(len(d), bool))
 
 
-def floyd_warshall_tree(G: Any, weight: Any = "weight") -> tuple[dict[Any, Any], dict[Any, Any]]:
-    net = network(G, weight, default=1.0)
+def floyd_warshall_tree(G: Graph, weight: Any = "weight") -> tuple[dict[Any, Any], dict[Any, Any]]:
+    net = G.network(weight, default=1.0)
     d, pred = _floyd_warshall_trees(net)
     # networkx starts from nodes with edges only: others get no entry where they are not reached.
     return pred, _distance_dicts(net, d, np.diff(net.arcs.starts) > 0)
@@ -285,15 +292,15 @@ def _infinity() -> float:
 # --- measures of distances
 
 
-def average_shortest_path_length(G: Any, weight: Any = None, method: str | None = None) -> Any:
-    graph, n = _graph(G), len(G)
+def average_shortest_path_length(G: Graph, weight: Any = None, method: str | None = None) -> Any:
+    graph, n = G.graph, len(G)
     known = ("unweighted", "dijkstra", "bellman-ford", "floyd-warshall", "floyd-warshall-numpy")
     if method is None:
         method = "unweighted" if weight is None else "dijkstra"
     if method not in known or n < 2:
         return _networkx("average_shortest_path_length")(graph, weight, method)
     floyd = method.startswith("floyd")
-    net = network(G, None if method == "unweighted" else weight, default=1.0 if floyd else 1)
+    net = G.network(None if method == "unweighted" else weight, default=1.0 if floyd else 1)
     if not net.exact and method not in ("unweighted", "dijkstra"):
         raise NotImplementedError(
             f"sums of rounded distances in the order of method={method!r} are left to networkx"
@@ -324,8 +331,8 @@ def _networkx(name: str) -> Any:
     return getattr(nx, name).orig_func
 
 
-def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> Any:
-    graph, net = _graph(G), network(G, weight)
+def eccentricity(G: Graph, v: Any = None, sp: Any = None, weight: Any = None) -> Any:
+    graph, net = G.graph, G.network(weight)
     alone = v is not None and v in graph
     nodes = net.nodes.tolist() if v is None else [v] if alone else list(graph.nbunch_iter(v))
     if v is None and not net.connected:
@@ -339,31 +346,16 @@ def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> A
     return far[v] if alone else far
 
 
-def diameter(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _of_eccentricities("diameter", G, weight)
-
-
-def radius(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _of_eccentricities("radius", G, weight)
-
-
-def periphery(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    return _of_eccentricities("periphery", G, weight)
-
-
-def center(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    _leave_trees(G, weight)
-    return _of_eccentricities("center", G, weight)
-
-
-def _of_eccentricities(name: str, G: Any, weight: Any) -> Any:
+def _of_eccentricities(name: str, G: Graph, weight: Any) -> Any:
+    if name == "center":
+        _leave_trees(G, weight)
     known = {"e": eccentricity(G, weight=weight)} if len(G) else {"weight": weight}
-    return _networkx(name)(_graph(G), **known)
+    return _networkx(name)(G.graph, **known)
 
 
-def barycenter(G: Any, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Any]:
+def barycenter(G: Graph, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Any]:
     _leave_trees(G, weight)
-    graph, net = _graph(G), network(G, weight)
+    graph, net = G.graph, G.network(weight)
     if not len(graph) or not net.connected:
         found: list[Any] = _networkx("barycenter")(graph, weight=weight)
         return found
@@ -372,34 +364,18 @@ def barycenter(G: Any, weight: Any = None, attr: Any = None, sp: Any = None) -> 
     return [node for node, total in zip(net.nodes, sums, strict=True) if total == least]
 
 
-def _leave_trees(G: Any, weight: Any) -> None:
-    graph = _graph(G)
+def _leave_trees(G: Graph, weight: Any) -> None:
+    graph = G.graph
     if weight is None and len(graph) and not graph.is_directed() and nx.is_tree(graph):
         raise NotImplementedError("networkx takes time in proportion to n only for a tree")
 
 
-def wiener_index(G: Any, weight: Any = None) -> Any:
-    graph, net = _graph(G), network(G, weight)
+def wiener_index(G: Graph, weight: Any = None) -> Any:
+    graph, net = G.graph, G.network(weight)
     if not _connected(net):
         return math.inf
     total = _total(net)
     return total if graph.is_directed() else total / 2
-
-
-def hyper_wiener_index(G: Any, weight: Any = None) -> float:
-    return _index(_whole(G, weight), lambda d, _: d + d * d)
-
-
-def schultz_index(G: Any, weight: Any = None) -> float:
-    net = _whole(G, weight)
-    degree = _degree(G, weight, net)
-    return _index(net, lambda d, some: d * (degree[some, np.newaxis] + degree))
-
-
-def gutman_index(G: Any, weight: Any = None) -> float:
-    net = _whole(G, weight)
-    degree = _degree(G, weight, net)
-    return _index(net, lambda d, some: d * degree[some, np.newaxis] * degree)
 
 
 def _connected(net: Network) -> bool:
@@ -408,33 +384,34 @@ def _connected(net: Network) -> bool:
     return net.connected
 
 
-def _whole(G: Any, weight: Any) -> Network:
-    net = network(G, weight)
+#: Terms of a pair of nodes, by their distance and degrees.
+_TERMS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "hyper_wiener_index": lambda d, a, b: d + d * d,
+    "schultz_index": lambda d, a, b: d * (a + b),
+    "gutman_index": lambda d, a, b: d * a * b,
+}
+
+
+def _sum_of_terms(name: str, G: Graph, weight: Any) -> float:
+    """Half the sum of a term of all pairs."""
+    net = G.network(weight)
     if net.kind is not int:
         raise NotImplementedError("this sum of rounded numbers is left to networkx")
-    return net
-
-
-def _degree(G: Any, weight: Any, net: Network) -> Array:
-    degree = dict(_graph(G).degree, weight=weight)  # as networkx has it: the number of edges
-    return np.array([degree[x] for x in net.nodes], np.float64)
-
-
-def _index(net: Network, term: Callable[[Array, Array], Array]) -> float:
-    """Half the sum of a term of all pairs, given rows of distances and their sources."""
     if not _connected(net):
         return math.inf
+    degrees = dict(G.graph.degree, weight=weight)  # as networkx has it: the number of edges
+    degree = np.array([degrees[x] for x in net.nodes], np.float64)
     total = 0
     for part in rows(net):
-        terms = term(part.d.astype(np.float64), part.sources)
+        terms = _TERMS[name](part.d.astype(np.float64), degree[part.sources, np.newaxis], degree)
         if terms.max(initial=0) * terms.shape[1] >= 2**53:
             raise NotImplementedError("sums of 2**53 and more are left to networkx")
         total += sum(terms.sum(axis=1).astype(np.int64).tolist())
     return total / 2
 
 
-def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
-    net = network(G, weight)
+def harmonic_diameter(G: Graph, sp: Any = None, *, weight: Any = None) -> float:
+    net = G.network(weight)
     n, total = len(net.nodes), _inverse_sum(net)
     if total:
         mean: float = n * (n - 1) / net.floats(np.array([total]))[0]
@@ -442,19 +419,19 @@ def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
     return math.inf if n > 1 else math.nan
 
 
-def global_efficiency(G: Any) -> float:
-    graph = _graph(G)
+def global_efficiency(G: Graph) -> float:
+    graph = G.graph
     pairs = len(graph) * (len(graph) - 1)
-    return _inverse_sum(network(G, None)) / pairs if pairs else 0
+    return _inverse_sum(G.network(None)) / pairs if pairs else 0
 
 
-def local_efficiency(G: Any) -> float:
+def local_efficiency(G: Graph) -> float:
     return sum(_efficiencies(G)) / len(G)
 
 
-def _efficiencies(G: Any) -> list[float]:
+def _efficiencies(G: Graph) -> list[float]:
     """The global efficiency of the neighbours of each node; those of one degree are a stack."""
-    graph, net = _graph(G), network(G, None)
+    graph, net = G.graph, G.network(None)
     near = [net.positions(graph.subgraph(graph[node])) for node in graph]
     alike: defaultdict[int, list[int]] = defaultdict(list)
     for i, nodes in enumerate(near):
@@ -498,12 +475,12 @@ def _add_inverses(total: Any, d: Array) -> Any:
 
 
 def closeness_centrality(
-    G: Any, u: Any = None, distance: Any = None, wf_improved: bool = True
+    G: Graph, u: Any = None, distance: Any = None, wf_improved: bool = True
 ) -> Any:
-    graph = _graph(G)
+    graph = G.graph
     if u is not None and u not in graph:
         return _networkx("closeness_centrality")(graph, u, distance, wf_improved)
-    net = network(G, distance, reverse=True)
+    net = G.network(distance, reverse=True)
     nodes, chosen = (net.nodes.tolist(), None) if u is None else ([u], net.positions([u]))
     n, found = len(graph), {}
     sums = measures(net, {"count", "sum"}, chosen)
@@ -518,12 +495,12 @@ def closeness_centrality(
 
 
 def harmonic_centrality(
-    G: Any, nbunch: Any = None, distance: Any = None, sources: Any = None
+    G: Graph, nbunch: Any = None, distance: Any = None, sources: Any = None
 ) -> dict[Any, Any]:
-    graph = _graph(G)
+    graph = G.graph
     to, ends = (set(graph if x is None else graph.nbunch_iter(x)) for x in (nbunch, sources))
     turned = len(to) < len(ends)  # networkx searches from the fewer, in the order of the set
-    net = network(G, distance, reverse=turned)
+    net = G.network(distance, reverse=turned)
     chosen, others = (net.positions(x) for x in ((to, ends) if turned else (ends, to)))
     total, sums = np.zeros(len(others)), []
     for part in rows(net, chosen):
@@ -542,10 +519,10 @@ def harmonic_centrality(
 
 
 def betweenness_centrality(
-    G: Any, k: Any = None, normalized: bool = True, weight: Any = None, endpoints: bool = False,
+    G: Graph, k: Any = None, normalized: bool = True, weight: Any = None, endpoints: bool = False,
     seed: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
-    net, n = network(G, weight), len(G)
+    net, n = G.network(weight), len(G)
     total = np.zeros(n)
     edge = np.zeros(len(net.arcs.col), np.int64)
     for found, delta, _ in _shares(net, weight is not None, edge, 1):
@@ -561,9 +538,9 @@ def betweenness_centrality(
 
 
 def edge_betweenness_centrality(
-    G: Any, k: Any = None, normalized: bool = True, weight: Any = None, seed: Any = None
+    G: Graph, k: Any = None, normalized: bool = True, weight: Any = None, seed: Any = None
 ) -> dict[Any, float]:
-    graph, net = _graph(G), network(G, weight)
+    graph, net = G.graph, G.network(weight)
     if graph.is_multigraph():
         raise NotImplementedError("the edges of a multigraph are left to networkx")
     index = {node: i for i, node in enumerate(graph)}
@@ -606,13 +583,13 @@ def _rescaled(total: Array, n: int, normalized: bool, directed: bool) -> Array:
 # --- closures
 
 
-def transitive_closure(G: Any, reflexive: bool | None = False) -> Any:
-    graph = _graph(G)
+def transitive_closure(G: Graph, reflexive: bool | None = False) -> Any:
+    graph = G.graph
     if reflexive not in (None, True, False):
         return _networkx("transitive_closure")(graph, reflexive)
     closed = graph.copy()
     # Distances say more than reachability does: from them comes the order of networkx's searches.
-    for x in searches(network(G, None)):
+    for x in searches(G.network(None)):
         v, others = x.nodes[0], x.nodes[1:]
         if reflexive is False:
             ends: Iterable[Any] = _with_cycle(graph, x) if graph.is_directed() else others
@@ -622,8 +599,8 @@ def transitive_closure(G: Any, reflexive: bool | None = False) -> Any:
     return closed
 
 
-def transitive_closure_dag(G: Any, topo_order: Any = None) -> Any:
-    graph = _graph(G)
+def transitive_closure_dag(G: Graph, topo_order: Any = None) -> Any:
+    graph = G.graph
     if not nx.is_directed_acyclic_graph(graph):
         return _networkx("transitive_closure_dag")(graph)  # raises the error
     return transitive_closure(G)

@@ -319,7 +319,7 @@ def test_rows_come_some_at_a_time(monkeypatch):
     """The first row of a generator takes neither the time nor the memory of all."""
     counts = []
     found = distances.fastest(*(lambda x: (x.edges(x.arcs.weight), np.arange(3)))(
-        convert.network(nx.path_graph(50), None)))  # fmt: skip
+        convert.Graph(nx.path_graph(50)).network(None)))  # fmt: skip
     kind = type(found)
     plain = kind.rows
     monkeypatch.setattr(
@@ -438,7 +438,7 @@ def test_predecessors_of_floyd_and_warshall(name, weights):
     for seed in range(40):
         G = random_graph(seed, weights)
         theirs, distance = nx.floyd_warshall_predecessor_and_distance(G, backend="networkx")
-        mine, found = getattr(functions, name)(G)
+        mine, found = getattr(backend, name)(G)
         assert list(mine) == list(theirs)
         for u, row in mine.items():
             assert row.keys() == theirs[u].keys()

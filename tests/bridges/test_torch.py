@@ -12,11 +12,9 @@ import pytest
 import semiring_mm as sm
 from semiring_mm import arrays, gradients
 from semiring_mm.gpu import device, engine
-from semiring_mm.semirings import row_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not here: pip install '.[torch]'")
-from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
-from torch.library import opcheck  # noqa: E402
+from torch.autograd import gradcheck  # noqa: E402
 from torch.testing import assert_close  # noqa: E402
 
 from bench import gpu_sequences, neighbours_torch  # noqa: E402
@@ -76,32 +74,11 @@ def gradients_of(result, inputs, seed=1):
 # --- products -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shapes", SHAPES, ids=str)
-@pytest.mark.parametrize("name", PLAIN)
-def test_products_and_gradients_are_those_of_plain_pytorch(name, shapes):
-    a, b = tensors(*shapes)
-    found, expected = matmul(a, b, name), plain(a, b, name)
-    assert_close(found, expected)
-    assert_close(gradients_of(found, (a, b)), gradients_of(expected, (a, b)))
-
-
-@pytest.mark.parametrize("semiring", [*PLAIN, CHEBYSHEV], ids=str)
-def test_gradients_are_differences(semiring):
-    a, b = tensors((2, 2, 3), (3, 2), low=-1)
-    assert gradcheck(lambda a, b: matmul(a, b, semiring), (a, b))
-
-
 @pytest.mark.parametrize("mul", ["a - b / 2", "a / (1 + b)", "exp(a) * b", "a if a > b else 2 * b"])
 @pytest.mark.parametrize("add", ["max(a, b)", "a + b", "logaddexp(b, a)"])
 def test_gradients_of_a_semiring_of_your_own(add, mul):
     s = sm.Semiring("mine", add, mul, 0, 1)
     assert gradcheck(lambda a, b: matmul(a, b, s), tensors((2, 3), (3, 2)))
-
-
-@pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "max_times", CHEBYSHEV], ids=str)
-def test_second_derivatives(semiring):
-    a, b = tensors((2, 2, 3), (3, 2))
-    assert gradgradcheck(lambda a, b: matmul(a, b, semiring), (a, b))
 
 
 def test_ties_go_to_the_smallest_k_and_the_left_operand():
@@ -321,31 +298,6 @@ def test_long_paths():
 OPS = torch.ops.semiring_mm
 
 
-@pytest.mark.parametrize("wanted", [False, True])
-@pytest.mark.parametrize(
-    "semiring", ["min_plus", "max_times", "plus_times", "log_plus", CHEBYSHEV], ids=str
-)
-def test_opcheck_of_products(semiring, wanted):
-    a, b = tensors((2, 3, 4), (4, 5))
-    wanted = wanted and sm.semirings.get(semiring, CHEBYSHEV).selective
-    opcheck(OPS.product.default, (a, b, row_of(semiring), wanted))
-    g, c = torch.rand(2, 2, 3, 5).double()
-    a, b = a.detach(), b.detach()
-    opcheck(OPS.product_shares.default, (g, a, b, c, "log_plus", True, wanted))
-
-
-@pytest.mark.parametrize("sources", [None, [1, 3]])
-@pytest.mark.parametrize("name", ["min_plus", "max_times"])
-def test_opcheck_of_closures(name, sources):
-    sources = sources if name == "min_plus" else None
-    (w,) = tensors((5, 5))
-    for wanted in (True, False):
-        opcheck(OPS.closure.default, (w, name, sources, wanted))
-    w = w.detach()
-    d, p = OPS.closure(w, name, sources, True)
-    opcheck(OPS.closure_trees.default, (d, d, w, p, name))
-
-
 def test_gradients_along_a_cycle_are_an_error():
     p = torch.tensor([[-9999, 2, 1], [1, -9999, 1], [2, 2, -9999]], dtype=torch.int32)
     with pytest.raises(RuntimeError, match="these predecessors are no trees"):
@@ -379,15 +331,6 @@ def test_compile_in_one_graph(backend, semiring):
         found, expected = compiled(*inputs, semiring), layer(*inputs, semiring)
         assert_close(found, expected)
         assert_close(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs))
-
-
-@pytest.mark.parametrize("name", ["plus_times", "max_times", "log_plus"])
-def test_vmap(name):
-    a, b = tensors((4, 3, 5, 6), (3, 6, 7))
-    found = torch.vmap(lambda x, y: matmul(x, y, name), in_dims=(1, 0), out_dims=1)(a, b)
-    assert_close(found, matmul(a, b, name))
-    assert_close(torch.vmap(lambda x: matmul(x, b[0], name))(a), matmul(a, b[0], name))
-    assert_close(torch.vmap(apsp)(a[..., :5]), apsp(a[..., :5].flatten(0, 1)).view(4, 3, 5, 5))
 
 
 @pytest.mark.parametrize("name", ["plus_times", "max_times", "log_plus", "closure"])

@@ -10,6 +10,7 @@ import inspect
 import numpy as np
 import plain_engine
 import pytest
+from engines import on_plain
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
@@ -23,28 +24,6 @@ RNG = np.random.default_rng(11)
 A, B, C = (RNG.integers(0, 9, s) for s in ((13, 9), (9, 11), (13, 11)))
 SQUARE = RNG.integers(1, 10_000, (21, 21)).astype("f8")  # hardly ever two shortest paths
 GRAPH = np.where(RNG.random((21, 21)) < 0.2, SQUARE, inf)
-PAIRS = [
-    ("plus_times", "f8"), ("plus_times", "i4"), ("min_plus", "f4"), ("min_plus", "i2"),
-    ("max_min", "f4"), ("max_times", "f8"), ("lor_land", "?"), ("any_pair", "i4"),
-]  # fmt: skip
-
-
-@contextlib.contextmanager
-def on_plain():
-    """The engine named "cpu" is the plain one, and the verbs of the CPU's are not there."""
-    with pytest.MonkeyPatch.context() as patch:
-        for verb in (
-            "product", "gemv", "csr_product", "dia_product", "closure_block", "best_outside",
-            "between", "towards", "symmetric", "pack_bits", "product_bits", "reduce_bits", "align",
-            "apply", "calls", "chains", "eliminate", "select", "unit_rows", "Screen",
-        ):  # fmt: skip
-            patch.setattr(cpu, verb, None)
-        usual = engine.registered()["cpu"]
-        engine.register("cpu", "plain_engine")
-        try:
-            yield
-        finally:
-            engine.register("cpu", usual)
 
 
 def both(call, *args, near=assert_array_equal, **options):
@@ -84,21 +63,6 @@ def test_every_engine_has_every_member_with_the_same_parameters(here):
             assert list(inspect.signature(member).parameters)[: len(wanted)] == wanted, name
 
 
-@pytest.mark.parametrize(("name", "dtype"), PAIRS)
-def test_products(name, dtype):
-    a, b, c = (x.astype(dtype) for x in (A, B, C))
-    both(sm.matmul, a, b, name)
-    both(sm.matmul, np.stack([a, a | a if dtype == "?" else a + a]), b, name)
-    both(sm.matmul, a[3], b, name)
-    for alpha, beta in [(True, True)] if dtype == "?" else [(None, 2), (3, 2)]:
-        both(sm.gemm, alpha, a, b, semiring=name)
-        both(sm.gemm, alpha, a, b, beta, c, semiring=name)
-        both(sm.gemm, alpha, a[:, :0], b[:0], beta, c, semiring=name)
-        both(sm.gemv, alpha, a, b[:, 2], beta, c[:, 0], semiring=name)
-    if sm.semirings[name].selective:
-        both(sm.matmul, a, b, name, return_arg=True)
-
-
 @pytest.mark.parametrize("name", ["plus_times", "max_times", "any_pair"])
 def test_sparse_operands(name):
     sparse = pytest.importorskip("scipy.sparse")
@@ -106,11 +70,6 @@ def test_sparse_operands(name):
     for form in (sparse.csr_array, sparse.dia_array):
         both(sm.matmul, form(dense), B * 1.0, name)
         both(sm.gemv, 2, form(dense), C[:, 0] * 1.0, 3, B[:, 0] * 1.0, trans=True, semiring=name)
-
-
-def test_algorithms_on_products():
-    both(sm.matrix_power, SQUARE, 5, "min_plus")
-    both(sm.einsum, "ij,jk,kl->il", SQUARE, SQUARE, SQUARE, semiring="min_plus", optimize=False)
 
 
 @pytest.mark.parametrize("method", ["floyd_warshall", "squaring"])
@@ -124,14 +83,6 @@ def test_shortest_paths(method, dtype):
     both(sm.apsp, graph, sources=[3, 7])
     both(sm.apsp, graph, max_hops=3)
     both(sm.apsp, np.stack([graph, graph.T]))
-
-
-def test_closures():
-    longest = np.where(inf > GRAPH, -GRAPH, -inf)
-    both(sm.closure, longest, "max_min")
-    both(sm.closure, longest, "max_plus")
-    both(sm.closure, GRAPH, "min_max")
-    both(sm.closure, inf > GRAPH, "lor_land")
 
 
 def test_packed_bits():
@@ -157,55 +108,6 @@ def near(x, y):
 
 EMISSIONS, TRANSITIONS = RNG.standard_normal((4, 5, 3)), RNG.standard_normal((3, 3))
 OF_STEPS = RNG.standard_normal((4, 4, 3, 3))  # matrices of their own
-ENDS = {"start": RNG.standard_normal(3), "end": RNG.standard_normal((4, 3))}
-
-
-@pytest.mark.parametrize("transitions", [TRANSITIONS, OF_STEPS], ids=["shared", "of steps"])
-@pytest.mark.parametrize("lengths", [None, [5, 0, 1, 3]], ids=["whole", "lengths"])
-def test_sequences(transitions, lengths):
-    model = ENDS if lengths is None else ENDS | {"lengths": np.array(lengths)}
-    verbs, given = sm.sequences, (EMISSIONS, transitions)
-    both(verbs.viterbi, *given, near=near, **model)
-    both(verbs.viterbi, *given, near=near, k=4, **model)
-    both(verbs.log_partition, *given, near=near, **model)
-    both(verbs.marginals, *given, near=near, **model)
-    both(verbs.marginals, *given, near=near, pairs=True, **model)
-    for verb, other in ((verbs.forward, "end"), (verbs.backward, "start")):
-        both(verb, *given, near=near, **{name: x for name, x in model.items() if name != other})
-    if lengths is None:
-        both(verbs.sample, *given, size=6, rng=1, **model)
-
-
-def test_observations():
-    model = {"observations": RNG.integers(0, 4, (4, 5))}
-    both(sm.sequences.viterbi, EMISSIONS[0, :4].T, TRANSITIONS, near=near, **model)
-    both(sm.sequences.marginals, EMISSIONS[0, :4].T, TRANSITIONS, near=near, **model)
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("name", ["min_plus", "plus_times", "log_plus", "max_min"])
-def test_chains(name, reverse):
-    one, stack = OF_STEPS[0], OF_STEPS
-    x, options = OF_STEPS[0, 0, 0], {"reverse": reverse, "near": near}
-    both(sm.chain, one, None, name, **options)
-    both(sm.chain, stack, x, name, emissions=OF_STEPS[:, :, 0], **options)
-    both(sm.scan, stack, name, **options)
-    both(sm.scan, stack, name, x=x, lengths=np.array([4, 2, 0, 1]), **options)
-    both(sm.scan, one, name, x=x, inclusive=False, **options)
-
-
-def test_alignments():
-    a, b = RNG.integers(0, 3, 9), RNG.integers(0, 3, 7)
-    points = [RNG.integers(0, 9, (size, 2)) * 1.0 for size in (6, 8)]
-    alignment = sm.alignment
-    for band in (None, 3):
-        for cost in ("absolute", "squared"):
-            both(alignment.dtw, *points, cost=cost, band=band, return_path=True)
-        both(alignment.edit_distance, a, b, band=band)
-        for verb in (alignment.needleman_wunsch, alignment.smith_waterman):
-            both(verb, a, b, band=band)
-            both(verb, a, b, band=band, gap_open=-2)
-            both(verb, a, b, band=band, matrix=np.array([[3, -1, 0], [-1, 2, -2], [0, -2, 1]]))
 
 
 def test_alignments_tell_their_progress():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from engines import on_plain
 from metrics import grid, leave_core
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import nx
@@ -13,7 +14,6 @@ from semiring_mm import engine
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.layouts import LayoutError
-from tests.contract.test_contract import on_plain
 
 FAMILIES = ("compiled", "rows", "HopSearches")
 

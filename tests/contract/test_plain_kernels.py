@@ -109,6 +109,8 @@ def test_spanning_forests(edges, called):
     found = spanning.of_matrix(cpu, semirings["max_min"], a)
     found.write(cpu, np.empty_like(a), np.empty_like(a))
     spanning.of_edges(semirings["max_min"], n, row, col, a[row, col]).rooted()
+    d, p = np.array([[0, 1.0, 3], [np.inf, 0, 2]]), np.array([[-1, 0, 1], [-1, -1, 2]], "i4")
+    assert cpu.doubtful(semirings["min_plus"], d, p).tolist() == [1]
     assert set(called) == kernels(forest) | kernels(cpu_spanning.kernels) | {"adjacency"}
 
 

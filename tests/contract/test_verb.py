@@ -162,32 +162,6 @@ def test_distances_of_one_s_own_metric(torch, learn):
         learn.cdist(x, y[:, :2])
 
 
-@pytest.mark.parametrize("cost", ["absolute", "squared"])
-def test_gradients_of_warping(torch, learn, cost):
-    x, y, xs, ys = tensors(torch, (6, 2), (5, 2), (3, 6, 1), (3, 5, 1))
-
-    def one(x, y):
-        return learn.dtw(x, y, cost=cost, band=2)
-
-    def stacks(x, y):
-        return learn.dtw(x, y, cost=cost, lengths=LENGTHS)
-
-    assert_allclose(one(x, y).detach(), sm.alignment.dtw(on_host(x), on_host(y), cost=cost, band=2))
-    expected = sm.alignment.dtw(on_host(xs), on_host(ys), cost=cost, lengths=LENGTHS)
-    assert_allclose(stacks(xs, ys).detach(), expected)
-    assert np.isinf(expected[2])  # of an empty series: no gradient
-    assert torch.autograd.gradcheck(one, (x, y))
-    assert torch.autograd.gradgradcheck(one, (x, y))
-    assert torch.autograd.gradcheck(lambda x, y: stacks(x, y)[:2], (xs, ys))
-    assert not torch.autograd.grad(stacks(xs, ys)[2], xs)[0].any()
-    mapped = torch.vmap(lambda x, y: learn.dtw(x, y, cost=cost))(xs, ys)
-    assert_allclose(mapped.detach(), learn.dtw(xs, ys, cost=cost).detach())
-    with pytest.raises(ValueError, match='cost is "absolute" or "squared"'):
-        learn.dtw(x, y, cost="other")
-    with pytest.raises(ValueError, match=r"y is of shape \(..., M, D\) with D = 2 as in x; got"):
-        learn.dtw(x, y[:, :1])
-
-
 @pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "log_plus", "max_times"])
 @pytest.mark.parametrize("subscripts", SUMS)
 def test_gradients_of_einstein_sums(torch, learn, subscripts, semiring):
@@ -306,25 +280,3 @@ def test_transformations_of_jax(torch, learn, name):
 
         _, values = jax.jit(lambda *x: jax.lax.scan(step, 0.0, x))(*stacks)
         assert_allclose(values[1], function(learn, *operands), rtol=1e-12)
-
-
-def test_the_same_in_jax(torch, learn):
-    """Inside jit and vmap, with the gradients of PyTorch."""
-    jax = pytest.importorskip("jax")
-    from semiring_mm import jax as there
-
-    def loss(module, x, y):
-        far = (module.cdist(x, y, "euclidean") ** 3).sum() + module.dtw(x, y, cost="squared")
-        return far + (module.einsum("ij,kj->ik", x, y, semiring="log_plus") ** 2).sum()
-
-    x, y = tensors(torch, (5, 3), (4, 3))
-    expected = torch.autograd.grad(loss(learn, x, y), (x, y))
-    plain = on_host(x), on_host(y)
-    with jax.enable_x64(True):
-        grad = jax.grad(lambda x, y: loss(there, x, y), (0, 1))
-        for found in (grad(*plain), jax.jit(grad)(*plain)):
-            for one, other in zip(found, expected, strict=True):
-                assert_allclose(one, other, rtol=1e-12)
-        stacks = [np.stack([v, v + 1]) for v in plain]
-        mapped = jax.jit(jax.vmap(grad))(*stacks)
-        assert_allclose(mapped[0][0], expected[0], rtol=1e-12)

@@ -265,8 +265,8 @@ def test_operands_that_hold_other_numbers_than_before(shape, dtype, count, monke
     """A product under the plan of the last one is computed once more where it is not its own."""
     sm.set_num_threads(count)
     scans = []
-    scan = product.facts
-    monkeypatch.setattr(product, "facts", lambda *x: (scans.append(x), scan(*x))[1])
+    scan = product.coarse_facts
+    monkeypatch.setattr(product, "coarse_facts", lambda *x: (scans.append(x), scan(*x))[1])
     monkeypatch.setattr(product._Guess, "_last", {})
     rng = np.random.default_rng(0)
     m, k, n = shape

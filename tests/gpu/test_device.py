@@ -12,80 +12,18 @@ import host_device
 import numpy as np
 import pytest
 import reference
+from engines import HOST, Host, for_a_device, on_host
 from numpy.testing import assert_array_equal
 from reference import BFLOAT16
 
 import semiring_mm as sm
 from semiring_mm import arrays
-from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device, engine
 from semiring_mm.tiled import solve
 from tests.verbs.test_einsum import ALGEBRAS, by_loops
 
 inf = np.inf
-HOST = host_device.HostDevice()
 DTYPES = [np.dtype(x) for x in ("f4", "f8", "f2", "i4", "u1")] + [BFLOAT16]
-
-
-class Marked(np.ndarray):
-    """No plain array of NumPy, which would be multiplied on the host at a glance."""
-
-
-class Host:
-    """NumPy's arrays, taken for those of device 0."""
-
-    get = staticmethod(np.asarray)
-    kind = np.ndarray
-
-    @staticmethod
-    def put(x):
-        return np.array(x).view(Marked)
-
-
-class Cuda:
-    """CuPy's arrays."""
-
-    def __init__(self):
-        import cupy
-
-        self.put, self.get, self.kind = cupy.asarray, cupy.asnumpy, cupy.ndarray
-
-
-def on_host(monkeypatch):
-    host_device.need_compiler()
-    monkeypatch.setattr(device, "current", lambda: HOST)
-    monkeypatch.setattr(device, "why_not", lambda: "")
-    monkeypatch.setattr(engine, "on", lambda *_: contextlib.ExitStack())
-    monkeypatch.setattr(engine, "free_memory", cpu.free_memory)
-
-
-def for_a_device(monkeypatch):
-    """NumPy's arrays are taken for a device's."""
-    on_host(monkeypatch)
-    monkeypatch.setattr(arrays, "where", lambda x, name: 0)
-    monkeypatch.setattr(arrays, "_PLAIN", set())
-    monkeypatch.setattr(cpu, "product", None)
-    monkeypatch.setattr(cpu, "gemv", None)
-
-
-@pytest.fixture(params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
-def there(request, monkeypatch):
-    """A device: `put` takes an array to it and `get` back."""
-    if request.param == "cuda":
-        if reason := device.why_not():
-            pytest.skip(reason)
-        return Cuda()
-    for_a_device(monkeypatch)
-    return Host()
-
-
-@pytest.fixture(params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
-def moves(request, monkeypatch):
-    """A device for what is on the host."""
-    if request.param == "host":
-        on_host(monkeypatch)
-    elif reason := device.why_not():
-        pytest.skip(reason)
 
 
 def rng(seed=0):
@@ -130,24 +68,6 @@ def check_trees(w, d, p):
 
 
 # --- products -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_products(there, dtype):
-    a, b = (reference.small(rng(1), "min_plus", s, dtype) for s in ((9, 7), (7, 5)))
-    x, y = there.put(a), there.put(b)
-    expected = reference.product("min_plus", a, b)
-    for left, right, result in (
-        (x, y, expected), (x.T.copy().T, y, expected), (x[::2, ::-1], y[::-1], expected[::2]),
-        (x, y[:, 1], expected[:, 1]), (x[2], y, expected[2]),
-    ):  # fmt: skip
-        found = sm.matmul(left, right, "min_plus")
-        assert isinstance(found, there.kind)
-        assert found.dtype == dtype
-        assert_array_equal(reference.comparable(there.get(found)), reference.comparable(result))
-    dot = sm.matmul(x[2], y[:, 1], "min_plus")
-    assert dot.shape == ()
-    assert float(dot) == float(expected[2, 1])
 
 
 def test_the_rest_of_the_verbs(there):

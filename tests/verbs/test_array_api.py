@@ -27,35 +27,6 @@ def same(got, expected, like):
     assert_array_equal(values, expected)
 
 
-VERBS = {
-    "matmul": lambda a: sm.matmul(a, a, semiring="min_plus"),
-    "matmul of vectors": lambda a: sm.matmul(a[0, :], a[1, :], semiring="min_plus"),
-    "gemm": lambda a: sm.gemm(2.0, a, a, 1.0, a, semiring="max_plus"),
-    "gemv": lambda a: sm.gemv(None, a, a[0, :], semiring="min_plus"),
-    "dgemm": lambda a: sm.dgemm(1.0, a, a),
-    "matrix_power": lambda a: sm.matrix_power(a, 3, "min_plus"),
-    "closure": lambda a: sm.closure(a, "min_max"),
-    "apsp": lambda a: sm.apsp(a),
-    "apsp from a node": lambda a: sm.apsp(a, sources=[1]),
-    "einsum": lambda a: sm.einsum("ij,jk,kl->il", a, a, a, semiring="max_min"),
-    "einsum to a scalar": lambda a: sm.einsum("ii->", a, semiring="min_plus"),
-}
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_results_are_of_the_library_and_on_the_device(verb, device):
-    a = xp.asarray(W, device=device)
-    same(VERBS[verb](a), VERBS[verb](np.array(W)), a)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "uint16", "bool"])
-def test_dtypes(dtype, device):
-    values = (np.arange(12).reshape(3, 4) % 3).astype(dtype)
-    a = xp.asarray(values, dtype=getattr(xp, dtype), device=device)
-    semiring = "lor_land" if dtype == "bool" else "min_plus"
-    same(sm.matmul(a, a.T, semiring=semiring), sm.matmul(values, values.T, semiring=semiring), a)
-
-
 def test_pairs_of_results(device):
     a, n = xp.asarray(W, device=device), np.array(W)
     for got, expected in (

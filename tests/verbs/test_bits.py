@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+from engines import HOST, Cuda, on_host
 from host_device import guarded
 from numpy.testing import assert_array_equal
 
@@ -12,7 +13,6 @@ from semiring_mm.closures import bits
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device
 from semiring_mm.gpu import engine as gpu
-from tests.gpu.test_device import HOST, Cuda, on_host
 
 NAMES = ["lor_land", "xor_land"]
 TILES = sm.Tiles(memory="1GB")

@@ -84,6 +84,18 @@ def general(monkeypatch):
     return made
 
 
+@pytest.fixture
+def unprepared(monkeypatch):
+    """Makes a call in which no product is prepared."""
+
+    def made(call, *args):
+        with monkeypatch.context() as patch:
+            patch.setattr(calls, "prepared", lambda *_: None)
+            return call(*args, device="cpu")  # which is not looked up
+
+    return made
+
+
 def assert_same(got, wanted):
     """Equal to the bit, the sign of a zero included (of NaN only that it is one)."""
     assert type(got) is type(wanted)
@@ -100,20 +112,20 @@ def settled(call):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_repeated_call_changes_no_bit(name, general):
+def test_a_repeated_call_changes_no_bit(name, general, unprepared):
     call = settled(SMALL[name])
     general.clear()
     got = call()
     assert name not in PREPARED or not general
-    wanted = call(device="cpu")  # a call that names a device takes the general way
+    wanted = unprepared(call)
     assert general
     assert_same(got, wanted)
 
 
 @pytest.mark.parametrize("name", [x for x in SMALL if x != "two vectors"])
-def test_a_repeated_call_writes_to_out(name, general):
+def test_a_repeated_call_writes_to_out(name, general, unprepared):
     call = settled(SMALL[name])
-    wanted = call(device="cpu")
+    wanted = unprepared(call)
     spaced = np.zeros([2 * n for n in wanted.shape], wanted.dtype)
     outs = {
         "own": np.zeros_like(wanted),
@@ -217,13 +229,14 @@ GENERAL = {
 
 
 @pytest.mark.parametrize("name", GENERAL)
-def test_everything_else_is_as_in_the_general_way(name):
+def test_everything_else_is_as_in_the_general_way(name, unprepared):
     for known in ("min_plus", "sgemm and C", "sgemv", "stacks"):
         settled(SMALL[known])
     results = []
-    for options in ({}, {}, {"device": "cpu"}):
+    call = GENERAL[name]
+    for way in (call, call, functools.partial(unprepared, call)):
         try:
-            results.append(GENERAL[name](**options))
+            results.append(way())
         except Exception as error:
             results.append(error)
     wanted = results.pop()
@@ -241,7 +254,7 @@ SPECIAL = [
 
 
 @pytest.mark.parametrize("semiring", ["min_plus", "max_times", "max_min", "plus_times"])
-def test_what_operands_hold_is_looked_at_each_time(semiring):
+def test_what_operands_hold_is_looked_at_each_time(semiring, unprepared):
     call = settled(lambda a=A, b=B, **k: sm.matmul(a, b, semiring, **k))
     operands = []
     for x in SPECIAL:
@@ -252,10 +265,10 @@ def test_what_operands_hold_is_looked_at_each_time(semiring):
         for a in operands:
             for b in operands:
                 for _ in range(2):
-                    assert_same(call(a, b.T), call(a, b.T, device="cpu"))
+                    assert_same(call(a, b.T), unprepared(call, a, b.T))
 
 
-def test_alpha_is_used_as_it_is():
+def test_alpha_is_used_as_it_is(unprepared):
     zeros = np.zeros_like(C)
     verbs = [
         lambda x, **k: sm.sgemm(x, A, B, **k),
@@ -267,7 +280,7 @@ def test_alpha_is_used_as_it_is():
     for x in (0.0, -0.0, 1, 1.0, 3, -1, 0.1, INF, NAN, 1e300, 1 << 70):
         with np.errstate(all="ignore"):
             for call in verbs:
-                assert_same(call(x), call(x, device="cpu"))
+                assert_same(call(x), unprepared(call, x))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +293,7 @@ def test_alpha_is_used_as_it_is():
         ("max_min", "int32", [1, -(2**31), 2**31 - 1]),
     ],
 )
-def test_integers_never_wrap(semiring, dtype, entries):
+def test_integers_never_wrap(semiring, dtype, entries, unprepared):
     a = np.array([[1, 2], [3, 0]], dtype)
     call = settled(lambda a=a, b=a, **k: sm.matmul(a, b, semiring, **k))
     outcomes = []
@@ -288,9 +301,9 @@ def test_integers_never_wrap(semiring, dtype, entries):
         for y in entries:
             left, right = a.copy(), a.copy()
             left[0, 1], right[1, 0] = x, y
-            for options in ({}, {}, {"device": "cpu"}):
+            for way in (call, call, functools.partial(unprepared, call)):
                 try:
-                    outcomes.append(call(left, right, **options))
+                    outcomes.append(way(left, right))
                 except OverflowError as error:
                     outcomes.append(str(error))
             *got, wanted = outcomes[-3:]

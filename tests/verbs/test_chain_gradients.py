@@ -6,17 +6,15 @@ from numpy.testing import assert_allclose
 
 import semiring_mm as sm
 from semiring_mm import sequences as host
-from tests.verbs.test_sequences import BATCH, model
+from tests.verbs.test_sequences import model
 
 torch = pytest.importorskip("torch", reason="PyTorch is not here: pip install '.[torch]'")
 from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
-from torch.library import opcheck  # noqa: E402
 from torch.testing import assert_close  # noqa: E402
 
 from semiring_mm.torch import chain, scan, sequences  # noqa: E402
 
 OPS = torch.ops.semiring_mm
-SEMIRINGS = ["plus_times", "log_plus", "max_plus", "max_times"]
 LENGTHS = torch.tensor([3, 2, 0])
 TAGS = torch.tensor([[0, 1, 1], [1, 0, 9], [7, 7, 7], [1, 1, 0]])  # not read behind the ends
 MODELS = {
@@ -44,23 +42,6 @@ def models(each, ragged):
     scores, counts = model(2, 3, each)
     args = [torch.tensor(x, requires_grad=True) for x in scores.values()]
     return args, {"lengths": torch.tensor(counts) if ragged else None}
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("name", SEMIRINGS)
-def test_gradients_of_chains_are_differences(name, reverse):
-    a, shared, x, e = numbers((3, 3, 2, 2), (2, 2), (3, 2), (3, 3, 2))
-    more = {"lengths": LENGTHS if name != "max_times" else None, "reverse": reverse}
-    for function, args in (
-        (lambda a, x: chain(a, x, name, **more), (a, x)),
-        (lambda a, x, e: chain(a, x, name, emissions=e, **more), (shared, x, e)),
-        (lambda a, x, e: finite(scan(a, name, x=x, emissions=e, **more)), (shared, x, e)),
-        (lambda a, e: finite(scan(a, name, emissions=e, **more)), (a, e)),
-        (lambda a: finite(chain(a, semiring=name, **more)), (a,)),
-    ):
-        assert gradcheck(function, args, fast_mode=True)
-        if name == "log_plus":
-            assert gradgradcheck(function, args, fast_mode=True)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -154,17 +135,6 @@ def test_no_sequence_is_possible():
     assert not torch.autograd.grad(total.sum(), e)[0].any()
 
 
-def test_operators():
-    (e, a, start, end), lengths = models(False, True)
-    wide = a.expand(BATCH, 1, 2, 2)
-    operands = (e, wide, start.expand(BATCH, 2), end, lengths["lengths"])
-    quick = {"test_utils": ("test_schema", "test_autograd_registration", "test_faketensor")}
-    opcheck(OPS.best_path.default, operands, **quick)
-    opcheck(OPS.path_score.default, (*operands[:4], TAGS, operands[4], "score"))
-    opcheck(OPS.chain.default, (wide, e, end, operands[4], "log_plus", False, True), **quick)
-    opcheck(OPS.posterior.default, (*operands, 2, "marginals"), **quick)
-
-
 def layer(e, a, tags):
     loss = sequences.crf_loss(e, a, tags).square().sum() + sequences.viterbi(e, a)[1].sum()
     return loss + chain(a, e[:, 0], "log_plus", emissions=e).sum()
@@ -178,22 +148,6 @@ def test_compile_in_one_graph():
     found, expected = compiled(e, a, tags), layer(e, a, tags)
     assert_close(found, expected)
     assert_close(torch.autograd.grad(found, (e, a)), torch.autograd.grad(expected, (e, a)))
-
-
-def test_vmap_and_many_gradients_at_once():
-    e, a, x = numbers((4, 3, 2), (2, 2), (4, 2))
-    total = sequences.log_partition(e, a)
-    assert_close(torch.vmap(lambda e: sequences.log_partition(e, a))(e), total)
-    assert_close(torch.vmap(lambda e: sequences.viterbi(e, a)[0])(e), sequences.viterbi(e, a)[0])
-    assert_close(
-        torch.vmap(lambda e, x: scan(a, "max_plus", x=x, emissions=e))(e, x),
-        scan(a, "max_plus", x=x, emissions=e),
-    )
-    g = torch.rand(5, 4, dtype=torch.float64)
-    at_once = torch.autograd.grad(total, (e, a), g, is_grads_batched=True, retain_graph=True)
-    for i in range(5):
-        one = torch.autograd.grad(total, (e, a), g[i], retain_graph=True)
-        assert_close(tuple(v[i] for v in at_once), one)
 
 
 @pytest.mark.parametrize(

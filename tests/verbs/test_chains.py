@@ -28,14 +28,6 @@ def operands(name, dtype, batch, steps, n):
     return found
 
 
-def diagonal(s, e):
-    """The matrix by which emissions multiply columns."""
-    zero, _ = s.identities(e.dtype)
-    out = np.full((*e.shape, e.shape[-1]), zero, e.dtype)
-    out[..., np.arange(e.shape[-1]), np.arange(e.shape[-1])] = e
-    return out
-
-
 def one_by_one(s, matrices, first=None):
     """All prefixes by :func:`semiring_mm.matmul`."""
     found = []
@@ -53,52 +45,6 @@ def same(s, result, expected):
         np.testing.assert_allclose(result, expected, rtol=rtol, atol=rtol)
     else:
         assert_array_equal(result, expected)
-
-
-@pytest.mark.parametrize(("name", "dtype"), KINDS, ids=lambda x: getattr(x, "name", x))
-@pytest.mark.parametrize("n", [1, 19])
-def test_steps_one_after_the_other(name, dtype, n):
-    s = name if isinstance(name, sm.Semiring) else sm.semirings[name]
-    a, e, x = operands(name, dtype, (2,), 4, n)
-    row, column = x[:, np.newaxis], x[:, :, np.newaxis]
-    prefixes, rows = one_by_one(s, a), one_by_one(s, a, row)
-    same(s, sm.scan(a, s), prefixes)
-    same(s, sm.chain(a, semiring=s), prefixes[:, -1])
-    same(s, sm.scan(a, s, x=x), rows[:, :, 0])
-    same(s, sm.chain(a, x, s), rows[:, -1, 0])
-    suffix = column
-    for t in range(3, -1, -1):
-        suffix = sm.matmul(a[:, t], suffix, s)
-        same(s, sm.scan(a, s, x=x, reverse=True)[:, t], suffix[..., 0])
-    same(s, sm.chain(a, x, s, reverse=True), suffix[..., 0])
-    if s.commutes:  # else no matrix multiplies entries by others from one side
-        both = np.stack([a[:, 0], a[:, 0]], 1)
-        steps = sm.matmul(both, diagonal(s, e[:, :2]), s)
-        same(s, sm.scan(a[:, :1], s, emissions=e[:, :2]), one_by_one(s, steps))
-        shared = sm.matmul(a[:1, [0, 0]], diagonal(s, e[:1, :2]), s)
-        found = sm.chain(a[0, 0], x, s, emissions=e[:1, :2])
-        same(s, found, one_by_one(s, shared, row)[:, -1, 0])
-        back = sm.matmul(steps[:, 0], sm.matmul(steps[:, 1], column, s), s)
-        same(s, sm.chain(a[:, :1], x, s, emissions=e[:, :2], reverse=True), back[..., 0])
-
-
-@pytest.mark.parametrize(("name", "dtype"), [("max_plus", "f8"), ("plus_times", "i8")])
-def test_suffixes_of_matrices_and_what_is_exclusive(name, dtype):
-    """Also of integers whose range is watched."""
-    a, _, x = operands(name, dtype, (3,), 4, 5)
-    s = sm.semirings[name]
-    every = one_by_one(s, a)
-    suffixes = sm.scan(a, name, reverse=True)
-    for t in range(4):
-        assert_array_equal(suffixes[:, t], sm.chain(a[:, t:], semiring=name))
-    zero, one = s.identities(dtype)
-    unit = np.where(np.eye(5) > 0, one, zero)
-    before = sm.scan(a, name, inclusive=False)
-    assert_array_equal(before[:, 0], np.broadcast_to(unit, (3, 5, 5)))
-    assert_array_equal(before[:, 1:], every[:, :-1])
-    after = sm.scan(a, name, x=x, inclusive=False, reverse=True)
-    assert_array_equal(after[:, 3], x)
-    assert_array_equal(after[:, :3], sm.scan(a, name, x=x, reverse=True)[:, 1:])
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -280,20 +226,6 @@ def test_what_lies_behind_an_end_is_not_multiplied():
     s = sm.Semiring("least_product", "min(a, b)", "a * b * 1", inf, 1)  # of an unknown kind
     a, e = np.full((2, 3, 1, 1), 2), np.array([[[3], [5], [1 << 62]]] * 2)
     assert sm.chain(a, [1], s, emissions=e, lengths=[2, 1]).tolist() == [[60], [6]]
-
-
-@pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 3, 3), (0, 4, 3, 3), (2, 4, 0, 0)])
-def test_nothing(shape):
-    a = np.ones(shape)
-    assert sm.scan(a).shape == shape
-    assert sm.scan(a, inclusive=False).shape == shape
-    assert sm.scan(a, x=np.ones(shape[-1]), inclusive=False, reverse=True).shape == shape[:-1]
-    whole = sm.chain(a)
-    assert whole.shape == shape[:-3] + shape[-2:]
-    if shape[-3] == 0:
-        assert_array_equal(whole, np.broadcast_to(np.eye(3), whole.shape))
-    x = np.arange(shape[-1])
-    assert_array_equal(sm.chain(a[..., :0, :, :], x), np.broadcast_to(x, (*shape[:-3], len(x))))
 
 
 @pytest.mark.parametrize(

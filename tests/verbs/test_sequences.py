@@ -193,26 +193,6 @@ def test_ragged_sequences():
             call()
 
 
-@pytest.mark.parametrize("each", [False, True])
-@pytest.mark.parametrize("k", [1, 5, 90])
-def test_the_k_best(each, k):
-    scores, lengths = model(3, 4, each)
-    paths, best = sequences.viterbi(**scores, lengths=lengths, k=k)
-    assert (paths.shape, best.shape) == ((BATCH, k, 4), (BATCH, k))
-    for b, n in enumerate(lengths):
-        every, found = enumerated(scores, lengths, b)
-        order = np.argsort(-found)[:k]
-        possible = order[found[order] > -inf]
-        assert_allclose(best[b, : len(possible)], found[possible], rtol=1e-13, atol=1e-14)
-        assert [tuple(y[:n]) for y in paths[b, : len(possible)]] == [every[i] for i in possible]
-        assert (best[b, len(possible) :] == -inf).all()
-        assert (paths[b, len(possible) :] == -1).all()
-        assert (paths[b, :, n:] == -1).all()
-    path, score = sequences.viterbi(**scores, lengths=lengths)
-    assert_array_equal(paths[:, 0], path)
-    assert_array_equal(best[:, 0], score)
-
-
 def test_the_k_best_with_a_nan():
     """Which counts as better than any number, as where only the best is wanted."""
     e, a = np.array([[0.0, 5], [1, nan], [2, 0]]), np.zeros((2, 2))
@@ -280,20 +260,6 @@ def test_nothing_to_draw_by(value, text):
     assert sequences.sample(e[1, 2, :0], a).shape == (0,)
 
 
-def test_one_sequence_without_a_batch():
-    scores, _ = model(3, 4, False)
-    one = {"emissions": scores["emissions"][2], "transitions": scores["transitions"]}
-    alone = sequences.marginals(**one, pairs=True)
-    batch = sequences.marginals(**scores | {"start": None, "end": None}, pairs=True)
-    for x, y in zip(alone, batch, strict=True):
-        assert_array_equal(x, y[2])
-    assert alone[1].sum() == pytest.approx(3)
-    same = np.broadcast_to(scores["emissions"][0, 0], (4, 3))  # one row for all steps
-    assert sequences.log_partition(same, scores["transitions"]) == sequences.log_partition(
-        same.copy(), scores["transitions"]
-    )
-
-
 @pytest.mark.parametrize("each", [False, True])
 def test_logarithms_keep_their_digits(each):
     """In float32, of long sequences with unlikely emissions."""
@@ -308,25 +274,6 @@ def test_logarithms_keep_their_digits(each):
             verb(**{k: v for k, v in m.items() if k != without}) for m in (short, exact)
         )
         assert_allclose(found, expected, rtol=1.5e-7, atol=3e-6)
-
-
-def test_forward_and_backward():
-    scores, lengths = model(3, 5, True)
-    fore = sequences.forward(scores["emissions"], scores["transitions"], scores["start"],
-                             lengths=lengths)  # fmt: skip
-    back = sequences.backward(scores["emissions"], scores["transitions"], scores["end"],
-                              lengths=lengths)  # fmt: skip
-    total = sequences.log_partition(**scores, lengths=lengths)
-    probable = sequences.marginals(**scores, lengths=lengths)
-    inside = np.arange(5) < lengths[:, np.newaxis]
-    with np.errstate(invalid="ignore"):
-        through = np.exp(fore + back - total[:, np.newaxis, np.newaxis])
-    assert_allclose(through[inside], probable[inside], atol=1e-13)
-    assert (fore[~inside] == -inf).all()
-    assert (back[~inside] == -inf).all()
-    assert_allclose(
-        fore[:, 0][lengths > 0], (scores["start"] + scores["emissions"][:, 0])[lengths > 0]
-    )
 
 
 @pytest.mark.parametrize("each", [False, True])
@@ -346,41 +293,6 @@ def test_gradients_of_the_loss(each):
                 args = scores | {name: moved}
                 sides.append(sequences.crf_loss(tags=tags, **args, lengths=lengths).loss.sum())
             assert_allclose((sides[0] - sides[1]) / 2e-5, gradient[at], atol=1e-8)
-
-
-def loop(emissions, transitions):
-    """Viterbi's algorithm with pointers, one sequence; and the log-sum."""
-    best = total = emissions[0]
-    pointers = []
-    for e in emissions[1:]:
-        terms = best[:, np.newaxis] + transitions
-        pointers.append(terms.argmax(0))
-        best = terms.max(0) + e
-        total = np.logaddexp.reduce(total[:, np.newaxis] + transitions) + e
-    path = [best.argmax()]
-    for before in reversed(pointers):
-        path.append(before[path[-1]])
-    return path[::-1], best.max(), np.logaddexp.reduce(total)
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_against_a_loop(dtype):
-    """Long sequences of more states than a vector has lanes, with ties: some work a thread."""
-    rng = np.random.default_rng(5)
-    e = rng.integers(-4, 3, (9, 120, 21)).astype(dtype)
-    a = rng.integers(-4, 3, (21, 21)).astype(dtype)
-    path, best = sequences.viterbi(e, a)
-    total = sequences.log_partition(e, a)
-    probable = sequences.marginals(e, a)
-    assert best.dtype == total.dtype == probable.dtype == dtype
-    assert_allclose(probable.sum(-1), 1, rtol=3e-3 if dtype == "f4" else 1e-11)
-    for b in range(9):
-        states, score, whole = loop(e[b], a)
-        assert_array_equal(path[b], states)
-        assert best[b] == score
-        assert_allclose(total[b], whole, rtol=2e-6 if dtype == "f4" else 1e-13)
-    own = np.stack([a, a, a.T] * 3)[:, np.newaxis]
-    assert_array_equal(sequences.viterbi(e, own)[0][2], loop(e[2], a.T)[0])
 
 
 def plainly(e, a, x, end):

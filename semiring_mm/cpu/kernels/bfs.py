@@ -129,8 +129,7 @@ def levels(
             work, found = 0, 0
             if pull:
                 for v in range(n):
-                    known = seen[v, lane]
-                    missing = wanted & u64(~known)
+                    missing = wanted & u64(~seen[v, lane])
                     if some(missing):
                         new = each(u64(0))
                         at, last = back_first[v], back_first[v + 1]
@@ -144,13 +143,8 @@ def levels(
                                 break
                         if some(new):
                             there[v, lane] = new
-                            seen[v, lane] = known | new
                             touched[found] = v
                             found += 1
-                            work += first[v + 1] - first[v]
-                            if label is not None and level <= most:
-                                mark(v, there, label, level)
-                            held = count(new, slices, counts, lane, held)
                 for i in range(size):
                     here[active[i], lane] = 0
                 active, touched = touched, active
@@ -169,17 +163,19 @@ def levels(
                         there[u, lane] = old | new
                 for i in range(reach):
                     v = touched[i]
-                    known = seen[v, lane]
-                    new = there[v, lane] & u64(~known)
+                    new = there[v, lane] & u64(~seen[v, lane])
                     there[v, lane] = new
                     if some(new):
-                        seen[v, lane] = known | new
                         active[found] = v
                         found += 1
-                        work += first[v + 1] - first[v]
-                        if label is not None and level <= most:
-                            mark(v, there, label, level)
-                        held = count(new, slices, counts, lane, held)
+            for i in range(found):
+                v = active[i]
+                new = there[v, lane]
+                seen[v, lane] = seen[v, lane] | new
+                work += first[v + 1] - first[v]
+                if label is not None and level <= most:
+                    mark(v, there, label, level)
+                held = count(new, slices, counts, lane, held)
             size, held = found, 0
             add_up(slices, counts, lane)
             table[level] += account(

@@ -1,22 +1,10 @@
-"""Closures from spanning forests: the best edges of rows, and rows of paths."""
+"""Closures from spanning forests: the best edges of rows, and rows of paths; trees of paths."""
 
 from __future__ import annotations
 
-from ...kernel import (
-    S,
-    T,
-    across,
-    better,
-    bit_length,
-    decode,
-    each,
-    encode,
-    i32,
-    i64,
-    kernel,
-    lanes,
-    mul,
-)
+from ...kernel import (  # isort: skip
+    S, T, across, add, better, bit_length, decode, each, encode, i32, i64, kernel, lanes, mul, u8,
+)  # fmt: skip
 
 ROWS = 64  # that share the worst gaps to all columns
 NONE = -9999  # no predecessor
@@ -115,3 +103,16 @@ def towards(
         line = out[lines[r]]
         for j in lanes(n):
             line[j] = row[j]
+
+
+@kernel
+def doubtful(rows: i64, n: i64, d: S[rows, n], p: i32[rows, n], wrong: u8[rows]):
+    """1 for each row of predecessors in which one is not strictly nearer than its node."""
+    for i in range(rows):
+        found = False
+        for j in range(n):
+            before = p[i, j]
+            near, far = decode(d[i, max(before, 0)]), decode(d[i, j])
+            nearer = (add(near, far) == near) & (near != far)
+            found |= (before >= 0) & (not nearer)
+        wrong[i] = found
