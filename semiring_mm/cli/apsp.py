@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..files.columns import FROM, TO
 from .compute import Result, asks_net, explained, from_net, save, solve
-from .graph import Finder, GivenGraph, read_network, read_nodes
+from .graph import Finder, read_network, read_nodes
 from .options import (
     Refusal,
     check_labels,
@@ -25,7 +26,6 @@ from .report import Report, finish, warn
 from .tables import (
     all_pairs,
     csv_lines,
-    labels_file,
     print_data,
     some_pairs,
     write_columns,
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     if args.pairs is not None:
         rows = read_nodes("--pairs", args.pairs, find, given.notes, (FROM, TO))
         pairs = [(i, j) for i, j in rows]
-    labels = _labels_file(args, given)
+    labels = _labels_file(args, graph.nodes)
     warnings = warn(given, chosen)
 
     asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
@@ -98,13 +98,19 @@ def _sources(
     return sorted({i for i, _ in (*(pairs or ()), *((ends,) if ends else ()))})
 
 
-def _labels_file(args: argparse.Namespace, given: GivenGraph) -> Path | None:
-    """The file for the labels of the matrix's rows, if one is needed and may be written."""
+def _labels_file(args: argparse.Namespace, labels: Sequence[str]) -> Path | None:
+    """The file for the labels of the matrix's rows, which is needed where they are not 0, 1, ...
+
+    Also where there is such a file of other labels already.
+    """
     target = args.output if is_matrix(args.output) else args.predecessors
-    labels, read = given.graph.nodes, given_files(args)
-    file = labels_file(target, labels, read)
-    if file is not None:
-        check_labels(target, file, labels, args, "D.csv or D.parquet", goes_on=args.resume)
+    if target is None:
+        return None
+    file = Path(target).with_suffix(".nodes.txt")
+    plain = all(label == str(k) for k, label in enumerate(labels))
+    if plain and (not file.exists() or file.resolve() in given_files(args)):
+        return None
+    check_labels(target, file, labels, args, "D.csv or D.parquet", goes_on=args.resume)
     return file
 
 

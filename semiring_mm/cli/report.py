@@ -276,7 +276,11 @@ class Report:
         if pairs is not None:
             labels = self.given.graph.nodes
             found["pairs"] = [
-                {"from": labels[i], "to": labels[j], "value": self._number(self.result.value(i, j))}
+                {
+                    "from": labels[i],
+                    "to": labels[j],
+                    "value": number(float(self.result.value(i, j))),
+                }
                 | ({"path": self.result.labels(i, j)} if self.args.routes else {})
                 for i, j in pairs
             ]
@@ -287,8 +291,8 @@ class Report:
         worst, average = None, None
         if found.pairs and self.given.kind.path != "any":
             a, b = (self.given.graph.nodes[node] for node in found.ends)
-            worst = {"value": self._number(found.worst), "from": a, "to": b}
-            average = self._number(found.total / found.pairs)
+            worst = {"value": number(found.worst), "from": a, "to": b}
+            average = number(found.total / found.pairs)
         return {
             "pairs": n * (n - 1), "reachable": found.pairs, "worst": worst, "average": average,
         }  # fmt: skip
@@ -297,16 +301,11 @@ class Report:
         labels = [self.given.graph.nodes[node] for node in self.path]
         ends = itertools.pairwise(labels)
         legs = [
-            {"from": a, "to": b, "weight": self._number(leg), "value": self._number(total)}
+            {"from": a, "to": b, "weight": number(leg), "value": number(total)}
             for (a, b), (leg, total) in zip(ends, self._legs, strict=True)
         ]
-        value = self._number(self.result.value(self.path[0], self.path[-1]))
+        value = number(float(self.result.value(self.path[0], self.path[-1])))
         return {"from": labels[0], "to": labels[-1], "value": value, "legs": legs}
-
-    def _number(self, value: Any) -> float | int | None:
-        """A value in JSON, which knows no infinity."""
-        value = float(value)
-        return number(value) if math.isfinite(value) else None
 
     # --- the picture ------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from ..storage import atomic_write
 from .compute import Result
 
 __all__ = [
-    "Columns", "Wide", "all_pairs", "csv_lines", "labels_file", "number", "print_data",
+    "Columns", "Wide", "all_pairs", "csv_lines", "number", "print_data",
     "some_pairs", "write_columns", "write_labels", "write_wide",
 ]  # fmt: skip
 
@@ -77,22 +77,22 @@ def write_columns(target: str, parts: Iterable[Columns]) -> int:
             count += len(next(iter(columns.values())))
             yield columns
 
-    with atomic_write(target) as part:
-        if target.lower().endswith(".parquet"):
-            _write_parquet(part, counted())
-        else:
-            with _opened(part) as file:
-                file.writelines(csv_lines(counted()))
+    rows = counted()
+    _write(target, rows, csv_lines(rows))
     return count
 
 
-def _opened(part: Path) -> TextIO:
-    """A file for text, compressed if its name says so."""
-    # Level 9, the default, takes several times as long for some percent.
-    packed = part.name.lower().endswith(".gz")
-    opened: Any = functools.partial(gzip.open, compresslevel=6) if packed else open
-    file: TextIO = opened(part, "wt", encoding="utf-8", newline="")
-    return file
+def _write(target: str, parts: Iterable[Columns], lines: Iterable[str]) -> None:
+    """Write columns as Parquet, or lines as text, compressed if the name says so."""
+    with atomic_write(target) as part:
+        if target.lower().endswith(".parquet"):
+            _write_parquet(part, parts)
+            return
+        # Level 9, the default, takes several times as long for some percent.
+        packed = target.lower().endswith(".gz")
+        opened: Any = functools.partial(gzip.open, compresslevel=6) if packed else open
+        with opened(part, "wt", encoding="utf-8", newline="") as file:
+            file.writelines(lines)
 
 
 def csv_lines(parts: Iterable[Columns]) -> Iterator[str]:
@@ -136,9 +136,11 @@ def _quoted(*labels: str, between: str = ",") -> str:
     return text.getvalue()
 
 
-def number(value: float) -> float | int:
-    """A whole number as an int, which prints without a fraction."""
-    return int(value) if math.isfinite(value) and value == int(value) else value
+def number(value: float) -> float | int | None:
+    """A value in JSON, which knows no infinity; a whole number as an int, without a fraction."""
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) else value
 
 
 def _numbers(values: NDArray[Any]) -> list[str]:
@@ -202,8 +204,7 @@ class Wide:
             "from": [*self.start],
             "to": [*self.end],
             "values": [
-                [number(x) if math.isfinite(x) and x != self.none else None for x in row.tolist()]
-                for row in rows
+                [None if x == self.none else number(x) for x in row.tolist()] for row in rows
             ],
         }
 
@@ -234,15 +235,11 @@ class Wide:
 
 def write_wide(target: str, table: Wide) -> None:
     """Write a file whose extension names the format."""
-    name = target.lower()
+    if not target.lower().endswith(".npy"):
+        _write(target, table.columns(), table.as_csv())
+        return
     with atomic_write(target) as part:
-        if name.endswith(".parquet"):
-            _write_parquet(part, table.columns())
-        elif name.endswith(".npy"):
-            table.write_npy(part)
-        else:
-            with _opened(part) as file:
-                file.writelines(table.as_csv())
+        table.write_npy(part)
 
 
 def print_data(text: str) -> None:
@@ -256,18 +253,6 @@ def print_data(text: str) -> None:
             f"a file with -o, or set PYTHONIOENCODING=utf-8"
         ) from None
     print(text, end="")
-
-
-def labels_file(target: str | None, labels: Sequence[str], taken: Sequence[Path]) -> Path | None:
-    """The file for the labels of a matrix's rows, which is needed where they are not 0, 1, 2, ...
-
-    Also where there is such a file of other labels already.
-    """
-    if target is None:
-        return None
-    file = Path(target).with_suffix(".nodes.txt")
-    plain = all(label == str(k) for k, label in enumerate(labels))
-    return None if plain and (file.resolve() in taken or not file.exists()) else file
 
 
 def write_labels(file: Path, labels: Sequence[str]) -> None:
