@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from semiring_mm.engine import PLAIN
-from semiring_mm.gpu import device, product
+from semiring_mm.gpu import device, launch, product
 from semiring_mm.gpu.tiles import TILES, Launch, Tile, keep_shares
 from semiring_mm.semirings import semirings
 
@@ -51,7 +51,7 @@ def _rate(here: Any, tile: Tile, name: str) -> float:
     way = product._plans(semirings[name], a.dtype, *plain, here.arch)[-1]
     chosen, product.choose = product.choose, lambda *_, **__: Launch(tile, down * across)
     try:
-        way.launches.clear()
+        launch.forget()
         run = functools.partial(
             product._run, here, way, a=a, b=b, c=c, arg=None, gather=None, errors=None,
             transposed=None,
@@ -67,5 +67,5 @@ def _rate(here: Any, tile: Tile, name: str) -> float:
             times.append(xp.cuda.get_elapsed_time(start, end) / 1e3)
     finally:
         product.choose = chosen
-        way.launches.clear()
+        launch.forget()
     return m * n * _DEPTH / sorted(times)[2]

@@ -107,9 +107,14 @@ class Call:
                 if self._library == "numpy" and type(x) is not np.ndarray:
                     self._library = _library(x, places[name])
                     self._like = x
-        self._index = _one_place(places)
+        self._index = _one_place(
+            places, lambda x: "the host" if x is None else f"CUDA device {x}",
+            "cupy.asarray(x) or x.get(), in PyTorch x.to(device), in JAX jax.device_put(x, device)",
+        )  # fmt: skip
         if self._library == "api":
-            _one_device({**self._given, "out": self._out})
+            given = {**self._given, "out": self._out}
+            theirs = {k: x.device for k, x in given.items() if _library(x, None) == "api"}
+            _one_place(theirs, str, "x.to_device(device)")
         index = device_index(device)
         if self._index is None:
             self.moved, self._index = index is not None, index
@@ -274,35 +279,16 @@ def masked(x: Any) -> bool:
     return ma is not None and isinstance(x, ma.MaskedArray)
 
 
-def _one_place(places: dict[str, int | None]) -> int | None:
+def _one_place(places: dict[str, Any], written: Callable[[Any], str], instead: str) -> Any:
     """The one place where all arrays live; TypeError where there are several."""
-    found = iter(places.items())
-    first, place = next(found, ("", None))
-    for name, other in found:
-        if other != place:
-            texts = ["the host" if x is None else f"CUDA device {x}" for x in (place, other)]
-            raise TypeError(
-                f"{first} lives on {texts[0]} and {name} on {texts[1]}: bring them together first, "
-                f"with cupy.asarray(x) or x.get(), in PyTorch x.to(device), in JAX "
-                f"jax.device_put(x, device)"
-            )
-    return place
-
-
-def _one_device(operands: dict[str, Any]) -> None:
-    """Refuse arrays that their own library has put on different devices."""
-    found = {
-        name: x.device
-        for name, x in operands.items()
-        if x is not None and _library(x, None) == "api"
-    }
-    (first, place), *others = found.items()
+    (first, place), *others = places.items() or [("", None)]
     for name, other in others:
         if other != place:
             raise TypeError(
-                f"{first} lives on {place} and {name} on {other}: bring them together first, with "
-                f"x.to_device(device)"
+                f"{first} lives on {written(place)} and {name} on {written(other)}: bring them "
+                f"together first, with {instead}"
             )
+    return place
 
 
 def device_index(device: str | None) -> int | None:

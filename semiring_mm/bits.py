@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from .arrays import Call, repeat
 from .engine import Engine
 from .naming import integer
 from .plan import unpack_bits, words_of_bits
-from .products import check_inner, join_leading
+from .products import check_inner, join_leading, raised
 from .semirings import Semiring
 
 __all__ = [
@@ -203,13 +204,7 @@ def power_bits(s: Semiring, a: BitMatrix, k: int, device: str | None = None) -> 
     words_of_bits(s)
     n = a.shape[-1]
     with Call(device, a=a.bits) as call:
-        engine, base, power = call.engine, call["a"], None
         if k == 0:
-            power = eye_bits(engine, n, a.shape[:-2])
-        while k:
-            if k & 1:
-                power = base.copy() if power is None else product_of_bits(engine, s, power, base, n)
-            k >>= 1
-            if k:
-                base = product_of_bits(engine, s, base, base, n)
-        return BitMatrix(call.give(power), n)
+            return BitMatrix(call.give(eye_bits(call.engine, n, a.shape[:-2])), n)
+        product = functools.partial(product_of_bits, call.engine, s, n=n)
+        return BitMatrix(call.give(raised(call["a"], k, product)), n)

@@ -5,6 +5,7 @@ The verbs follow NumPy in shapes and behaviour and BLAS in the names of argument
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call, check_memory, repeat
+from .arrays import Call, repeat
 from .bits import BitMatrix, matmul_bits, power_bits
 from .deprecated import apart
 from .engine import Engine, Scalar, Scaling
@@ -24,8 +25,9 @@ from .products import (
     multiply,
     multiply_into,
     overlaps,
+    raised,
 )
-from .progress import Progress, reporter
+from .progress import Progress
 from .registry import provided
 from .semirings import Semiring, as_semiring
 from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
@@ -127,7 +129,13 @@ def matmul(
            [2., 5., 0.]])
     """
     if tiles or progress:
-        return _over_tiles(a, b, semiring, out, return_arg, device, progress, tiles)
+        if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
+            raise TypeError(_BITS_ALONE)
+        if not tiles:
+            raise ValueError("progress is told of work over tiles: give tiles=sm.Tiles(...), too")
+        if return_arg or out is not None:
+            raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
+        return provided("multiply_tiles")(as_semiring(semiring), a, b, device, tiles, progress)
     head = ("matmul", semiring, return_arg)
     if device is None:
         c = repeat(head, (a, b), out)
@@ -145,50 +153,6 @@ def matmul(
     with Call(device, out, head if device is None else None, a=a, b=b) as call:
         x, y = call["a"], call["b"]
         return call.give(multiply(call.engine, s, x, y, call.out, return_arg, head))
-
-
-def _over_tiles(
-    a: Any, b: Any, semiring: str | Semiring, out: Any, return_arg: bool, device: str | None,
-    progress: Progress, tiles: Tiles | None,
-) -> Any:  # fmt: skip
-    """:func:`matmul` of operands that can be read by blocks as NumPy arrays."""
-    s = as_semiring(semiring)
-    if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
-        raise TypeError(_BITS_ALONE)
-    if not tiles:
-        raise ValueError("progress is told of work over tiles: give tiles=sm.Tiles(...), too")
-    if return_arg or out is not None:
-        raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
-    a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
-    for name, x in (("a", a), ("b", b)):
-        sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
-        there = sliced and isinstance(x.dtype, np.dtype) and not is_sparse(x)
-        there = there and not hasattr(x, "__cuda_array_interface__")
-        if not there or len(x.shape) != 2:
-            came = f"shape {x.shape}" if there else type(x).__name__
-            raise TypeError(
-                f"matmul: over tiles {name} is a matrix on the host (NumPy, numpy.memmap, Zarr), "
-                f"got {came}"
-            )
-    if a.shape[1] != b.shape[0]:
-        raise ValueError(
-            f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: a has "
-            f"{a.shape[1]} columns and b has {b.shape[0]} rows"
-        )
-    dtype = common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
-    from .tiles import TileOptions  # imported lazily: most products are in one memory
-
-    options = TileOptions.of(device, tiles)
-    devices, limit, paths = options.indices(), options.limit(), options.paths(False)
-    (m, depth), n = a.shape, b.shape[1]
-    tick = reporter(progress, float(m) * n * depth)
-    if paths is None:
-        check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
-    return provided("multiply_streamed")(
-        s, a, b, out=np.empty((m, n), dtype) if paths is None else paths[0], dtype=dtype,
-        devices=devices, memory_limit=limit, checkpoint=options.checkpoint or 1,
-        resume=options.resume, tick=tick,
-    )  # fmt: skip
 
 
 #: What is said of other arguments than a BitMatrix takes.
@@ -336,8 +300,10 @@ def _general(
         if result is not None:
             return result
     s = as_semiring(semiring)
-    plain = verb == "gemm" and device is precision is None and beta is c is None
-    if plain and type(a) is np.ndarray is type(b) and _scales_nothing(s, alpha):
+    if (
+        device is precision is None and beta is c is None and type(a) is np.ndarray is type(b)
+        and b.ndim == (1 if verb == "gemv" else 2) and _scales_nothing(s, alpha)
+    ):  # fmt: skip
         operands = a.T if trans_a else a, b.T if trans_b else b  # of stacks none is prepared
         result = repeat(("matmul", s, False), operands, out, dtype)
         if result is not None:
@@ -632,14 +598,7 @@ def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
         diagonal = engine.xp.arange(base.shape[-1])
         result[..., diagonal, diagonal] = one
         return result
-    power: Array | None = None
-    while True:
-        if k & 1:
-            power = base.copy() if power is None else multiply(engine, s, power, base)
-        k >>= 1
-        if not k:
-            return power
-        base = multiply(engine, s, base, base)
+    return raised(base, k, functools.partial(multiply, engine, s))
 
 
 # --- checks at the door -------------------------------------------------------------------------

@@ -242,43 +242,44 @@ def _run(
         arrays = [call[name] for name in ("a", "x", "emissions")]
         present = common_dtype(s, *(v for v in arrays if v is not None))
         a, x, e = (None if v is None else present.pop(0) for v in arrays)
-        return call.give(_carried(call.engine, verb, s, a, x, e, lengths, reverse, exclusive, axis))
-
-
-def _carried(
-    engine: Engine, verb: str, s: Semiring, a: Array, x: Array | None, e: Array | None,
-    lengths: Any, reverse: bool, exclusive: bool, axis: Any,
-) -> Array:  # fmt: skip
-    xp = engine.xp
-    if e is not None and a.ndim == 2:
-        a = a[np.newaxis]
-    if a.ndim > 2 and (axis := axis_of_steps(verb, a.ndim, axis)) != -3:
-        a = xp.moveaxis(a, axis, -3)
-    shapes = [None if v is None else np.shape(v) for v in (a, e, x, lengths)]
-    batch, sizes = CHAIN.check(shapes, verb=verb)
-    steps, n = sizes["T"], sizes["S"]
-    counts = as_lengths(lengths, batch, steps, verb)
-    every, chains = verb == "scan", len(counts)
-    out = xp.empty((chains, steps if every else 1, 1 if x is not None else n, n), a.dtype)
-    carried = None if x is None else flat(xp, x, batch, (n,))[:, np.newaxis]
-    if lengths is not None or exclusive or not every:
-        _ends(xp, out, s, counts, carried, every, reverse, exclusive)
-    if out.size and steps:
-        matrices = xp.broadcast_to(a, (*batch, *a.shape[-3:]))
-        matrices = matrices.reshape(chains, *a.shape[-3:])
-        matrices = xp.broadcast_to(matrices, (chains, steps, n, n))
-        e = None if e is None else flat(xp, e, batch, (steps, n))
-        if e is not None and not _distributes(s, e):
-            matrices, e = _multiplied(engine, s, matrices, e, counts), None
-        engine.chains.carry(
-            s, matrices, e, carried, out, counts, every=every, reverse=reverse, exclusive=exclusive
-        )
-    if x is not None:
-        return out.reshape(*batch, *((steps,) if every else ()), n)
-    out = out.swapaxes(-1, -2) if reverse else out
-    if not every:
-        return out.reshape(*batch, n, n)
-    return xp.moveaxis(out.reshape(*batch, steps, n, n), -3, axis)
+        engine, xp = call.engine, call.engine.xp
+        if e is not None and a.ndim == 2:
+            a = a[np.newaxis]
+        if a.ndim > 2 and (axis := axis_of_steps(verb, a.ndim, axis)) != -3:
+            a = xp.moveaxis(a, axis, -3)
+        shapes = [None if v is None else np.shape(v) for v in (a, e, x, lengths)]
+        batch, sizes = CHAIN.check(shapes, verb=verb)
+        steps, n = sizes["T"], sizes["S"]
+        counts = as_lengths(lengths, batch, steps, verb)
+        every, chains = verb == "scan", len(counts)
+        out = xp.empty((chains, steps if every else 1, 1 if x is not None else n, n), a.dtype)
+        carried = None if x is None else flat(xp, x, batch, (n,))[:, np.newaxis]
+        if lengths is not None or exclusive or not every:
+            _ends(xp, out, s, counts, carried, every, reverse, exclusive)
+        if out.size and steps:
+            matrices = xp.broadcast_to(a, (*batch, *a.shape[-3:]))
+            matrices = matrices.reshape(chains, *a.shape[-3:])
+            matrices = xp.broadcast_to(matrices, (chains, steps, n, n))
+            e = None if e is None else flat(xp, e, batch, (steps, n))
+            if e is not None and not _distributes(s, e):
+                matrices, e = _multiplied(engine, s, matrices, e, counts), None
+            engine.chains.carry(
+                s,
+                matrices,
+                e,
+                carried,
+                out,
+                counts,
+                every=every,
+                reverse=reverse,
+                exclusive=exclusive,
+            )
+        if x is not None:
+            return call.give(out.reshape(*batch, *((steps,) if every else ()), n))
+        out = out.swapaxes(-1, -2) if reverse else out
+        if not every:
+            return call.give(out.reshape(*batch, n, n))
+        return call.give(xp.moveaxis(out.reshape(*batch, steps, n, n), -3, axis))
 
 
 #: ⊕ and ⊗ for which (x ⊗ A) ⊗ diag(e) is x ⊗ (A ⊗ diag(e)), but for rounding, whatever they hold;

@@ -217,13 +217,7 @@ def knn(
     >>> distances, indices
     (array([[0.5, 0.5, 1.5]]), array([[1, 3, 0]]))
     """
-    metric = as_metric(metric, p)
-    if device is w is None:
-        found = _nearest_again(metric, _operands(metric, X, Y), k)
-        if found is not None:
-            return found
-    with Call(device, None, X=X, Y=Y, w=w) as call:
-        return call.give(_nearest("knn", call, metric, k))
+    return _k_nearest("knn", X, Y, k, as_metric(metric, p), w, device)
 
 
 def argbest(
@@ -256,14 +250,8 @@ def argbest(
     >>> sm.neighbours.argbest(np.array([[0.0, 0.0], [9.0, 9.0]]), points)
     (array([5., 1.]), array([0, 1]))
     """
-    metric = as_metric(metric, p)
-    if device is w is None:
-        found = _nearest_again(metric, _operands(metric, X, Y), 1)
-        if found is not None:
-            return found[0][:, 0], found[1][:, 0]
-    with Call(device, None, X=X, Y=Y, w=w) as call:
-        distances, indices = _nearest("argbest", call, metric, 1)
-        return call.give((distances[:, 0], indices[:, 0]))
+    distances, indices = _k_nearest("argbest", X, Y, 1, as_metric(metric, p), w, device)
+    return distances[:, 0], indices[:, 0]
 
 
 def radius_count(
@@ -647,6 +635,17 @@ def _cut(extent: int, size: int, start: int = 0) -> list[tuple[int, int]]:
     pieces = -(-extent // size)
     cuts = [start + i * extent // pieces for i in range(pieces + 1)] if pieces else [start]
     return list(itertools.pairwise(cuts))
+
+
+def _k_nearest(
+    verb: str, X: Any, Y: Any, k: int, metric: Metric, w: Any, device: str | None
+) -> Any:  # fmt: skip
+    if device is w is None:
+        found = _nearest_again(metric, _operands(metric, X, Y), k)
+        if found is not None:
+            return found
+    with Call(device, None, X=X, Y=Y, w=w) as call:
+        return call.give(_nearest(verb, call, metric, k))
 
 
 def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Array]:

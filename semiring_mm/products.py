@@ -18,7 +18,7 @@ from .semirings import Semiring
 
 __all__ = [
     "check_dtype", "check_inner", "check_out", "common_dtype", "flatten_leading", "join_leading",
-    "multiply", "multiply_into", "overlaps",
+    "multiply", "multiply_into", "overlaps", "raised",
 ]  # fmt: skip
 
 Array = Any  # NumPy or CuPy; results have the operands' library
@@ -72,6 +72,18 @@ def multiply(
     return result, (index if final else index[()])
 
 
+def raised(base: Array, k: int, product: Callable[[Array, Array], Array]) -> Array:
+    """The k-th power of a matrix by squarings; k is at least 1."""
+    power: Array | None = None
+    while True:
+        if k & 1:
+            power = base.copy() if power is None else product(power, base)
+        k >>= 1
+        if not k:
+            return power
+        base = product(base, base)
+
+
 def multiply_into(
     engine: Engine,
     s: Semiring,
@@ -104,17 +116,19 @@ def multiply_into(
         else:
             c[...] = s.identities(c.dtype)[0]
         return
+    calls, head = engine.calls, head or ("matmul", s, False)
+    plain = arg is None and scaling == PLAIN and engine.HOST
     if c.ndim == 2 and arg is None and (m == 1 or n == 1):
         if n == 1:
-            engine.gemv(s, a, b[:, 0], c[:, 0], scaling)
+            b, c = b[:, 0], c[:, 0]
+            if not plain or calls.prepared(head, s, a, b, c) is None:
+                engine.gemv(s, a, b, c, scaling)
             return
         if s.commutes or scaling in (PLAIN, JOIN):
             t = s if s.commutes else _swapped(s)
             engine.gemv(t, b.T, a[0], c[0], scaling, scale_x=True)
             return
     if c.ndim == 2:
-        plain = arg is None and scaling == PLAIN and engine.HOST
-        calls, head = engine.calls, head or ("matmul", s, False)
         if not plain or calls.prepared(head, s, a, b, c) is None:
             engine.product(s, a, b, c, scaling, arg=arg, precision=precision)
         return

@@ -14,7 +14,7 @@ __all__ = ["HOMES", "provided"]
 #: Names, and the modules that have them.
 HOMES = {
     "close_tiles": "tiled.solve",  # a closure over tiles
-    "multiply_streamed": "tiled.stored",  # a product over tiles
+    "multiply_tiles": "tiled.stored",  # a product over tiles
     "sparse_rows": "tiled.sparse",  # rows of a sparse graph's closure in files, or little memory
     "read_graph": "files.formats",  # the graph of a file, of several, or of a table
     "Table": "files.tables",  # a table of any library by its columns

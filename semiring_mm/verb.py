@@ -181,10 +181,8 @@ class Verb:
         """
         verb = verb or self.name
         sizes: dict[str, int] = {}
-        origin: dict[str, str] = {}  # the operand that an axis has its size of
         known: dict[str, Shape] = {}
         parts: list[Shape] = []
-        lengths = None
         for x, given in zip(self.operands, shapes, strict=True):
             if given is None:
                 if x.default is None:
@@ -192,37 +190,38 @@ class Verb:
                 continue
             shape = known[x.name] = tuple(given)
             if x.name == "lengths":
-                lengths = shape
                 continue
             axes = x.axes if x.shorter is None or len(shape) != len(x.shorter) else x.shorter
             cut = len(shape) - len(axes)
             if cut < 0 or (cut and not x.stacked):
-                raise self._wrong(verb, x, known, sizes, origin)
+                raise self._wrong(verb, x, known, sizes)
             for axis, size in zip(axes, shape[cut:], strict=True):
-                if axis not in sizes:
-                    sizes[axis], origin[axis] = size, x.name
-                elif sizes[axis] != size:
-                    raise self._wrong(verb, x, known, sizes, origin)
-            parts.append(shape[:cut])
+                if sizes.setdefault(axis, size) != size:
+                    raise self._wrong(verb, x, known, sizes)
+            if cut:
+                parts.append(shape[:cut])
         wrong = self.sizes(sizes, known) if self.sizes is not None else None
         if wrong is not None:
             operand = next(x for x in self.operands if x.name == wrong)
-            raise self._wrong(verb, operand, known, sizes, origin)
-        batch = join_leading(verb, parts, join)
-        # where the first operand has the steps, there is one length for each row of its own
-        own = parts[0] if self.operands[0].axes.startswith("T") else batch
-        check_lengths(verb, lengths, own, sizes.get("T", 0), join)
+            raise self._wrong(verb, operand, known, sizes)
+        batch = join_leading(verb, parts, join) if parts else ()
+        if "lengths" in known:
+            # where the first operand has the steps, there is one length for each row of its own
+            first = self.operands[0]
+            own = known[first.name][: -len(first.axes)] if first.axes[:1] == "T" else batch
+            check_lengths(verb, known["lengths"], own, sizes.get("T", 0), join)
         return batch, sizes
 
     def _wrong(
-        self, verb: str, x: Operand, shapes: Mapping[str, Shape], sizes: Mapping[str, int],
-        origin: Mapping[str, str],
-    ) -> ValueError:  # fmt: skip
+        self, verb: str, x: Operand, shapes: Mapping[str, Shape], sizes: Mapping[str, int]
+    ) -> ValueError:
         if x.name in self.wants:
             wanted = self.wants[x.name]({**sizes, **shapes})
         else:
+            before = self.operands[: self.operands.index(x)]
+            origin = {c: y.name for y in before[::-1] if y.name in shapes for c in y.axes}
             fixed = [f"{c} = {sizes[c]} as in {origin[c]}" for c in dict.fromkeys(x.axes)
-                     if origin.get(c, x.name) != x.name]  # fmt: skip
+                     if c in origin and c in sizes]  # fmt: skip
             wanted = f"{x.name} is of shape ({'..., ' * x.stacked}{', '.join(x.axes)})"
             wanted += f" or ({', '.join(x.shorter)},)" if x.shorter and not x.stacked else ""
             wanted += f" with {' and '.join(fixed)}" if fixed else ""

@@ -109,8 +109,10 @@ class Problem:
     @cached_property
     def steps(self) -> Steps:
         """The operations on tiles."""
-        halved = not self.predecessors and self.source.s.commutes and self.undirected
-        return Steps.of(self.weights, symmetric=halved, predecessors=self.predecessors)
+        s, weights = self.source.s, self.weights
+        halved = not self.predecessors and s.commutes and self.undirected
+        look = weights.look(1) > 0
+        return Steps(s, weights.wide(), weights.known(), look, halved, self.predecessors)
 
     @property
     def pairs(self) -> float:

@@ -18,7 +18,6 @@ from ..progress import Tick, part_of
 from ..semirings import Semiring
 from .elimination import steps_in_memory
 from .paths import NO_PREDECESSOR
-from .weights import Weights
 
 __all__ = ["Improves", "Steps", "path_plan"]
 
@@ -60,14 +59,6 @@ class Steps:
     look: bool
     symmetric: bool = False
     predecessors: bool = False
-
-    @classmethod
-    def of(cls, weights: Weights, *, symmetric: bool, predecessors: bool) -> Steps:
-        """The steps of an elimination of a graph with these weights."""
-        return cls(
-            weights.s, weights.wide(), weights.known(), weights.look(1) > 0,
-            symmetric and not predecessors, predecessors,
-        )  # fmt: skip
 
     @cached_property
     def identities(self) -> tuple[Any, Any]:

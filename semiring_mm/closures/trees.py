@@ -88,8 +88,9 @@ def repair_trees(
         if entering is None:
             entering = edges().entering
         at = engine.from_host(rows)
-        trees = engine.to_host(p[at])
-        _attach(s, entering, engine.to_host(d[at]), trees, stray, roots[rows])
+        distances, trees = engine.to_host(d[at]), engine.to_host(p[at])
+        for x in _parts(stray, entering):
+            _attach(s, entering, distances[x], trees[x], stray[x], roots[rows][x])
         p[at] = engine.from_host(trees)
 
 
@@ -142,6 +143,17 @@ def _scale(d: Array) -> NDArray[np.float64]:
     return largest
 
 
+def _parts(stray: NDArray[np.bool_], entering: EdgeList) -> Iterator[slice]:
+    """Rows whose stray nodes are attached at once, as many as fit."""
+    counts = np.cumsum(stray @ np.diff(entering.starts))
+    begin = 0
+    while begin < len(stray):
+        limit = _EDGES + (counts[begin - 1] if begin else 0)
+        end = max(begin + 1, int(np.searchsorted(counts, limit, "right")))
+        yield slice(begin, end)
+        begin = end
+
+
 def _attach(
     s: Semiring,
     entering: EdgeList,
@@ -150,28 +162,10 @@ def _attach(
     stray: NDArray[np.bool_],
     roots: Index,
 ) -> None:
-    """Attach the stray nodes of some rows to the trees of these, as many rows at once as fit."""
-    counts = np.cumsum(stray @ np.diff(entering.starts))
-    begin = 0
-    while begin < len(p):
-        limit = _EDGES + (counts[begin - 1] if begin else 0)
-        end = max(begin + 1, int(np.searchsorted(counts, limit, "right")))
-        part = slice(begin, end)
-        _attach_rows(s, entering, d[part], p[part], stray[part], roots[part])
-        begin = end
+    """Attach the stray nodes of some rows to the trees of these.
 
-
-def _attach_rows(
-    s: Semiring,
-    entering: EdgeList,
-    d: Array,
-    p: NDArray[np.int32],
-    stray: NDArray[np.bool_],
-    roots: Index,
-) -> None:
-    """Search by the method of Bellman and Ford in all rows at once, with excess as the weight.
-
-    As no excess is negative, what a rounded sum strictly improves never closes a cycle.
+    The method of Bellman and Ford searches in all rows at once, with excess as the weight. As no
+    excess is negative, what a rounded sum strictly improves never closes a cycle.
     """
     row, node = np.nonzero(stray)
     place = np.full(stray.shape, -1)

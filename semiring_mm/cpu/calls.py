@@ -9,6 +9,7 @@ infinities, the ranges of integers) is looked at in each call. :func:`repeat` co
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,15 +45,18 @@ class _Call:
         them.
     codes : dict
         Code by the classes of A and B; None where the general way is to be taken.
+    gemv : callable, optional
+        Where B is a vector, what multiplies.
     """
 
     semiring: Semiring
     dtype: np.dtype[Any]
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     depth: int
     blas: bool
     scan: Any = None
     codes: dict[tuple[int, int], _Code | None] = field(default_factory=dict)
+    gemv: Callable[..., None] | None = None
 
     def code(self, classes: tuple[int, int]) -> _Code | None:
         """Choose the code for operands of two classes, and keep it."""
@@ -102,6 +106,9 @@ def _made(call: _Call, a: Array, b: Array, out: Any) -> Array | None:
         c = out
     else:
         return None
+    if call.gemv is not None:
+        call.gemv(call.semiring, a, b, c)
+        return c
     if call.blas:
         return product.by_blas(a, b, c) if product.lie_well(a, b, c) else None
     scan = call.scan
@@ -163,10 +170,14 @@ def learn(
 
 
 def _prepare(semiring: Semiring, a: Array, b: Array) -> _Call | None:
-    """Prepare the product of two matrices, if that can be done."""
-    (m, depth), n, dtype = a.shape, b.shape[1], a.dtype
+    """Prepare the product of two matrices, or of one and a vector, if that can be done."""
+    (m, depth), n, dtype = a.shape, math.prod(b.shape[1:]), a.dtype
     if b.shape[0] != depth or not m * n * depth or not (dtype.isnative and b.dtype is dtype):
         return None
+    if b.ndim == 1:
+        from .vector import gemv  # imported lazily: many calls have matrices alone
+
+        return _Call(semiring, dtype, (m,), depth, False, gemv=gemv)
     blas = product.blas_serves(semiring, a, b)
     if not blas and m * n * depth > _PAIRS:
         return None

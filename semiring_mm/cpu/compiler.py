@@ -22,7 +22,6 @@ __all__ = [
     "KEPT",
     "Library",
     "Target",
-    "assembly",
     "compile_functions",
     "compile_kept",
     "host_target",
@@ -274,17 +273,6 @@ def _object(text: str, target: Target) -> bytes:
     text += "" if target.half else _HALF
     image: bytes = machine.emit_object(_optimised(text, machine))
     return image
-
-
-def assembly(functions: Sequence[Function], target: Target) -> str:
-    """The assembly of the functions, for people and tests."""
-    with _lock:
-        return _assembled(functions, target)
-
-
-def _assembled(functions: Sequence[Function], target: Target) -> str:
-    machine = _machine(target)
-    return str(machine.emit_assembly(_optimised(module_text(functions), machine)))
 
 
 _serial = 0  # names of libraries are used once

@@ -14,7 +14,7 @@ logarithms.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,39 +31,6 @@ Array = NDArray[Any]
 RANGE = 150  # powers of two: of transitions and emissions
 _SUMS = 8  # sums of vectors in registers, of one part of two
 _KEPT = 1 << 21  # bytes of rows from which fewer sequences go on together
-
-
-class _Matrices(NamedTuple):
-    """Exponentials of matrices less the largest entry of each.
-
-    Attributes
-    ----------
-    powers : ndarray of float64, shape (matrices, n, n)
-    tops : ndarray of float64, shape (matrices,)
-        The largest entries.
-    odd : ndarray of bool, shape (matrices,)
-        Where exponentials are not within the range.
-    limited : bool
-        Whether some transitions are impossible.
-    """
-
-    powers: Array
-    tops: Array
-    odd: NDArray[np.bool_]
-    limited: bool
-
-    def panels(self, count: int, wide: int) -> tuple[Array, Array]:
-        """The matrices and their transposes in panels of columns, among zeros.
-
-        Of shape (matrices, count, depth, wide), the depth even.
-        """
-        many, n, _ = self.powers.shape
-        found = np.zeros((2, many, n + n % 2, count * wide))
-        found[0, :, :n, :n] = self.powers
-        found[1, :, :n, :n] = self.powers.transpose(0, 2, 1)
-        found = found.reshape(2, many, -1, count, wide).transpose(0, 1, 3, 2, 4)
-        down, turned = np.ascontiguousarray(found)
-        return down, turned
 
 
 def forward_backward(
@@ -102,8 +69,7 @@ def forward_backward(
     """
     n, steps, own = a.shape[-1], int(lengths.max(initial=0)), a.strides[0] != 0
     lanes = host_target().vector_bytes // 8
-    matrices = _exponentials_of(a[:, 0] if own else a[:1, 0])
-    odd[:] = matrices.odd
+    exponentials, tops, odd[:], limited = _exponentials_of(a[:, 0] if own else a[:1, 0])
     vectors = -(-n // lanes)
     width = math.gcd(vectors, 4) if vectors < 8 else 4
     wide, count = width * lanes, -(-vectors // width)
@@ -114,8 +80,8 @@ def forward_backward(
     together = 1
     while 2 * together * width <= _SUMS and together < chains and 2 * together * room <= _KEPT:
         together *= 2
-    least = -RANGE * math.log(2) if matrices.limited else -math.inf
-    down, turned = matrices.panels(count, wide)
+    least = -RANGE * math.log(2) if limited else -math.inf
+    down, turned = _panels(exponentials, count, wide)
     rooms = {
         "rows": (together, rows, padded), "behind": (together, padded), "ahead": (together, padded)
     }  # fmt: skip
@@ -123,8 +89,8 @@ def forward_backward(
         "n": n, "padded": padded, "depth": n + n % 2, "wide": wide, "panels": count, "own": own,
         "least": least, "together": together, "width": width,
         "times": padded // lanes if padded <= 4 * lanes else 0, "down": min(lanes, _SUMS // width),
-        "limited": matrices.limited, "order": order, "lengths": lengths, "matrices": down,
-        "turned": turned, "a_tops": matrices.tops, "e": e, "symbols": symbols, "x": x, "end": end,
+        "limited": limited, "order": order, "lengths": lengths, "matrices": down,
+        "turned": turned, "a_tops": tops, "e": e, "symbols": symbols, "x": x, "end": end,
         "total": total, "odd": odd, "out": out,
     }  # fmt: skip
     types = f"f8 f{a.itemsize}"
@@ -145,12 +111,30 @@ def forward_backward(
     return task_of(call, fields, together, rooms, np.dtype(np.float64), {"sums": 0})
 
 
-def _exponentials_of(a: Array) -> _Matrices:
-    """Those of matrices (matrices, n, n)."""
+def _exponentials_of(a: Array) -> tuple[Array, Array, NDArray[np.bool_], bool]:
+    """Those of matrices (matrices, n, n) less the largest entry of each.
+
+    And these entries, where exponentials are not within the range, and whether some transitions are
+    impossible.
+    """
     with np.errstate(all="ignore"):
         tops = a.max((1, 2)).astype(np.float64)
         powers = np.exp(a.astype(np.float64) - tops[:, np.newaxis, np.newaxis])
     impossible = a == -math.inf
     least = powers.min((1, 2), initial=1, where=~impossible)
     odd = ~(np.isfinite(tops) & (least >= 2.0**-RANGE))
-    return _Matrices(powers, tops, odd, bool(impossible.any()))
+    return powers, tops, odd, bool(impossible.any())
+
+
+def _panels(powers: Array, count: int, wide: int) -> tuple[Array, Array]:
+    """Matrices and their transposes in panels of columns, among zeros.
+
+    Of shape (matrices, count, depth, wide), the depth even.
+    """
+    many, n, _ = powers.shape
+    found = np.zeros((2, many, n + n % 2, count * wide))
+    found[0, :, :n, :n] = powers
+    found[1, :, :n, :n] = powers.transpose(0, 2, 1)
+    found = found.reshape(2, many, -1, count, wide).transpose(0, 1, 3, 2, 4)
+    down, turned = np.ascontiguousarray(found)
+    return down, turned

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from .compiler import host_target
 from .kernels import logsum as kernels
 from .views import even_strides
 
-__all__ = ["RANGES", "Tools", "product"]
+__all__ = ["RANGES", "product"]
 
 Array = NDArray[Any]
 
@@ -58,34 +58,27 @@ _RUN = 64  # entries of a row that some vectors have
 _DENSE = 0.4  # of the entries left, from which all of their rows are computed
 
 
-class Tools(NamedTuple):
-    """What the engine brings.
-
-    Parameters
-    ----------
-    plus_times, or_and : callable
-        Products of arrays of the type computed in, and of truth values: (a, b, c).
-    direct : callable
-        The product itself, term by term, with α, β and C: (a, b, c).
-    """
-
-    plus_times: Callable[[Array, Array, Array], None]
-    or_and: Callable[[Array, Array, Array], None]
-    direct: Callable[[Array, Array, Array], None]
+Product = Callable[[Array, Array, Array], None]  # C ← A B
 
 
 def product(
-    tools: Tools,
+    plus_times: Product,
+    or_and: Product,
+    direct: Product,
     plan: Plan,
     a: Array,
     b: Array,
     c: Array,
     scaling: Scaling,
 ) -> None:
-    """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C) for one matrix."""
+    """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C) for one matrix.
+
+    By products of arrays of the type computed in, and of truth values; and the product itself, term
+    by term, with α, β and C.
+    """
     if c.strides[1] != c.itemsize or not even_strides(c):
         out = np.ascontiguousarray(c)
-        product(tools, plan, a, b, out, scaling)
+        product(plus_times, or_and, direct, plan, a, b, out, scaling)
         c[...] = out
         return
     alpha, beta = scaling.alpha, scaling.beta
@@ -105,24 +98,24 @@ def product(
     with np.errstate(all="ignore"):
         e_rows, rows = _shifted(a, dtype)
         e_columns, columns = _shifted(b.T, dtype)
-        tools.plus_times(e_rows, e_columns.T, sums)
+        plus_times(e_rows, e_columns.T, sums)
         _in_rows(c.shape, finish)
         which = np.flatnonzero(left)
         if not which.size:
             return
-        todo = _unsettled(tools, which, sums[which], rows, columns, a, b, least)
-        i, j = np.nonzero(todo.nothing)
+        nothing, unsettled = _unsettled(or_and, which, sums[which], rows, columns, a, b, least)
+        i, j = np.nonzero(nothing)
         if not scaling.accumulate:
             c[which[i], j] = -math.inf
         elif beta is not None:
             c[which[i], j] = c[which[i], j].astype(dtype) + beta
-        count = np.count_nonzero(todo.direct)
-        if count > _DENSE * todo.direct.size:
+        count = np.count_nonzero(unsettled)
+        if count > _DENSE * unsettled.size:
             block = c[which]
-            tools.direct(a[which], b, block)
-            c[which] = np.where(todo.direct, block, c[which])
+            direct(a[which], b, block)
+            c[which] = np.where(unsettled, block, c[which])
         elif count:
-            i, j = np.nonzero(todo.direct)
+            i, j = np.nonzero(unsettled)
             value = _entries(a, b, which[i], j, dtype)
             if alpha is not None:
                 value += dtype.type(alpha)
@@ -162,25 +155,23 @@ def _shifted(x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     return e, largest
 
 
-class _Todo(NamedTuple):
-    nothing: NDArray[np.bool_]  # entries whose terms are all -inf
-    direct: NDArray[np.bool_]  # entries to be computed term by term
-
-
 def _unsettled(
-    tools: Tools, which: Array, sums: Array, rows: Array, columns: Array, a: Array, b: Array,
+    or_and: Product, which: Array, sums: Array, rows: Array, columns: Array, a: Array, b: Array,
     least: float,
-) -> _Todo:  # fmt: skip
-    """What to do about the rows `which`, in some of whose entries the sums are too small."""
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:  # fmt: skip
+    """Of the rows `which`, in some of whose entries the sums are too small, two sets of entries.
+
+    Those whose terms are all -inf, and those that are to be computed term by term.
+    """
     total = sums * sums.dtype.type(2.0 ** (-2 * RANGES[8 * sums.itemsize].lift))
     direct = ~((total >= least) & (total < math.inf))
     direct &= ~np.isnan(rows[which, np.newaxis] + columns)  # NaN is what they are
     nothing = direct & (sums == 0)
     if nothing.any():  # or underflow: is there a term of two finite entries?
         reached = np.empty(sums.shape, bool)
-        tools.or_and(a[which] > -math.inf, b > -math.inf, reached)
+        or_and(a[which] > -math.inf, b > -math.inf, reached)
         nothing &= ~reached
-    return _Todo(nothing, direct & ~nothing)
+    return nothing, direct & ~nothing
 
 
 def _entries(a: Array, b: Array, i: Array, j: Array, dtype: np.dtype[Any]) -> Array:

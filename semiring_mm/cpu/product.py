@@ -237,12 +237,8 @@ def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: 
     def direct(a: Array, b: Array, c: Array) -> None:
         _run(semiring, plan, code, a, b, c, scaling)
 
-    tools = logsum.Tools(
-        functools.partial(product, semirings["plus_times"]),
-        functools.partial(product, semirings["lor_land"]),
-        direct,
-    )
-    logsum.product(tools, plan, a, b, c, scaling)
+    sums, reached = (functools.partial(product, semirings[x]) for x in ("plus_times", "lor_land"))
+    logsum.product(sums, reached, direct, plan, a, b, c, scaling)
 
 
 @functools.lru_cache(maxsize=KEPT)

@@ -91,9 +91,6 @@ class Cluster:
                 room="allowed",
             )  # fmt: skip
 
-    def worker(self) -> Worker:
-        return Worker(self.device, self.sharers)
-
 
 def _device_memory() -> int:
     named("cuda")  # raises where a device or CuPy is missing

@@ -15,7 +15,7 @@ from ..closures.solve import Problem
 from ..progress import reporter
 from . import tasks
 from .checkpoint import State
-from .cluster import Cluster
+from .cluster import Cluster, Worker
 from .source import At, DaskSource, later
 
 __all__ = ["Futures", "run"]
@@ -66,7 +66,7 @@ class Futures:
 
     def __init__(self, problem: Problem, cluster: Cluster, grid: Grid, state: State | None) -> None:
         self.client, self.grid, self.steps = cluster.client, grid, problem.steps
-        self.worker, self.state = cluster.worker(), state
+        self.worker, self.state = Worker(cluster.device, cluster.sharers), state
         self.run = uuid.uuid4().hex
         self.tiles: dict[At, Future] = {}
         self.made: dict[int, list[Future]] = {}  # by step, as long as they are not known to be done

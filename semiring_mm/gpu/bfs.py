@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,11 +10,11 @@ from numpy.typing import NDArray
 
 from ..graph_kernels import assert_arcs
 from . import device
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .memory import from_host, to_host
 from .views import address
 
-__all__ = ["HopSearches", "Shape", "hop_source"]
+__all__ = ["HopSearches", "Shape"]
 
 Array = Any
 Index = NDArray[np.int64]
@@ -66,12 +65,6 @@ class Shape(NamedTuple):
         """As many sources at once as the cache has the rows of."""
         each, blocks = next(((x, y) for x, y in _BLOCKS if 2 * n * 128 * x <= _CACHE), _BLOCKS[-1])
         return cls(each, blocks=blocks)
-
-
-@functools.lru_cache(maxsize=64)
-def hop_source(body: str, bounds: str) -> str:
-    """The text of a kernel: a struct of ``kernels/bfs.cuh`` with its arguments."""
-    return entry("bfs.cuh", struct_of("HopParams"), f"sr::{body}::run", bounds)
 
 
 class HopSearches:
@@ -238,11 +231,11 @@ class HopSearches:
             self._digits[: len(old)] = old
 
     def _launch(self, body: str, blocks: int, shared: int, fields: dict[str, int]) -> None:
-        threads = self.shape.threads
+        """Run a struct of ``kernels/bfs.cuh`` with its arguments."""
+        threads, params = self.shape.threads, struct_of("HopParams")
         bounds = f"{threads}, {self.shape.blocks}" if shared else str(threads)
-        kernel = self.here.kernel(hop_source(body, bounds))
-        params = struct_of("HopParams").pack(self._fields, **fields)
-        kernel.launch(blocks, threads, shared, params)
+        source = entry("bfs.cuh", params, f"sr::{body}::run", bounds)
+        launch(source, params, blocks, threads, shared, self._fields | fields)
 
 
 def _there(x: Array) -> Array:

@@ -14,6 +14,7 @@ again when all is launched, and the general way is taken where they are others.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -23,16 +24,15 @@ from typing import Any, NamedTuple, Protocol
 
 from ..plan import Facts
 from ..semirings import Semiring
-from . import device
+from . import device, launch
 from .device import Launched, Looked, Scratch, address, recorded
 from .facts import joined_facts
 from .sparse import kept
 
-__all__ = ["forget", "learn", "prepared", "recorded", "repeat"]
+__all__ = ["learn", "prepared", "recorded", "repeat"]
 
 Array = Any
 
-_KEPT = 1024  # calls
 _LAUNCHES = 64  # of a call
 _ALIGNED = 128  # the strictest alignment that a kernel asks for
 _GRAIN = 256  # of parts of the memory for intermediate results
@@ -206,12 +206,6 @@ class _Call:
 
 
 _libraries: dict[type, _Library] = {}
-_calls: dict[Any, _Call] = {}
-
-
-def forget() -> None:
-    """Let all calls be first ones again."""
-    _calls.clear()
 
 
 def repeat(
@@ -226,7 +220,7 @@ def repeat(
             key, bases, index = library.two(head, *operands)
         else:
             key, bases, index, place = _key(library, head, operands, out)
-        call = _calls.get(key)
+        call: _Call | None = launch.recall(key)
     except (AttributeError, TypeError, RuntimeError):  # another library's, no memory, unhashable
         return None
     if call is None or (dtype and call.given != dtype) or library.device() != index:
@@ -262,7 +256,7 @@ def repeat(
     if look is not None and ranges is not None and reached is not None:
         reached()
         if not look.holds(joined_facts(ranges)):
-            _calls.pop(key, None)  # of one kind of graph after another neither is prepared
+            launch.forget(key)  # of one kind of graph after another neither is prepared
             return None
     return (result, *others) if others else result
 
@@ -354,23 +348,12 @@ def learn(
     found = _laid_out(launches, places)
     if found is None:
         return
-    if len(_calls) >= _KEPT:
-        forget()
     names = {str(x.dtype).rpartition(".")[2] for x in operands}
     like = [_Like(tuple(x.shape), x.dtype) for x in returned]
-    try:
+    given = names.pop() if len(names) == 1 else ""
+    with contextlib.suppress(AttributeError, TypeError, RuntimeError):
         key = _key(library, head, operands, out)[0]
-        _calls[key] = _Call(
-            *found,
-            spans,
-            room,
-            look,
-            names.pop() if len(names) == 1 else "",
-            *like[0],
-            like[1:],
-        )
-    except (AttributeError, TypeError, RuntimeError):
-        return
+        launch.keep(key, _Call(*found, spans, room, look, given, *like[0], like[1:]))
 
 
 def _span(x: Array) -> tuple[int, int]:
@@ -414,17 +397,17 @@ def _laid_out(
     bytes_ = memoryview(block).cast("B")[skipped : skipped + sum(sizes)]
     words = bytes_.cast("q")
     starts, writes, maps, kept, at = [], [], [], [], 0
-    for launch, size in zip(launches, sizes, strict=True):
-        bytes_[at : at + len(launch.params)] = launch.params
-        for i, place in enumerate(launch.maps):
+    for one, size in zip(launches, sizes, strict=True):
+        bytes_[at : at + len(one.params)] = one.params
+        for i, place in enumerate(one.maps):
             if place == 0:
                 continue
             found = owner(place)
             if found is None:
                 return None
             maps.append((begin + at + device.TENSOR_MAP * i, *found))
-        first = (at + device.TENSOR_MAP * len(launch.maps)) // 8
-        pointers = launch.pointers if launch.pointers is not None else ()
+        first = (at + device.TENSOR_MAP * len(one.maps)) // 8
+        pointers = one.pointers if one.pointers is not None else ()
         for i in range(pointers) if isinstance(pointers, int) else pointers:
             place = words[first + i]
             if place == 0:
@@ -435,6 +418,6 @@ def _laid_out(
             writes.append((first + i, *found))
         arguments = (ctypes.c_void_p * 1)(begin + at)
         kept.append(arguments)
-        starts.append((launch.start, ctypes.addressof(arguments)))
+        starts.append((one.start, ctypes.addressof(arguments)))
         at += size
     return starts, (block, kept), words, writes, maps

@@ -19,13 +19,13 @@ from ..semirings import Semiring, semirings
 from . import device, wide
 from .combine import combine
 from .facts import facts
-from .launch import entry, struct_of
+from .launch import entry, launch, prepared, struct_of
 from .source import STORAGE, algebra, flags, word_size
 from .views import address, to_host
 
 __all__ = [
-    "POINTERS", "Model", "best_path", "best_paths", "carry", "carry_source", "draw",
-    "first", "gradients_source", "path_source", "posterior", "posterior_source", "product_source",
+    "POINTERS", "Model", "best_path", "best_paths", "carry", "draw", "first", "path_source",
+    "posterior", "posterior_source",
 ]  # fmt: skip
 
 Array = Any
@@ -170,7 +170,8 @@ def _product(semiring: Semiring, a: Array, y: Array, lengths: Lengths) -> None:
     }  # fmt: skip
     rows = -(-n // _WARPS) * _WARPS
     room = 2 * rows * _line(n) * word_size(plan) + 8 * _WARPS
-    _launch(here, product_source(plan, n), lengths, parts, room, fields, threads=_BLOCK)
+    source = _source(plan, _BLOCK, f"ChainProduct<Algebra, {n}>")
+    _launch(here, source, lengths, parts, room, fields, threads=_BLOCK)
     if parts > 1:
         _product(semiring, found, y, -(-lengths // size))
 
@@ -251,8 +252,11 @@ def _walk(
     errors = here.xp.zeros(1, np.uint32) if plan.check else None
     shared = a.strides[1] == 0
     logarithms = joins_logarithms(plan.add) and joins(plan.mul) == "+"
-    source = carry_source(plan, _known(plan, n), shared, reverse, logarithms, e is not None,
-                          x is not None)  # fmt: skip
+    given, states = (
+        flags(shared, reverse, logarithms, e is not None, x is not None),
+        _known(plan, n),
+    )
+    source = _source(plan, states, f"Carry<Algebra, {states}, {given}>")
     fields = _fields(a, e) | {
         "y": address(y), "errors": address(errors), "mode": every * _EVERY + exclusive * _EXCLUSIVE,
         **_steps("y", y, "batch step row"),
@@ -550,8 +554,7 @@ def _launch(
     there = None if int(lengths.min()) == most else here.xp.asarray(lengths)
     given = {"rows": rows, "length": most, "lengths": address(there)} | fields
     threads = threads or _threads(fields["states"])
-    params = struct_of("ChainParams")
-    here.kernel(source).launch(blocks, threads, room, params.pack(given), params.pointers)
+    launch(source, struct_of("ChainParams"), blocks, threads, room, given)
 
 
 def _threads(states: int) -> int:
@@ -595,14 +598,12 @@ class Model:
             y_batch=steps * states, y_step=states, pairs_batch=states * states, pairs_row=states,
         )  # fmt: skip
         self._model = device.Kept(params, len(POINTERS))
-        self._starts: dict[tuple[int | None, bool], device.Start] = {}
         each = steps * states
         self._pieces = -(-each // _PIECE)
         params = struct_of("GradientParams").pack(
             each=each, pairs_each=states * states, chains=batch, pieces=self._pieces
         )
         self._gradients = device.Kept(params, _VARY)
-        self._gradient_starts: dict[bool, device.Start] = {}
 
     def launch(
         self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
@@ -619,9 +620,7 @@ class Model:
         tagged : bool
             Less the scores of tags.
         """
-        start = self._starts.get((wanted, tagged))
-        if start is None:
-            start = self._starts[wanted, tagged] = self._prepared(wanted, tagged)
+        start = prepared((self, wanted, tagged), lambda: self._prepared(wanted, tagged))
         self._model.launch(start, stream, addresses)
 
     def gradients(self, stream: int, addresses: Sequence[int], step: int) -> None:
@@ -637,13 +636,15 @@ class Model:
             Elements from one gradient of a total to the next.
         """
         pairs = addresses[2] != 0
-        start = self._gradient_starts.get(pairs)
-        if start is None:
-            kernel = device.current().kernel(gradients_source(self._dtype))
-            blocks = self._batch * self._pieces + pairs * -(-(self._states**2) // _COLUMNS)
-            start = kernel.prepared(blocks, _THREADS, _THREADS * self._dtype.itemsize)
-            self._gradient_starts[pairs] = start
+        start = prepared((self, "gradients", pairs), lambda: self._gradient_start(pairs))
         self._gradients.launch(start, stream, (*addresses, step))
+
+    def _gradient_start(self, pairs: bool) -> device.Start:
+        run = f"sr::TotalGradients<{STORAGE[self._dtype.name]}>::run"
+        source = entry("chain.cuh", struct_of("GradientParams"), run, _THREADS)
+        blocks = self._batch * self._pieces + pairs * -(-(self._states**2) // _COLUMNS)
+        kernel = device.current().kernel(source)
+        return kernel.prepared(blocks, _THREADS, _THREADS * self._dtype.itemsize)
 
     def _prepared(self, wanted: int | None, tagged: bool) -> device.Start:
         n, name = self._states, "max_plus" if wanted is None else "log_plus"
@@ -664,42 +665,17 @@ _VARY, _THREADS, _COLUMNS, _PIECE = 6, 256, 32, 1024
 # --- the text of the kernels --------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=256)
-def carry_source(
-    plan: Plan, states: int, shared: bool, reverse: bool, logarithms: bool, factored: bool,
-    given: bool,
-) -> str:  # fmt: skip
-    """The text of the kernel that carries rows; see sr::Carry."""
-    given_flags = flags(shared, reverse, logarithms, factored, given)
-    return _source(plan, states, f"Carry<Algebra, {states}, {given_flags}>")
-
-
-@functools.lru_cache(maxsize=64)
-def product_source(plan: Plan, states: int) -> str:
-    """The text of the kernel that multiplies the matrices of chains; see sr::ChainProduct."""
-    return _source(plan, _BLOCK, f"ChainProduct<Algebra, {states}>")
-
-
-@functools.lru_cache(maxsize=64)
 def path_source(plan: Plan, states: int, shared: bool) -> str:
     """The text of the kernel that finds a best path; see sr::BestPath."""
     return _source(plan, states, f"BestPath<Algebra, {states}, {flags(shared)}>")
 
 
-@functools.lru_cache(maxsize=64)
 def posterior_source(
     plan: Plan, states: int, shared: bool, wanted: int, tagged: bool = False
 ) -> str:
     """The text of the kernel that finds probabilities; see sr::Posterior."""
     given = f"{states}, {flags(shared)}, {wanted}, {flags(tagged)}"
     return _source(plan, states, f"Posterior<Algebra, {given}>")
-
-
-@functools.lru_cache(maxsize=64)
-def gradients_source(dtype: np.dtype[Any]) -> str:
-    """The text of the kernel that finds gradients from derivatives; see sr::TotalGradients."""
-    run = f"sr::TotalGradients<{STORAGE[dtype.name]}>::run"
-    return entry("chain.cuh", struct_of("GradientParams"), run, _THREADS)
 
 
 def _source(plan: Plan, states: int, body: str) -> str:

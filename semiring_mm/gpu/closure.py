@@ -12,16 +12,14 @@ from ..expressions import joins
 from ..plan import Facts, Plan, bytewise, can_use_keys, make_plan, with_keys
 from ..semirings import Semiring
 from . import device, trees
-from .launch import entry, struct_of
+from .launch import Launch, entry, prepared, struct_of
 from .source import KINDS, algebra, flags, steps, word_size
 from .tiles import Tile
-from .trees import bits_of, closed_plan
-from .views import address, layouts, prepared, stride_fields, wide_along
+from .trees import closed_plan
+from .views import address, bits_of, layouts, stride_fields, wide_along
 
 __all__ = [
-    "BASE", "BATCH", "LEAF", "closure_batch", "closure_block", "closure_source",
-    "elimination_source",
-    "shape",
+    "BASE", "BATCH", "LEAF", "closure_batch", "closure_block", "elimination_source", "shape",
 ]  # fmt: skip
 
 Array = Any
@@ -54,15 +52,6 @@ def shape(n: int, word: int, marks: bool, *, alone: bool) -> Shape | None:
     return next((x for x in shapes if n <= x.side * x.entries), None)
 
 
-@functools.lru_cache(maxsize=1024)
-def closure_source(plan: Plan, way: Shape, wide: bool, fresh: bool, marks: bool) -> str:
-    """The text of the kernel; see sr::ClosureTile."""
-    given = flags(wide, fresh, marks, marks and plan.keep_nan)
-    run = f"sr::ClosureTile<Algebra, {way.side}, {way.entries}, {given}>::run"
-    params, threads = struct_of("ClosureParams"), way.side * way.side
-    return entry("closure.cuh", params, run, threads, algebra(plan))
-
-
 def closure_block(
     semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
 ) -> None:
@@ -91,21 +80,13 @@ def closure_batch(
 
 
 @dataclass(frozen=True)
-class _Launch:
-    """All of a launch that follows from types, shapes, strides and alignments."""
+class _Launch(Launch):
+    """That of a closure, and its intermediate results."""
 
-    kernel: device.Kernel
-    blocks: int
-    threads: int
-    shared: int
-    fields: dict[str, int]  # of its struct
     panels: int = 0  # bytes of panels
     progress: int = 0  # words
     side: int = 0  # of tiles
     grain: int = 0  # nodes whose changes are noted together, or 0: see sr::Elimination
-
-
-_launches: dict[Any, _Launch] = {}
 
 
 def _close(
@@ -116,15 +97,10 @@ def _close(
         return None
     here = device.current()
     arrays = (a, out, predecessors)
-    key = (here.index, semiring, a.dtype, known, fresh, *layouts(*arrays))
-    launch = prepared(
-        _launches, key, lambda: _prepare(here, semiring, a, known, out, predecessors, fresh)
-    )
+    key = ("closure", here, semiring, a.dtype, known, fresh, *layouts(*arrays))
+    launch = prepared(key, lambda: _prepare(here, semiring, a, known, out, predecessors, fresh))
     if not launch.panels:
-        params = {"from": a, "a": out, "preds": predecessors}
-        struct_ = struct_of("ClosureParams")
-        packed = struct_.pack(launch.fields, **params)
-        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, packed, struct_.pointers)
+        launch.send({"from": a, "a": out, "preds": predecessors})
         return None
     weights = a
     if predecessors is not None and address(a) == address(out):
@@ -139,23 +115,14 @@ def _close(
             device.fill(progress, 0)
         count = min(each, len(a) - first) if a.ndim == 3 else 1
         at, to, marks = (x if x is None or not first else x[first:] for x in (a, out, changes))
-        params = {"from": at, "a": to, "panels": panels, "progress": progress, "changes": marks}
-        struct_ = struct_of("EliminationParams")
-        packed = struct_.pack(launch.fields, **params, batch=count)
-        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, packed, struct_.pointers)
+        launch.send({"from": at, "a": to}, panels=panels, progress=progress, changes=marks,
+                    batch=count)  # fmt: skip
     if predecessors is None:
         return None
     return trees.predecessors(
-        semiring,
-        weights,
-        out,
-        predecessors,
-        known,
-        fresh=fresh,
-        changes=changes,
-        grain=launch.grain,
-        side=launch.side,
-    )
+        semiring, weights, out, predecessors, known, fresh=fresh, changes=changes,
+        grain=launch.grain, side=launch.side,
+    )  # fmt: skip
 
 
 def _prepare(
@@ -182,8 +149,11 @@ def _prepare(
             fields |= stride_fields("pred", predecessors)
         side = small.side * small.entries
         shared = 2 * side * (2 * word + 4 * marks)  # row k, column k, predecessors of row k; twice
-        kernel = here.kernel(closure_source(plan, small, wide, fresh, marks))
-        return _Launch(kernel, batch, small.side**2, shared, fields)
+        given = flags(wide, fresh, marks, marks and plan.keep_nan)
+        run = f"sr::ClosureTile<Algebra, {small.side}, {small.entries}, {given}>::run"
+        params, threads = struct_of("ClosureParams"), small.side**2
+        kernel = here.kernel(entry("closure.cuh", params, run, threads, algebra(plan)))
+        return _Launch(kernel, batch, threads, shared, params, fields)
     wide = wide_along(a, -1) and wide_along(out, -1)
     noted = marks and fresh and trees.splits(semiring, a.dtype, n)
     tile = _TILES[word > 4]
@@ -201,8 +171,9 @@ def _prepare(
     }  # fmt: skip
     return _Launch(
         here.kernel(elimination_source(way, tile, wide, fresh, noted)), min(blocks, tasks),
-        tile.threads, _shared(tile, word, noted), fields, each * size,
-        1 + each * (1 + tiles + tiles * tiles), tile.bm, min(tile.bm, _GRAIN) * noted,
+        tile.threads, _shared(tile, word, noted), struct_of("EliminationParams"), fields,
+        panels=each * size, progress=1 + each * (1 + tiles + tiles * tiles), side=tile.bm,
+        grain=min(tile.bm, _GRAIN) * noted,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..expressions import Expr, to_cuda
 from . import device
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .source import STORAGE, flags
 from .views import strides, wide_along
 
@@ -31,21 +31,18 @@ def combine(expr: Expr, x: Array, other: Array | float, to: Array) -> None:
     (m, n), size = x.shape, x.itemsize
     if not m * n:
         return
-    here = device.current()
     chunk = 16 // size
     wide = all(wide_along(y, -1, chunk) for y in arrays)
     chunks = n // chunk if wide else n
     lanes = min(_THREADS, 1 << (chunks - 1).bit_length())
     segments = -(-chunks // lanes)
     row, column = zip(*(strides(y)[1:] for y in arrays), strict=True)
-    params = struct_of("CombineParams", N=len(arrays))
-    packed = params.pack(
-        x=arrays, row=row, column=column, rows=m, columns=n, segments=segments,
+    blocks = segments * -(-m // (_THREADS // lanes))
+    launch(
+        _source(x.dtype.name, expr, len(arrays), wide), struct_of("CombineParams", N=len(arrays)),
+        blocks, _THREADS, x=arrays, row=row, column=column, rows=m, columns=n, segments=segments,
         scalar=other if isinstance(other, float) else 0.0, lanes=lanes,
     )  # fmt: skip
-    blocks = segments * -(-m // (_THREADS // lanes))
-    source = _source(x.dtype.name, expr, len(arrays), wide)
-    here.kernel(source).launch(blocks, _THREADS, 0, packed, params.pointers)
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 from typing import Any
 
@@ -13,12 +12,12 @@ from ..layouts import assert_lies
 from ..plan import Plan, bytewise, computed, stored
 from ..semirings import Semiring
 from . import device
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .memory import from_host, to_host
-from .source import algebra, compute_dtype
-from .trees import bits_of
+from .source import algebra, compute_dtype, flags
+from .views import bits_of
 
-__all__ = ["Customizer", "customize_source"]
+__all__ = ["Customizer"]
 
 Array = Any
 
@@ -29,13 +28,6 @@ _BLOCKS = 32  # for each multiprocessor, of one launch
 #: Triangles of a level up to which one block joins them in less time than a launch takes.
 _FEW = 4096
 _MOST = (1 << 31) - 1  # edges
-
-
-@functools.lru_cache(maxsize=1024)
-def customize_source(plan: Plan, body: str, threads: int = _THREADS) -> str:
-    """The text of a kernel: a struct of ``kernels/customize.cuh`` with its arguments."""
-    params = struct_of("CustomizeParams")
-    return entry("customize.cuh", params, f"{body}::run", threads, algebra(plan))
 
 
 class Customizer:
@@ -117,20 +109,20 @@ class Customizer:
             "core": x.core, "both": int(self.undirected),
         }  # fmt: skip
 
-        def params(**more: Any) -> bytes:
-            return struct_of("CustomizeParams").pack(fields, **more)
+        params, text = struct_of("CustomizeParams"), algebra(plan)
 
         def each(body: str, count: int, **more: Any) -> None:
             if count:
-                kernel = self.here.kernel(customize_source(plan, body))
-                kernel.launch(-(-count // _THREADS), _THREADS, 0, params(count=count, **more))
+                source = entry("customize.cuh", params, f"{body}::run", _THREADS, text)
+                blocks = -(-count // _THREADS)
+                launch(source, params, blocks, _THREADS, 0, fields, count=count, **more)
 
         each("sr::Place<Algebra>", len(weight))
         if self.undirected and not symmetric:
             each("sr::Place<Algebra>", len(weight), out=fields["back"], back=fields["out"])
-        body = f"sr::Triangles<Algebra, {'true' if symmetric else 'false'}>"
-        kernel = self.here.kernel(customize_source(plan, body, _ALONE))
-        same = params()[: -_LEVELS.size]  # hundreds of launches differ in little
+        run = f"sr::Triangles<Algebra, {flags(symmetric)}>::run"
+        kernel = self.here.kernel(entry("customize.cuh", params, run, _ALONE, text))
+        same = params.pack(fields)[: -_LEVELS.size]  # hundreds of launches differ in little
         for blocks, threads, levels in self.launches:
             kernel.launch(blocks, threads, 0, same + levels)
         if look:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..plan import Facts, infinite_zero
 from ..semirings import Semiring
 from . import device
 from .device import refuse_capture
-from .launch import entry, struct_of
+from .launch import Launch, entry, launch, prepared, struct_of
 from .source import STORAGE
 from .views import address, aligned, ascending
 
@@ -109,17 +110,12 @@ def _shared(x: Array) -> int:
     return _THREADS * (24 if x.itemsize == 8 else 12)
 
 
-class _Row(NamedTuple):
-    """A scan for the range of an array."""
+@dataclass(frozen=True, kw_only=True)
+class _Launch(Launch):
+    """That of a scan for the range of an array."""
 
-    kernel: device.Kernel
     begin: int  # bytes from the array's address to its first entry in memory
     result: np.dtype[Any]
-    blocks: int
-    fields: dict[str, int]
-
-
-_scans: dict[Any, _Row] = {}  # by shape, strides and alignment
 
 
 def facts(semiring: Semiring, x: Array) -> Facts:
@@ -140,15 +136,10 @@ def facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
         return lambda: _NOTHING
     refuse_capture()
     here, place, missing = device.current(), address(x), infinite_zero(semiring, x.dtype)
-    key = (x.shape, x.strides, x.dtype, place % 16, missing, here.index)
-    row = _scans.get(key)
-    if row is None:
-        if len(_scans) >= 4096:
-            _scans.clear()
-        row = _scans[key] = _prepare(here, x, missing)
-    ranges = here.host_memory((row.blocks, 3), row.result)
-    params = struct_of("ScanParams").pack(row.fields, a=place + row.begin, found=ranges)
-    row.kernel.launch(row.blocks, _THREADS, _shared(x), params, struct_of("ScanParams").pointers)
+    key = "facts", x.shape, x.strides, x.dtype, place % 16, missing, here
+    scan = prepared(key, lambda: _prepare(here, x, missing))
+    ranges = here.host_memory((scan.blocks, 3), scan.result)
+    scan.send(a=place + scan.begin, found=ranges)
     reached = here.mark(here.stream())
     device.note(device.Looked(ranges))
 
@@ -165,15 +156,16 @@ def joined_facts(ranges: NDArray[Any]) -> Facts:
     return Facts(lo.item(), hi.item(), odd) if lo <= hi else _NOTHING._replace(special=odd)
 
 
-def _prepare(here: device.Device, x: Array, missing: int | None) -> _Row:
+def _prepare(here: device.Device, x: Array, missing: int | None) -> _Launch:
     first, runs = ascending(x)
     way = _tasks(first, runs, x.itemsize)
     # short integers, signed or not, are compared as signed ones
     result = np.float64 if x.dtype.kind not in "iub" else np.int64
-    return _Row(
-        here.kernel(scan_source(x.dtype.name, missing, way.wide)), first - address(x),
-        np.dtype(np.uint64 if x.dtype == np.uint64 else result),
-        min(way.fields["tasks"], _BLOCKS * here.sms), way.fields,
+    return _Launch(
+        here.kernel(scan_source(x.dtype.name, missing, way.wide)),
+        min(way.fields["tasks"], _BLOCKS * here.sms), _THREADS, _shared(x),
+        struct_of("ScanParams"), way.fields, begin=first - address(x),
+        result=np.dtype(np.uint64 if x.dtype == np.uint64 else result),
     )  # fmt: skip
 
 
@@ -193,14 +185,14 @@ def flags_of(a: Array, b: Array, *, far: bool = False) -> Array:
     same = (left, left_runs) == (right, right_runs)  # the same entries, in any order
     tasks = [way.fields["tasks"] for way in (first, second)]
     blocks = [max(1, min(tasks[0], here.sms)), 0 if same else min(tasks[1], here.sms)]
-    kernel = here.kernel(kinds_source(a.dtype.name, first.wide, second.wide, far))
+    source = kinds_source(a.dtype.name, first.wide, second.wide, far)
     flags = device.scratch(sum(blocks), np.uint32)
     at = address(flags)
     ends = at, at + 4 * blocks[0] * (not same)  # of no block: an address within the array still
     one, both = struct_of("ScanParams"), struct_of("ScanPairParams")
-    params = both.pack(
+    launch(
+        source, both, sum(blocks), _THREADS, _shared(a),
         left=one.pack(first.fields, a=left, found=ends[0]),
         right=one.pack(second.fields, a=right, found=ends[1]), left_blocks=blocks[0],
     )  # fmt: skip
-    kernel.launch(sum(blocks), _THREADS, _shared(a), params, both.pointers)
     return flags

@@ -10,12 +10,24 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from typing import Any
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from . import device
 from .device import address
 
-__all__ = ["Struct", "entry", "struct_of"]
+__all__ = [
+    "Launch",
+    "Struct",
+    "entry",
+    "forget",
+    "keep",
+    "launch",
+    "prepared",
+    "recall",
+    "struct_of",
+]
 
 _CODES = {"i64": "q", "u64": "Q", "int": "i", "i32": "i", "u32": "I", "double": "d", "float": "f"}
 
@@ -114,6 +126,7 @@ def struct_of(name: str, **sizes: int) -> Struct:
     return Struct(name, fields, 64 if "TensorMap" in body else 8)
 
 
+@functools.lru_cache(maxsize=4096)
 def entry(
     header: str, params: Struct | str, run: str, bounds: int | str, definitions: str = "", *,
     cluster: int = 1,
@@ -143,3 +156,89 @@ kernel(const __grid_constant__ {struct_} p) {{
   {run}(p);
 }}
 """
+
+
+def launch(
+    source: str, params: Struct, blocks: int, threads: int, shared: int = 0,
+    fields: dict[str, Any] | None = None, /, *, together: bool = False, **more: Any,
+) -> None:  # fmt: skip
+    """Launch the kernel of an entry's text with parameters by their names.
+
+    `blocks` of so many `threads` and bytes of `shared` memory; `together` as of
+    :meth:`.device.Kernel.launch`.
+    """
+    packed, kernel = params.pack(fields, **more), device.current().kernel(source)
+    kernel.launch(blocks, threads, shared, packed, params.pointers, together=together)
+
+
+# --- launches that are prepared -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel, and all of its launch that does not depend on addresses.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    blocks, threads, shared : int
+        The last are bytes of shared memory.
+    params : Struct
+    fields : dict
+        Parameters: strides and sizes.
+    early : bool
+        As of :meth:`.device.Kernel.launch`.
+    """
+
+    kernel: device.Kernel
+    blocks: int
+    threads: int
+    shared: int
+    params: Struct
+    fields: dict[str, Any]
+    early: bool = False
+
+    def send(
+        self, fields: dict[str, Any] | None = None, /, *,
+        maps: tuple[tuple[bytes, int], ...] = (), **more: Any,
+    ) -> None:  # fmt: skip
+        """Launch it, with tensor maps and the parameters that are missing."""
+        packed = self.params.pack(self.fields | fields if fields else self.fields, **more)
+        self.kernel.launch(
+            self.blocks, self.threads, self.shared, packed, self.params.pointers, maps, self.early
+        )
+
+
+_KEPT = 4096
+_rows: dict[Hashable, Any] = {}
+Row = TypeVar("Row")
+
+
+def prepared(key: Hashable, prepare: Callable[[], Row]) -> Row:
+    """What was prepared for a key, or is now."""
+    row = _rows.get(key)
+    if row is None:
+        row = keep(key, prepare())
+    found: Row = row
+    return found
+
+
+def recall(key: Hashable) -> Any:
+    """What was prepared for a key, or None."""
+    return _rows.get(key)
+
+
+def keep(key: Hashable, row: Row) -> Row:
+    """Prepare for a key; where there are too many rows, all others go."""
+    if len(_rows) >= _KEPT:
+        _rows.clear()
+    _rows[key] = row
+    return row
+
+
+def forget(key: Hashable = None) -> None:
+    """Let calls and launches be prepared again: all, or that of one key."""
+    if key is None:
+        _rows.clear()
+    else:
+        _rows.pop(key, None)

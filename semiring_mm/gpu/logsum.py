@@ -19,7 +19,7 @@ from ..expressions import joins, joins_logarithms
 from ..plan import Plan, make_plan, scalar_bits
 from ..semirings import Semiring
 from . import device
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .source import algebra, flags, word_size
 from .tiles import Tile
 from .views import reading, stride_fields
@@ -112,19 +112,14 @@ def shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
     e = device.scratch(x.shape if k_unit else (*batch, depth, rows), dtype)
     e = e if k_unit else e.swapaxes(-1, -2)
     ends = device.scratch((*batch, 2, rows), dtype)
-    params = struct_of("ShiftParams")
-    packed = params.pack(
-        stride_fields("x", x, "row k") | stride_fields("e", e, "row k"),
-        x=x,
-        e=e,
-        ends=ends,
-        rows=rows,
-        depth=depth,
-    )
     a_block, threads = (4, 512) if k_unit else (32, 1024)
     blocks = -(-rows // a_block) * (batch[0] if batch else 1)
-    kernel = here.kernel(shift_source(plan, k_unit))
-    kernel.launch(blocks, threads, 2 * threads * dtype.itemsize, packed, params.pointers)
+    launch(
+        shift_source(plan, k_unit), struct_of("ShiftParams"), blocks, threads,
+        2 * threads * dtype.itemsize,
+        stride_fields("x", x, "row k") | stride_fields("e", e, "row k"), x=x, e=e,
+        ends=ends, rows=rows, depth=depth,
+    )  # fmt: skip
     return e, ends
 
 
@@ -144,20 +139,18 @@ def _settle(
     sums, rows, columns = shifted or (None, None, None)
     marks = device.scratch(blocks, np.uint32) if shifted else None
     params, ends = struct_of("LogSumParams"), {"rows": rows, "columns": columns}
-    packed = params.pack(
+    given = (
         stride_fields("a", a, "m k") | stride_fields("b", b, "k n") | stride_fields("c", c) | ends
         | {f"{name}_batch": 2 * x.shape[-1] for name, x in ends.items()
-           if x is not None and x.ndim == 3},
-        a=a, b=b, c=c, sums=sums, marks=marks, alpha=scalar_bits(plan, scaling.alpha),
-        beta=scalar_bits(plan, scaling.beta), m=m, n=n, k=k, mode=scaling.mode, tiles_m=tiles_m,
-        tiles_n=tiles_n,
+           if x is not None and x.ndim == 3}
+        | {"a": a, "b": b, "c": c, "sums": sums, "marks": marks, "m": m, "n": n, "k": k,
+           "alpha": scalar_bits(plan, scaling.alpha), "beta": scalar_bits(plan, scaling.beta),
+           "mode": scaling.mode, "tiles_m": tiles_m, "tiles_n": tiles_n}
     )  # fmt: skip
     if shifted:
-        settle = here.kernel(settle_source(plan, tile))
-        settle.launch(blocks, tile.threads, 0, packed, params.pointers)
+        launch(settle_source(plan, tile), params, blocks, tile.threads, 0, given)
     source = log_sum_source(plan, tile, *reading(a, -1, m), *reading(b, -2, n))
-    shared = tile.shared(word_size(plan))
-    here.kernel(source).launch(blocks, tile.threads, shared, packed, params.pointers)
+    launch(source, params, blocks, tile.threads, tile.shared(word_size(plan)), given)
 
 
 # --- the text of the kernels --------------------------------------------------------------------

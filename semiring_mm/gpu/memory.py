@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from .. import pool
 from . import device, views
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .source import STORAGE, flags
 from .views import stride_fields, strides
 
 __all__ = [
-    "capturing", "contiguous", "copy", "copy_source", "free_memory", "from_host", "mirror", "on",
+    "capturing", "contiguous", "copy", "free_memory", "from_host", "mirror", "on",
     "symmetric", "to_host", "wait",
 ]  # fmt: skip
 
@@ -196,13 +196,6 @@ def free_memory() -> int | None:
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
-@functools.cache
-def copy_source(itemsize: int, across: bool, upper: bool) -> str:
-    """The text of the kernel that copies matrices (sr::Copy); entries are moved as they are."""
-    run = f"sr::Copy<sr::u{8 * itemsize}, {flags(across, upper)}>::run"
-    return entry("copy.cuh", struct_of("CopyParams"), run, _THREADS)
-
-
 _THREADS, _SIDE = 256, 32  # sr::Copy's
 
 
@@ -211,14 +204,15 @@ def _copy_tiles(x: Array, y: Array, *, upper: bool = False) -> None:
     rows, columns = x.shape[-2:]
     tiles = -(-rows // _SIDE), -(-columns // _SIDE)
     fields = stride_fields("x", x, "row column") | stride_fields("y", y, "row column")
-    params = struct_of("CopyParams")
-    packed = params.pack(
-        fields, x=x, y=y, rows=rows, columns=columns, tiles_m=tiles[0], tiles_n=tiles[1]
-    )
     across = abs(fields["y_column"]) > abs(fields["y_row"])
-    kernel = device.current().kernel(copy_source(x.itemsize, across, upper))
-    blocks = math.prod(tiles) * (len(x) if x.ndim == 3 else 1)
-    kernel.launch(blocks, _THREADS, _SIDE * (_SIDE + 1) * x.itemsize, packed, params.pointers)
+    params = struct_of("CopyParams")
+    run = f"sr::Copy<sr::u{8 * x.itemsize}, {flags(across, upper)}>::run"  # entries as they are
+    launch(
+        entry("copy.cuh", params, run, _THREADS), params,
+        math.prod(tiles) * (len(x) if x.ndim == 3 else 1), _THREADS,
+        _SIDE * (_SIDE + 1) * x.itemsize, fields, x=x, y=y, rows=rows, columns=columns,
+        tiles_m=tiles[0], tiles_n=tiles[1],
+    )  # fmt: skip
 
 
 def copy(x: Array, to: Array) -> None:
@@ -246,13 +240,6 @@ def mirror(x: Array) -> None:
         _copy_tiles(x, x.swapaxes(-1, -2), upper=True)
 
 
-@functools.cache
-def symmetric_source(storage: str) -> str:
-    """The text of the kernel that compares a matrix with its transpose."""
-    run = f"sr::Symmetric<{STORAGE[storage]}>::run"
-    return entry("copy.cuh", struct_of("SymmetricParams"), run, _THREADS)
-
-
 _TILE = 64  # sr::Symmetric's
 
 
@@ -263,9 +250,11 @@ def symmetric(x: Array) -> bool:
         return True
     differs, tiles = here.xp.zeros(1, np.uint32), -(-n // _TILE)
     _, row, column = strides(x)
-    params = struct_of("SymmetricParams").pack(
-        x=x, differs=differs, row=row, column=column, n=n, tiles=tiles
-    )
-    kernel = here.kernel(symmetric_source(x.dtype.name))
-    kernel.launch(tiles * tiles, _THREADS, _TILE * (_TILE + 1) * x.itemsize, params)
+    params = struct_of("SymmetricParams")
+    run = f"sr::Symmetric<{STORAGE[x.dtype.name]}>::run"
+    launch(
+        entry("copy.cuh", params, run, _THREADS), params, tiles * tiles, _THREADS,
+        _TILE * (_TILE + 1) * x.itemsize, x=x, differs=differs, row=row, column=column, n=n,
+        tiles=tiles,
+    )  # fmt: skip
     return not views.to_host(differs)[0]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import device
-from .launch import entry, struct_of
+from .launch import Launch, entry, struct_of
 from .source import flags
 from .views import address, aligned, strides, wide_along
 
-__all__ = ["THREADS", "Packing", "pack_bytes", "pack_source", "packed_bits", "transpose_bits"]
+__all__ = ["THREADS", "Packing", "pack_bytes", "packed_bits", "transpose_bits"]
 
 Array = Any
 
@@ -21,16 +20,9 @@ Array = Any
 THREADS, _ROWS, _WORDS, _SHARED = 256, 128, 8, 128 * 9 * 4
 
 
-@functools.cache
-def pack_source(kernel: str, wide: bool) -> str:
-    """The text of ``PackRows``, ``PackAcross`` or ``TransposeBits``."""
-    run = f"sr::{kernel}<{flags(wide)}>::run"
-    return entry("pack.cuh", struct_of("PackParams"), run, THREADS)
-
-
-@dataclass(frozen=True)
-class Packing:
-    """The launch that packs an array, without its two addresses.
+@dataclass(frozen=True, kw_only=True)
+class Packing(Launch):
+    """The launch that packs an array, `from` an address `to` another one.
 
     Attributes
     ----------
@@ -40,17 +32,8 @@ class Packing:
         Of the result.
     """
 
-    kernel: device.Kernel
-    blocks: int
-    shared: int
-    fields: dict[str, int]
     pitch: int
     bytes: int
-
-    def launch(self, source: int, to: int) -> None:
-        params = struct_of("PackParams")
-        packed = params.pack(self.fields, **{"from": source, "to": to})
-        self.kernel.launch(self.blocks, THREADS, self.shared, packed, params.pointers)
 
 
 def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
@@ -66,11 +49,7 @@ def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
     lanes = min(THREADS, 1 << (words - 1).bit_length()) if wide else 32
     groups = (-(-rows // (THREADS // lanes)), -(-words // lanes))
     pitch = -(-words // unit) * unit
-    fields = _fields(steps, pitch, groups, rows, columns) | {"lanes": lanes}
-    return Packing(
-        here.kernel(pack_source("PackRows", wide)), groups[0] * groups[1] * batch, 0, fields,
-        pitch, 4 * batch * rows * pitch,
-    )  # fmt: skip
+    return _packing(here, "PackRows", wide, batch, rows, columns, steps, pitch, groups, lanes=lanes)
 
 
 def transpose_bits(here: device.Device, bits: Array, rows: int, unit: int = 1) -> Packing:
@@ -89,17 +68,24 @@ def _tiles(
 ) -> Packing:  # fmt: skip
     words = -(-columns // 32)
     groups, pitch = (-(-rows // _ROWS), -(-words // _WORDS)), -(-words // unit) * unit
-    return Packing(
-        here.kernel(pack_source(name, wide)), groups[0] * groups[1] * batch, _SHARED,
-        _fields(steps, pitch, groups, rows, columns), pitch, 4 * batch * rows * pitch,
-    )  # fmt: skip
+    return _packing(here, name, wide, batch, rows, columns, steps, pitch, groups, shared=_SHARED)
 
 
-def _fields(
-    steps: tuple[int, int, int], pitch: int, groups: tuple[int, int], rows: int, columns: int
-) -> dict[str, int]:
+def _packing(
+    here: device.Device, name: str, wide: bool, batch: int, rows: int, columns: int,
+    steps: tuple[int, int, int], pitch: int, groups: tuple[int, int], *, shared: int = 0,
+    lanes: int = 0,
+) -> Packing:  # fmt: skip
+    """That of ``PackRows``, ``PackAcross`` or ``TransposeBits``."""
+    params = struct_of("PackParams")
+    source = entry("pack.cuh", params, f"sr::{name}<{flags(wide)}>::run", THREADS)
     names = "batch_stride row_stride column_stride pitch row_groups column_groups rows columns"
-    return dict(zip(names.split(), (*steps, pitch, *groups, rows, columns), strict=True))
+    values = *steps, pitch, *groups, rows, columns
+    fields = dict(zip(names.split(), values, strict=True)) | {"lanes": lanes}
+    return Packing(
+        here.kernel(source), groups[0] * groups[1] * batch, THREADS, shared, params, fields,
+        pitch=pitch, bytes=4 * batch * rows * pitch,
+    )  # fmt: skip
 
 
 def pack_bits(x: Array) -> Array:
@@ -107,7 +93,7 @@ def pack_bits(x: Array) -> Array:
     here, n = device.current(), x.shape[-1]
     out = here.xp.empty((*x.shape[:-1], -(-n // 128) * 16), np.uint8)
     if out.size:
-        pack_bytes(here, x, 4).launch(address(x), address(out))
+        pack_bytes(here, x, 4).send({"from": x, "to": out})
     return out[..., : -(-n // 8)]
 
 
@@ -116,5 +102,5 @@ def packed_bits(b: Array) -> Array:
     here = device.current()
     out = device.scratch((*b.shape[:-1], -(-b.shape[-1] // 32)), np.uint32)
     if out.size:
-        pack_bytes(here, b).launch(address(b), address(out))
+        pack_bytes(here, b).send({"from": b, "to": out})
     return out

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from . import bulk, device
 from .closure import BASE
 from .device import refuse_capture
 from .facts import facts, flags_of
-from .launch import struct_of
+from .launch import Launch, prepared, struct_of
 from .logsum import product as log_sum_product
 from .logsum import serves as is_log_sum
 from .memory import contiguous
@@ -85,7 +85,6 @@ from .tiles import choose
 from .views import (
     address,
     layouts,
-    prepared,
     reading,
     scaled,
     stride_fields,
@@ -244,9 +243,9 @@ def product_bits(
     a = readable(a)
     plan, kind = way.plan, way.kind
     launch = prepared(
-        way.launches, (here.index, n, *layouts(a, b, c)),
+        (way, here, n, *layouts(a, b, c)),
         lambda: _prepare_tensors(here, plan, kind, a, b, c, n),
-    )  # fmt: skip
+    )
     _start(here, launch, launch.fields | {
         "a": address(a), "b": address(b), "c": address(c), "mode": READ_C * accumulate,
     })  # fmt: skip
@@ -279,7 +278,7 @@ def _by_columns(c: Array) -> bool:
 
 @dataclass(eq=False)
 class _Way:
-    """A plan and an inner step, and the launches that were prepared for them.
+    """A plan and an inner step.
 
     `kind`: the element type of tensor cores, or None for other kernels.
     """
@@ -287,29 +286,19 @@ class _Way:
     plan: Plan
     step: Step
     kind: Kind | None = None
-    launches: dict[Any, _Launch] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class _Launch:
-    """All of a launch that follows from shapes, strides and alignments."""
+class _Launch(Launch):
+    """That of a product; its fields are those of sr::ProductParams, of which others have one."""
 
-    kernel: device.Kernel
-    blocks: int
-    threads: int
-    shared: int
-    fields: dict[str, int]  # of sr::ProductParams: strides and sizes
-    parts: int  # bytes of partial results
-    marks: int  # bytes of the tiles that won
-    last: device.Kernel | None  # reduces partial results, or finds the k of each entry
-    last_blocks: int
-    last_threads: int
+    parts: int = 0  # bytes of partial results
+    marks: int = 0  # bytes of the tiles that won
+    last: Launch | None = None  # reduces partial results, or finds the k of each entry
     transposed: bool = False  # whether `last` reads a copy of B with k as its contiguous direction
     operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
     certificate: _Launch | None = None  # that comes before
     samples_at: tuple[int, ...] = ()  # its operands' bytes behind copies of A and B
-    early: bool = False  # whether it may begin while the launch before it ends
-    struct: str = ""  # what its sr::ProductParams are a part of, behind tensor maps
 
 
 _NO_MAP = (bytes(device.TENSOR_MAP), 0, None)
@@ -338,8 +327,7 @@ def _run(
         batch, n, k = strides(transposed())
         fields |= {"b": transposed(), "b_k": k, "b_n": n, "b_batch": batch}
     if launch.last is not None:
-        packed, pointers = PRODUCT().pack(fields), PRODUCT().pointers
-        launch.last.launch(launch.last_blocks, launch.last_threads, 0, packed, pointers)
+        launch.last.send(fields)
 
 
 def _start(
@@ -363,9 +351,8 @@ def _send(
     sizes: list[Array | None],
 ) -> None:  # fmt: skip
     """Launch with these parameters, and tensor maps and sizes of operands, if there are any."""
-    params, packed = PRODUCT(), PRODUCT().pack(fields)
-    if launch.struct:
-        params = struct_of(launch.struct)
+    params, packed = launch.params, PRODUCT().pack(fields)
+    if params is not PRODUCT():
         scaled = dict(zip(("a_sizes", "b_sizes"), sizes, strict=False))
         packed = params.pack(p=packed, **{k: x for k, x in scaled.items() if x is not None})
     maps = tuple((text, place) for text, place, _ in loaded)
@@ -395,11 +382,13 @@ def _prepared(
 ) -> _Launch:  # fmt: skip
     """The launch that computes `c`, or, where that is None, compares the entries with lists."""
     return prepared(
-        way.launches, (here.index, triangle, *layouts(a, b, c, arg, gather)),
-        lambda: _prepare(here, way, a, b, c, arg, gather, triangle)
-        if way.kind is None or c is None
-        else _prepare_tensors(here, way.plan, way.kind, a, b, c),
-    )  # fmt: skip
+        (way, here, triangle, *layouts(a, b, c, arg, gather)),
+        lambda: (
+            _prepare(here, way, a, b, c, arg, gather, triangle)
+            if way.kind is None or c is None
+            else _prepare_tensors(here, way.plan, way.kind, a, b, c)
+        ),
+    )
 
 
 def _prepare(
@@ -447,28 +436,27 @@ def _prepare(
             f"a product of {batch} matrices of shape {(m, n)} takes {blocks} blocks, and one "
             f"launch at most 2147483647; multiply parts of the batch"
         )
-    last, last_blocks, last_threads, transposed = None, 0, tile.threads, False
-    through_memory = split and not chosen.cluster
+    last, transposed, through_memory = None, False, split and not chosen.cluster
     if through_memory:
-        last = here.kernel(join_source(kernel))
-        last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
+        each = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
+        last = Launch(here.kernel(join_source(kernel)), each, tile.threads, 0, PRODUCT(), {})
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
         rows, pairs = _WORTH_A_TRANSPOSE
         transposed = not kernel.b_k and m >= rows and float(m) * n * k * batch >= pairs
         long = k % 4 == 0 if transposed else kernel.b_k and kernel.b_wide
-        last = here.kernel(find_source(kernel, long))
-        last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
-    if arg is not None:
+        each = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch
+        last = Launch(here.kernel(find_source(kernel, long)), each, LAST, 0, PRODUCT(), {})
         fields |= stride_fields("arg", arg)
     if gather is not None:
         _, fields["gather_k"], fields["gather_n"] = strides(gather)
     fields |= _tiled(tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split)
     return _Launch(
-        main, resident or blocks, threads, shared, fields,
-        split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
-        0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
-        operands=operands or (), struct="BulkParams" if operands else "",
+        main, resident or blocks, threads, shared,
+        struct_of("BulkParams") if operands else PRODUCT(), fields,
+        parts=split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
+        marks=0 if arg is None else 4 * batch * m * n, last=last, transposed=transposed,
+        operands=operands or (),
     )  # fmt: skip
 
 
@@ -547,15 +535,18 @@ def _prepare_tensors(
     at = {"a_batch": int(left.batched), "b_batch": int(right.batched), **stride_fields("c", c)}
     return _Launch(
         here.kernel(tensor_source(kernel), "a"), blocks, kernel.threads, kernel.shared,
+        struct_of("TensorParams"),
         _sized(m, n, k, batch, at) | _tiled(tiles_m, tiles_n, tiles - split, splits, k_split),
-        split * splits * shape.rows * shape.columns * word_size(plan), 0,
-        here.kernel(parts_source(kernel)) if split else None,
-        split * (shape.columns // 2 // kernel.together),  # sr::ReduceSplits's
-        REDUCING, operands=(left, right, result),
+        parts=split * splits * shape.rows * shape.columns * word_size(plan),
+        last=Launch(
+            here.kernel(parts_source(kernel)),
+            split * (shape.columns // 2 // kernel.together),  # sr::ReduceSplits's
+            REDUCING, 0, PRODUCT(), {},
+        ) if split else None,
+        operands=(left, right, result),
         certificate=_certificate(here, plan, left, right, m, n, batch) if kind.scaled else None,
         # repays where all blocks run at once
         early=here.early and kind.size in (2, 4) and kind.parts == 1 and tiles <= here.sms,
-        struct="TensorParams",
     )  # fmt: skip
 
 
@@ -577,9 +568,8 @@ def _certificate(
     tiles = tiles_m * tiles_n * batch
     return _Launch(
         here.kernel(tensor_source(kernel), "a"), min(tiles, here.sms), kernel.threads,
-        kernel.shared,
+        kernel.shared, struct_of("TensorParams"),
         _sized(m, n, k, batch, {"a_batch": int(left.batched), "b_batch": int(right.batched)})
         | _tiled(tiles_m, tiles_n, tiles, 1, k),
-        0, 0, None, 0, 0, operands=(a, b), samples_at=tuple(copy.sample_at for copy in copies),
-        struct="TensorParams",
+        operands=(a, b), samples_at=tuple(copy.sample_at for copy in copies),
     )  # fmt: skip

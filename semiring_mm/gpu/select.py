@@ -20,7 +20,7 @@ from ..plan import make_plan
 from ..semirings import Semiring, semirings
 from . import device
 from .chips import has
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .product import product, sift
 from .source import PRODUCT, STORAGE, flags
 from .tensor import ROWS, SCREENS, Shape, TensorKernel, in_place, tensor_source
@@ -28,7 +28,6 @@ from .views import address, wide_along
 
 __all__ = [
     "FEW", "MOST", "Screen", "Sieve", "empty", "finish", "put", "room_of", "run",
-    "select_source",
 ]  # fmt: skip
 
 Array = Any
@@ -51,14 +50,6 @@ _CANDIDATES = 128 << 20  # bytes of their lists
 _PAYS = 1 / 16  # the share of all points up to which it does to sum up those of candidates
 _WIDTH = SCREENS["float16"].bn  # columns of a tile that is screened
 _GOLDEN = (math.sqrt(5) - 1) / 2
-
-
-@functools.lru_cache(maxsize=64)
-def select_source(value: str, tile: str, warps: int, source: str, wide: bool) -> str:
-    """The text of the kernel that merges entries from a source (sr::Source) into lists."""
-    types = f"{STORAGE[value]}, {STORAGE[tile]}"
-    run = f"sr::Select<{types}, {warps}, sr::{source}, {flags(wide)}>::run"
-    return entry("select.cuh", struct_of("SelectParams"), run, 32 * warps)
 
 
 def empty(rows: int, k: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -107,18 +98,20 @@ def _launch(
         source = "KEPT" if "kept" in points else "CANDIDATES"
     else:
         source = "APPROXIMATIONS" if "left" in points else "VALUES"
-    entry = 12 if value.itemsize == 8 else 8
-    each = 2 * (k + _ROOM) * entry  # bytes of a warp
+    size = 12 if value.itemsize == 8 else 8
+    each = 2 * (k + _ROOM) * size  # bytes of a warp
     warps = 1 << max(0, min(2, int(math.log2(here.shared_limit // each))))
     step, columns, dtype = 0, 0, np.dtype(np.float32)
     if tile is not None:
         step, columns, dtype = tile.strides[0] // tile.itemsize, tile.shape[1], tile.dtype
-    params = struct_of("SelectParams").pack(
-        points, tile=tile, value=value, index=index, step=step, base=base, rows=rows,
-        columns=columns, k=k,
+    types = f"{STORAGE[value.dtype.name]}, {STORAGE[dtype.name]}"
+    run = f"sr::Select<{types}, {warps}, sr::{source}, {flags(wide)}>::run"  # of an sr::Source
+    params = struct_of("SelectParams")
+    launch(
+        entry("select.cuh", params, run, 32 * warps), params, -(-rows // warps), 32 * warps,
+        warps * each, points, tile=tile, value=value, index=index, step=step, base=base,
+        rows=rows, columns=columns, k=k,
     )  # fmt: skip
-    kernel = here.kernel(select_source(value.dtype.name, dtype.name, warps, source, wide))
-    kernel.launch(-(-rows // warps), 32 * warps, warps * each, params)
 
 
 class Screen:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from . import device
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .source import STORAGE
 from .views import stride_fields
 
@@ -23,15 +22,13 @@ def log_shares(
     g: Array, a: Array, b: Array, c: Array, left: Array | None, right: Array | None
 ) -> None:
     """See :meth:`semiring_mm.engine.Engine.log_shares`."""
-    here = device.current()
     sides = [] if left is None else [_side(a, b, c, g, left)]
     if right is not None:
         sides.append(_side(*(x.swapaxes(-1, -2) for x in (b, a, c, g, right))))
-    params = struct_of("SharesParams")
     none = bytes(struct_of("SharesSide").size)
-    here.kernel(shares_source(c.dtype.name)).launch(
-        sum(blocks for _, blocks in sides), _THREADS, _ROOM * c.itemsize,
-        params.pack(sides=[*(side for side, _ in sides), none][:2]), params.pointers,
+    launch(
+        shares_source(c.dtype.name), struct_of("SharesParams"), sum(blocks for _, blocks in sides),
+        _THREADS, _ROOM * c.itemsize, sides=[*(side for side, _ in sides), none][:2],
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,12 @@ from ..graph_kernels import offsets
 from ..plan import Plan
 from ..semirings import Semiring
 from ..spanning import in_line, range_table, spanning_plan
-from . import device
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .memory import from_host
 from .source import algebra, flags, word_size
-from .views import strides, wide_along
+from .views import bits_of, strides, wide_along
 
-__all__ = ["best_outside", "between", "spanning_source", "towards"]
+__all__ = ["best_outside", "between", "towards"]
 
 Array = Any  # of the device
 Index = NDArray[np.int32]
@@ -28,11 +26,14 @@ _THREADS = 256  # sr::Outside's, sr::Between's and sr::Towards's
 _OUTSIDE, _LINES = 4, 64  # their rows
 
 
-@functools.lru_cache(maxsize=1024)
-def spanning_source(plan: Plan | None, body: str, params: str) -> str:
-    """The text of a kernel: a struct of ``kernels/spanning.cuh`` with its arguments."""
-    given = algebra(plan) if plan else ""
-    return entry("spanning.cuh", struct_of(params), f"sr::{body}::run", _THREADS, given)
+def _launch(
+    plan: Plan | None, body: str, params: str, blocks: int, shared: int,
+    fields: dict[str, Any] | None = None, /, **more: Any,
+) -> None:  # fmt: skip
+    """Run a struct of ``kernels/spanning.cuh`` with its arguments."""
+    given, kind = algebra(plan) if plan else "", struct_of(params)
+    source = entry("spanning.cuh", kind, f"sr::{body}::run", _THREADS, given)
+    launch(source, kind, blocks, _THREADS, shared, fields, **more)
 
 
 def best_outside(
@@ -40,15 +41,13 @@ def best_outside(
 ) -> None:
     """The best entry of each of some rows in a column of another group than the row's."""
     plan = spanning_plan(semiring, a.dtype)
-    zero = np.array(semiring.identities(a.dtype)[0], a.dtype).tobytes().ljust(8, b"\0")
-    params = struct_of("OutsideParams").pack(
-        a=a, group=group, rows=rows, at=at, value=value, pitch=strides(a)[1],
-        zero=int.from_bytes(zero, "little", signed=True), n=a.shape[1], count=len(rows),
-    )  # fmt: skip
     wide = flags(wide_along(a, -1, 16 // a.itemsize))
-    source = spanning_source(plan, f"Outside<Algebra, {wide}>", "OutsideParams")
-    blocks, shared = -(-len(rows) // _OUTSIDE), _THREADS * (word_size(plan) + 4)
-    device.current().kernel(source).launch(blocks, _THREADS, shared, params)
+    _launch(
+        plan, f"Outside<Algebra, {wide}>", "OutsideParams", -(-len(rows) // _OUTSIDE),
+        _THREADS * (word_size(plan) + 4), a=a, group=group, rows=rows, at=at, value=value,
+        pitch=strides(a)[1], zero=bits_of(semiring.identities(a.dtype)[0], a.dtype),
+        n=a.shape[1], count=len(rows),
+    )  # fmt: skip
 
 
 def between(semiring: Semiring, gaps: NDArray[Any], place: Index, rows: Index, out: Array) -> None:
@@ -60,13 +59,12 @@ def between(semiring: Semiring, gaps: NDArray[Any], place: Index, rows: Index, o
     width = 16 // out.itemsize
     wide = wide_along(out, -1, width)
     columns = -(-n // (_THREADS * (width if wide else 1)))
-    params = struct_of("BetweenParams").pack(
-        table=table, place=there, spots=spots, lines=lines, out=out, pitch=strides(out)[1], n=n,
+    _launch(
+        plan, f"Between<Algebra, {flags(wide)}>", "BetweenParams",
+        -(-len(rows) // _LINES) * columns, _LINES * (2 * word_size(plan) + 8), table=table,
+        place=there, spots=spots, lines=lines, out=out, pitch=strides(out)[1], n=n,
         count=len(rows), columns=columns,
     )  # fmt: skip
-    source = spanning_source(plan, f"Between<Algebra, {flags(wide)}>", "BetweenParams")
-    blocks, shared = -(-len(rows) // _LINES) * columns, _LINES * (2 * word_size(plan) + 8)
-    device.current().kernel(source).launch(blocks, _THREADS, shared, params)
 
 
 def towards(forest: Forest, rows: Index, out: Array) -> None:
@@ -87,8 +85,7 @@ def towards(forest: Forest, rows: Index, out: Array) -> None:
     }  # fmt: skip
     there = {name: from_host(np.ascontiguousarray(x)) for name, x in lists.items()}
     columns = -(-n // _THREADS)
-    params = struct_of("TowardsParams").pack(
-        there, out=out, pitch=strides(out)[1], n=n, count=len(rows), columns=columns
-    )
-    kernel = device.current().kernel(spanning_source(None, "Towards<>", "TowardsParams"))
-    kernel.launch(-(-len(rows) // _LINES) * columns, _THREADS, 0, params)
+    _launch(
+        None, "Towards<>", "TowardsParams", -(-len(rows) // _LINES) * columns, 0, there, out=out,
+        pitch=strides(out)[1], n=n, count=len(rows), columns=columns,
+    )  # fmt: skip

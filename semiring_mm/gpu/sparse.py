@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import PLAIN, Scaling
-from ..plan import BROKEN, Plan, absent, overflow, scalar_bits
+from ..plan import BROKEN, absent, overflow, scalar_bits
 from ..semirings import Semiring
 from . import device
 from .launch import entry, struct_of
@@ -20,7 +19,7 @@ from .source import algebra, word_size
 from .vector import choose_plan
 from .views import address, strides, wide_along
 
-__all__ = ["csr_product", "dia_product", "kept", "sparse_source"]
+__all__ = ["csr_product", "dia_product", "kept"]
 
 Array = Any
 
@@ -37,12 +36,6 @@ _BOUNDS = f"{_THREADS}, 4"  # its launch bounds
 _NONE = 1 << 62  # no row has as many entries
 _FLAGS = 3  # sr::DOES_NOT_FIT and the others
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
-
-
-@functools.lru_cache(maxsize=1024)
-def sparse_source(plan: Plan, body: str, bounds: str = str(_THREADS)) -> str:
-    """The text of a kernel: a struct of ``kernels/sparse.cuh`` with its arguments."""
-    return entry("sparse.cuh", struct_of("SparseParams"), f"{body}::run", bounds, algebra(plan))
 
 
 def csr_product(
@@ -91,24 +84,21 @@ def csr_product(
         most_blocks = _BLOCKS[entry_size][_EACH.index(each)]
         body = f"sr::CsrRows<Algebra, {index}, {across}, {each}, {scaled}, {join}>"
         blocks = min(-(-m * across // _THREADS), most_blocks * here.sms)
-        run.launch(body, blocks, 0, params, f"{_THREADS}, {most_blocks}")
+        run.strip(body, blocks, 0, params, f"{_THREADS}, {most_blocks}")
     elif vector:
         body = f"sr::CsrVector<Algebra, {index}, {_ITEMS}, {scaled}, {join}>"
         blocks, shared = -(-pieces // warps), 33 * _ITEMS * warps * size
-        run.launch(body, blocks, shared, params, f"{_THREADS}, {_PIECES[entry_size]}")
+        run.strip(body, blocks, shared, params, f"{_THREADS}, {_PIECES[entry_size]}")
     else:
         arguments = f"Algebra, {index}, {run.lanes}, {wide}, {path}, {scaled}, {join}"
         groups = _THREADS // run.lanes
         shared = 2 * groups * run.columns * size + 4 * (steps + 2 + 2 * groups)
-        find = here.kernel(sparse_source(plan, f"sr::CsrPieces<{index}>"))
-        find.launch(-(-pieces // warps), _THREADS, 0, params, run.pointers)
-        run.launch(f"sr::Csr<{arguments}>", pieces, shared, params, _BOUNDS)
+        run.launch(f"sr::CsrPieces<{index}>", -(-pieces // warps), 0, params)
+        run.strip(f"sr::Csr<{arguments}>", pieces, shared, params, _BOUNDS)
     if pieces > 1 and longest < _NONE:
         lanes = min(32, 1 << (n - 1).bit_length())
-        source = sparse_source(plan, f"sr::CsrReduce<Algebra, {index}, {lanes}, {join}>")
-        here.kernel(source).launch(
-            -(-pieces // warps), _THREADS, _THREADS * size, params, run.pointers
-        )
+        body = f"sr::CsrReduce<Algebra, {index}, {lanes}, {join}>"
+        run.launch(body, -(-pieces // warps), _THREADS * size, params)
     run.end()
 
 
@@ -192,7 +182,7 @@ def dia_product(
     wide, scaled, join = run.flags
     arguments = f"{_INDEX[offsets.itemsize]}, {run.lanes}, {wide}, {scaled}, {join}"
     blocks = -(-c.shape[0] // (_THREADS // run.lanes))
-    run.launch(f"sr::Dia<Algebra, {arguments}>", blocks, 0, params)
+    run.strip(f"sr::Dia<Algebra, {arguments}>", blocks, 0, params)
     run.end()
 
 
@@ -251,13 +241,21 @@ class _Run:
     def launch(
         self, body: str, blocks: int, shared: int, params: bytes, bounds: str = str(_THREADS)
     ) -> None:
+        """Run a struct of ``kernels/sparse.cuh`` with its arguments."""
+        kind, text = struct_of("SparseParams"), algebra(self.plan)
+        kernel = self.here.kernel(entry("sparse.cuh", kind, f"{body}::run", bounds, text))
+        kernel.launch(blocks, _THREADS, shared, params, self.pointers)
+
+    def strip(
+        self, body: str, blocks: int, shared: int, params: bytes, bounds: str = str(_THREADS)
+    ) -> None:
+        """So many blocks for each strip of columns."""
         if blocks * self.strips > 0x7FFFFFFF:
             raise ValueError(
                 f"a sparse product of shape {self.c.shape} takes {blocks * self.strips} blocks, "
                 f"and one launch at most 2147483647; multiply parts of b's columns"
             )
-        kernel = self.here.kernel(sparse_source(self.plan, body, bounds))
-        kernel.launch(blocks * self.strips, _THREADS, shared, params, self.pointers)
+        self.launch(body, blocks * self.strips, shared, params, bounds)
 
     def end(self) -> None:
         """Raise what the kernels found; not for floats, since that would wait for the device."""

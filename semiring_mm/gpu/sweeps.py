@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -16,15 +15,14 @@ from ..expressions import joins
 from ..graph_kernels import Factor, Index, offsets
 from ..plan import Plan, bytewise, computed
 from . import device
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .memory import free_memory, from_host, to_host
 from .product import product
 from .regions import Cut, Limits, Regions, cut, regions
 from .source import STORAGE, algebra, compute_dtype, word_size
-from .trees import bits_of
-from .views import address
+from .views import address, bits_of
 
-__all__ = ["KINDS", "FactorSweeps", "Shape", "sweep_source"]
+__all__ = ["KINDS", "FactorSweeps", "Shape"]
 
 Array = Any
 
@@ -86,12 +84,6 @@ class Shape(NamedTuple):
 def _record(size: int) -> int:
     """Bytes of an edge: a weight and a row."""
     return 2 * size
-
-
-@functools.lru_cache(maxsize=1024)
-def sweep_source(plan: Plan, body: str, bounds: str) -> str:
-    """The text of a kernel: a struct of ``kernels/sweep.cuh`` with its arguments."""
-    return entry("sweep.cuh", struct_of("SweepParams"), f"{body}::run", bounds, algebra(plan))
 
 
 @dataclass(frozen=True)
@@ -322,17 +314,16 @@ class FactorSweeps:
         slots = x.core + int(np.count_nonzero(stored))
         order = list[NDArray[Any]]()
 
-        def launch(chosen: NDArray[Any]) -> _Launch:
+        def put(chosen: NDArray[Any]) -> _Launch:
             order.append(chosen)
             return self._launch(sum(len(x) for x in order[:-1]), chosen)
 
         above, rows = needed & ~f.leaf, self.words[:, 1] + self.words[:, 3]
         depths = range(int(f.depth[above].max(initial=-1)) + 1)
-        upper = [launch(np.flatnonzero(above & (f.depth == depth))) for depth in depths]
+        upper = [put(np.flatnonzero(above & (f.depth == depth))) for depth in depths]
         sizes = np.searchsorted(np.array(_CLASSES) * rows[f.leaf].max(initial=0), rows)
         leaves = [
-            launch(np.flatnonzero(needed & f.leaf & (sizes == size)))
-            for size in range(len(_CLASSES))
+            put(np.flatnonzero(needed & f.leaf & (sizes == size))) for size in range(len(_CLASSES))
         ]
         xp = self.here.xp
         outer = np.append(slot, np.arange(x.core))[f.outer]
@@ -585,9 +576,9 @@ class _Batch:
     def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:
         """Run a struct of ``kernels/sweep.cuh``."""
         bounds = f"{threads}, 4" if threads < _LANES else str(threads)  # room for 128 registers
-        kernel = self.sweeps.here.kernel(sweep_source(self.sweeps.plan, body, bounds))
-        params = struct_of("SweepParams").pack(self.fields, **fields)
-        kernel.launch(blocks, threads, shared, params)
+        params, text = struct_of("SweepParams"), algebra(self.sweeps.plan)
+        source = entry("sweep.cuh", params, f"{body}::run", bounds, text)
+        launch(source, params, blocks, threads, shared, self.fields | fields)
 
     def share(self, count: int, groups: int) -> int:
         """Of so many regions or slots those of a block."""
@@ -601,34 +592,34 @@ class _Batch:
         self._regions("Rise", shared.rise, sweeps.shape.narrow, 1)
         if x.core:
             self._close(shared.labels.reshape(-1)[: view.slots * self.columns])
-        for launch in view.upper:
-            self._regions("Fall", launch, sweeps.shape.narrow, kinds=", 0")
+        for some in view.upper:
+            self._regions("Fall", some, sweeps.shape.narrow, kinds=", 0")
         part = 0
-        for launch in view.leaves:
-            if launch.count:
+        for some in view.leaves:
+            if some.count:
                 part += self._regions(
-                    "Fall", launch, sweeps.shape.each, kinds=f", {kinds}", part=part, **fields
+                    "Fall", some, sweeps.shape.each, kinds=f", {kinds}", part=part, **fields
                 )
         return part
 
     def _regions(
-        self, name: str, launch: _Launch, width: int, blocks: int = 0, *, kinds: str = "",
+        self, name: str, some: _Launch, width: int, blocks: int = 0, *, kinds: str = "",
         **fields: int,
     ) -> int:  # fmt: skip
         """Launch blocks with `width` sources of a thread; how many there are for each group."""
         sweeps, threads = self.sweeps, self.sweeps.shape.threads
         groups = self.columns // (threads * width)
-        each = self.share(launch.count, groups)
-        blocks = blocks or -(-launch.count // each)
+        each = self.share(some.count, groups)
+        blocks = blocks or -(-some.count // each)
         shared = (
-            16 * (launch.nodes + 1) + _record(sweeps.size) * (launch.edges + _AHEAD)
-            + launch.rows * threads * width * sweeps.size
+            16 * (some.nodes + 1) + _record(sweeps.size) * (some.edges + _AHEAD)
+            + some.rows * threads * width * sweeps.size
             + sweeps._bin_room(fields.get("bin_count", 0))
         )  # fmt: skip
         self.launch(
             f"sr::{name}<Algebra, {threads}, {width}{kinds}>", threads, blocks * groups, shared,
-            order=self.fields["order"] + 4 * launch.begin, count=launch.count, groups=groups,
-            each=each, node_room=launch.nodes + 1, edge_room=launch.edges + _AHEAD, **fields,
+            order=self.fields["order"] + 4 * some.begin, count=some.count, groups=groups,
+            each=each, node_room=some.nodes + 1, edge_room=some.edges + _AHEAD, **fields,
         )  # fmt: skip
         return blocks
 

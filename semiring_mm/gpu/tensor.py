@@ -13,7 +13,7 @@ from ..expressions import joins
 from ..plan import Plan
 from . import device
 from .chips import has
-from .launch import entry, struct_of
+from .launch import Launch, Struct, entry, struct_of
 from .memory import copy
 from .packing import Packing, pack_bytes, transpose_bits
 from .source import KINDS as ENTRIES
@@ -23,7 +23,7 @@ from .views import address, strides
 
 __all__ = [
     "BINARY", "CERTIFICATE", "FINE", "REDUCING", "ROWS", "SCREENS", "Kind", "Operand", "Shape",
-    "Split", "TensorKernel", "choose", "convert_source", "in_place", "kinds_of", "parts_source",
+    "Split", "TensorKernel", "choose", "in_place", "kinds_of", "parts_source",
     "prepare_operand", "readable", "reads", "repays", "result_operand", "tensor_source",
     "together", "transposed_operand", "turns",
 ]  # fmt: skip
@@ -288,32 +288,30 @@ def parts_source(kernel: TensorKernel) -> str:
     return entry("tensor.cuh", PRODUCT(), run, REDUCING, kernel.types())
 
 
-@functools.lru_cache(maxsize=64)
-def convert_source(body: str) -> str:
-    """The text of a kernel that copies an operand into rows of k, or looks at it before."""
-    return entry("tensor.cuh", struct_of("ConvertParams"), f"sr::{body}::run", _CONVERT)
+@dataclass(frozen=True, kw_only=True)
+class _Copy(Launch):
+    """The launch that lays an operand out in rows of k."""
 
-
-@dataclass(frozen=True)
-class _Copy:
-    """The launches that lay an operand out in rows of k, without their addresses."""
-
-    kernel: device.Kernel
-    blocks: int
-    shared: int
-    fields: dict[str, int]
     bytes: int  # of the copy, with what follows it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Split(_Copy):
-    """The launches that measure rows, and split an operand with scaled rows into two parts."""
+    """That which splits an operand with scaled rows into two parts."""
 
     rows: int  # of all matrices
-    look: device.Kernel
-    look_blocks: int
+    look: Launch  # measures rows
     sample: Operand  # follows the copy, ...
     sample_at: int  # ... from this byte on
+
+
+def _converting(
+    here: device.Device, body: str, blocks: int, shared: int, fields: dict[str, int]
+) -> tuple[device.Kernel, int, int, int, Struct, dict[str, int]]:
+    """The launch of a kernel that copies an operand into rows of k, or looks at it before."""
+    params = struct_of("ConvertParams")
+    kernel = here.kernel(entry("tensor.cuh", params, f"sr::{body}::run", _CONVERT))
+    return kernel, blocks, _CONVERT, shared, params, fields
 
 
 @dataclass(frozen=True)
@@ -354,10 +352,7 @@ class Operand:
         if not isinstance(copy, Split):
             return None
         found = device.scratch(2 * copy.rows, np.uint32, zero=True)
-        params = struct_of("ConvertParams")
-        given = {"from": place, "sizes": found, "flags": flags, "flag_words": 1}
-        packed = params.pack(copy.fields, **given)
-        copy.look.launch(copy.look_blocks, _CONVERT, 0, packed, params.pointers)
+        copy.look.send({"from": place, "sizes": found, "flags": flags, "flag_words": 1})
         return found
 
     def load(
@@ -374,16 +369,14 @@ class Operand:
             memory = device.scratch(copy.bytes)
             source, place = place, address(memory)
             if isinstance(copy, Packing):
-                copy.launch(source, place)
+                copy.send({"from": source, "to": place})
             else:
-                sample = place + copy.sample_at if isinstance(copy, Split) else 0
-                params = struct_of("ConvertParams")
-                packed = params.pack(
-                    copy.fields | {"from": source}, to=place, sizes=sizes, flags=flags,
-                    sample=sample, forbidden=forbidden, unless=unless,
+                copy.send(
+                    {"from": source}, to=place, sizes=sizes, flags=flags,
+                    sample=place + copy.sample_at if isinstance(copy, Split) else 0,
+                    forbidden=forbidden, unless=unless,
                     flag_words=0 if flags is None else flags.size,
                 )  # fmt: skip
-                copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, packed, params.pointers)
         found = self.maps.get(place)
         if found is None:
             if len(self.maps) >= 256:
@@ -469,19 +462,18 @@ def prepare_operand(
             kind.element, (steps, rows, batch), (2 * sample_ld, 2 * sample_ld * rows), True,
             batched, sample_lines,
         )  # fmt: skip
+        fields |= {"sample_ld": sample_ld, "every": step}
+        looks = -(-k // _LOOK) * tiles[1] * batch
         copy: _Copy = Split(
-            here.kernel(convert_source(f"Split<{across}>")), blocks, _SIDE * (_SIDE + 1) * 4,
-            fields | {"sample_ld": sample_ld, "every": step},
-            memory + 2 * batch * rows * sample_ld,
-            batch * rows, here.kernel(convert_source(f"Measure<{across}>")),
-            -(-k // _LOOK) * tiles[1] * batch, sample, memory,
+            *_converting(here, f"Split<{across}>", blocks, _SIDE * (_SIDE + 1) * 4, fields),
+            bytes=memory + 2 * batch * rows * sample_ld, rows=batch * rows,
+            look=Launch(*_converting(here, f"Measure<{across}>", looks, 0, fields)),
+            sample=sample, sample_at=memory,
         )  # fmt: skip
     else:
         body = f"Convert<{STORAGE[x.dtype.name]}, sr::{kind.name}, {kind.parts}>"
-        copy = _Copy(
-            here.kernel(convert_source(body)), blocks, _SIDE * (_SIDE + 1) * x.itemsize, fields,
-            memory,
-        )  # fmt: skip
+        room = _SIDE * (_SIDE + 1) * x.itemsize
+        copy = _Copy(*_converting(here, body, blocks, room, fields), bytes=memory)
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
     return Operand(kind.element, sizes, pitch, True, batched, lines, copy)
 

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from . import device
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .source import algebra, flags, word_size
-from .views import stride_fields, strides, to_host, wide_along
+from .views import bits_of, stride_fields, strides, to_host, wide_along
 
-__all__ = [
-    "bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "splits",
-    "trees_source",
-]  # fmt: skip
+__all__ = ["closed_plan", "doubtful", "predecessors", "splits"]
 
 Array = Any
 Known = tuple[Facts, Facts, Facts]
@@ -52,13 +49,6 @@ def _drifts(plan: Plan, known: Known | None) -> bool:
     if plan.infinite > 0:
         return any(x.lo < 0 for x in known if x.lo <= x.hi)
     return any(x.hi > 0 for x in known if x.lo <= x.hi)
-
-
-@functools.lru_cache(maxsize=1024)
-def trees_source(plan: Plan, kernel: str, fresh: bool) -> str:
-    """The text of a kernel of sr::Trees: "find", "choose", "split" or "attach"."""
-    run = f"sr::Trees<Algebra, {flags(fresh)}>::{kernel}"
-    return entry("trees.cuh", struct_of("TreesParams"), run, f"{_THREADS}, 2", algebra(plan))
 
 
 def predecessors(
@@ -104,24 +94,25 @@ def predecessors(
     attached = 8 * n + 4 * words + 4  # bytes of shared memory: see sr::Trees::attach
     attaches = fresh and attached <= here.shared_limit
     later = attaches and semiring.order_only  # of many that are as good, most would close cycles
-    struct, same = struct_of("TreesParams"), {
+    params, text = struct_of("TreesParams"), algebra(plan)
+    same = {
         **stride_fields("from", weights), **stride_fields("a", closed),
         **stride_fields("pred", p), "n": n, "words": words,
         "zero": bits_of(semiring.identities(closed.dtype)[0], closed.dtype), "unit": unit,
         "pitch": pitch, "change_pitch": line, "grain": grain, "side": side, "many": _MANY,
         "wide": wide_along(closed, -1), "later": later,
     }  # fmt: skip
-    names = ("find", "choose", "attach", "split")[: 2 + fresh + (changes is not None)]
-    kernels = {name: here.kernel(trees_source(plan, name, fresh)) for name in names}
 
     def run(arrays: dict[str, Array | None], count: int) -> None:
-        def launch(name: str, blocks: int, shared: int, first: int, rows: int) -> None:
-            params = struct.pack(same, **arrays, batch=count, first=first, rows=rows)
-            kernels[name].launch(blocks, _THREADS, shared, params)
+        def step(name: str, blocks: int, shared: int, first: int, rows: int) -> None:
+            run = f"sr::Trees<Algebra, {flags(fresh)}>::{name}"
+            source = entry("trees.cuh", params, run, f"{_THREADS}, 2", text)
+            own = {**same, **arrays, "batch": count, "first": first, "rows": rows}
+            launch(source, params, blocks, _THREADS, shared, own)
 
         def find(first: int, rows: int) -> None:
             squares = count * across * -(-rows // _SIDE)  # each by a warp
-            launch("find", -(-squares * 32 // _THREADS), _THREADS * (_SIDE + 1) * size, first, rows)
+            step("find", -(-squares * 32 // _THREADS), _THREADS * (_SIDE + 1) * size, first, rows)
 
         for strip in strips:  # all tight edges first
             find(*strip)
@@ -129,11 +120,11 @@ def predecessors(
             if len(strips) > 1:  # the distances of the strip again
                 find(*strip)
             blocks = count * -(-n // _WARPS) * (pitch // height)
-            launch("choose", blocks, _WARPS * (height + 4) * 4, *strip)
+            step("choose", blocks, _WARPS * (height + 4) * 4, *strip)
         if changes is not None:
-            launch("split", count * n, _split_bytes(n, word_size(plan)), 0, n)
+            step("split", count * n, _split_bytes(n, word_size(plan)), 0, n)
         if attaches:
-            launch("attach", count * n, attached, 0, n)
+            step("attach", count * n, attached, 0, n)
 
     for first in range(0, batch, each):
         arrays = {"from": weights, "a": closed, "preds": p, "lines": lines, "open": found,
@@ -160,13 +151,6 @@ def _split_bytes(n: int, word: int) -> int:
     return n * (word + 4) + 12  # see sr::Trees::split
 
 
-@functools.lru_cache(maxsize=1024)
-def doubtful_source(plan: Plan) -> str:
-    """The text of the kernel; see sr::Doubtful."""
-    params, run = struct_of("DoubtfulParams"), "sr::Doubtful<Algebra>::run"
-    return entry("trees.cuh", params, run, _THREADS, algebra(plan))
-
-
 def doubtful(semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
     """Rows of predecessors in which one is not strictly nearer than its node; waits for them."""
     (rows, n), here = p.shape, device.current()
@@ -176,13 +160,10 @@ def doubtful(semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
     plan = closed_plan(semiring, d.dtype, (whole,) * 3, 1)
     found = here.xp.zeros(rows, np.uint8)
     (_, d_m, d_n), (_, pred_m, pred_n) = strides(d), strides(p)
-    params = struct_of("DoubtfulParams").pack(
-        d=d, preds=p, doubtful=found, d_m=d_m, d_n=d_n, pred_m=pred_m, pred_n=pred_n, n=n
-    )
-    here.kernel(doubtful_source(plan)).launch(rows, _THREADS, 0, params)
+    params = struct_of("DoubtfulParams")
+    source = entry("trees.cuh", params, "sr::Doubtful<Algebra>::run", _THREADS, algebra(plan))
+    launch(
+        source, params, rows, _THREADS, d=d, preds=p, doubtful=found, d_m=d_m, d_n=d_n,
+        pred_m=pred_m, pred_n=pred_n, n=n,
+    )  # fmt: skip
     return np.flatnonzero(to_host(found))
-
-
-def bits_of(x: Any, dtype: np.dtype[Any]) -> int:
-    """The bytes of a number in a dtype, as an integer of 8 bytes."""
-    return int.from_bytes(np.array(x, dtype).tobytes().ljust(8, b"\0"), "little", signed=True)

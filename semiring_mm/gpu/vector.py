@@ -24,7 +24,7 @@ from ..semirings import Semiring
 from . import device
 from .device import refuse_capture
 from .facts import facts
-from .launch import entry
+from .launch import entry, launch
 from .memory import contiguous
 from .source import PRODUCT, algebra, word_size
 from .views import address, aligned, to_host
@@ -190,10 +190,8 @@ def gemv(
     way = shape(m, k, 16 // size if wide else 1, k_unit, here.sms)
     blocks = -(-m // (_THREADS // way.lanes * way.rows))
     scales = "" if scaling.alpha is None else "x" if scale_x else "a"
-    kernel = here.kernel(vector_source(plan, k_unit, wide, way.lanes, way.rows, scales))
-    parts = join = errors = None
+    parts = errors = None
     if way.splits > 1:
-        join = here.kernel(join_vector_source(plan))
         parts = device.scratch(way.splits * m * word_size(plan))
     if plan.check:
         refuse_capture()
@@ -207,15 +205,17 @@ def gemv(
         "splits": way.splits, "k_split": way.k_split,
         "mode": scaling.mode & ~ALPHA,
     }  # fmt: skip
-    params, pointers = PRODUCT().pack(fields), PRODUCT().pointers
     words = 0  # of shared memory
     if k_unit and way.lanes > 32:
         words = _THREADS // 32 * way.rows
     elif not k_unit and way.lanes > 1:
         words = _THREADS * way.rows
-    kernel.launch(blocks * way.splits, _THREADS, words * word_size(plan), params, pointers)
-    if join is not None:
+    source = vector_source(plan, k_unit, wide, way.lanes, way.rows, scales)
+    shared = words * word_size(plan)
+    launch(source, PRODUCT(), blocks * way.splits, _THREADS, shared, fields)
+    if parts is not None:
         threads = 32 * min(32, 1 << (way.splits - 1).bit_length())
-        join.launch(-(-m // 32), threads, threads * word_size(plan), params, pointers)
+        source = join_vector_source(plan)
+        launch(source, PRODUCT(), -(-m // 32), threads, threads * word_size(plan), fields)
     if errors is not None and to_host(errors)[0]:
         raise overflow(semiring, y.dtype)

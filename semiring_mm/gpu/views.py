@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..expressions import evaluate
 from ..semirings import Semiring
-from .device import address, refuse_capture
+from .device import address, note_unknown, refuse_capture
 
 __all__ = [
-    "address", "aligned", "ascending", "layouts", "prepared", "reading", "scaled", "strides",
+    "address", "aligned", "ascending", "bits_of", "layouts", "reading", "scaled", "strides",
     "to_host", "wide_along",
 ]  # fmt: skip
 
 Array = Any
-_Launch = TypeVar("_Launch")
 
 
 def strides(x: Array) -> tuple[int, int, int]:
@@ -39,19 +38,6 @@ def layouts(*arrays: Array | None) -> tuple[Any, ...]:
     Equal ones are equal as keys.
     """
     return tuple(None if x is None else (x.shape, x.strides, address(x) % 32) for x in arrays)
-
-
-_KEPT = 4096  # launches
-
-
-def prepared(launches: dict[Any, _Launch], key: Any, prepare: Callable[[], _Launch]) -> _Launch:
-    """The launch of a key, prepared where there is none yet."""
-    found = launches.get(key)
-    if found is None:
-        if len(launches) >= _KEPT:
-            launches.clear()
-        found = launches[key] = prepare()
-    return found
 
 
 def aligned(place: int, size: int, steps: tuple[int, ...], elements: int) -> bool:
@@ -136,5 +122,12 @@ def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
 def to_host(x: Array) -> NDArray[Any]:
     """A copy on the host; waits for it."""
     refuse_capture()
+    if hasattr(x, "get"):
+        note_unknown()  # what it decides is not known
     copy: NDArray[Any] = x.get() if hasattr(x, "get") else x
     return copy
+
+
+def bits_of(x: Any, dtype: np.dtype[Any]) -> int:
+    """The bytes of a number in a dtype, as an integer of 8 bytes."""
+    return int.from_bytes(np.array(x, dtype).tobytes().ljust(8, b"\0"), "little", signed=True)

@@ -17,12 +17,12 @@ from ..engine import AlignmentRule, Ragged
 from ..metrics import as_metric
 from ..plan import make_plan
 from . import device
-from .launch import entry, struct_of
-from .source import algebra, flags, word_size
+from .launch import entry, launch, struct_of
+from .source import STORAGE, algebra, flags, word_size
 from .tiles import Tile
 from .views import address, to_host
 
-__all__ = ["align", "alignment_source", "costs_source"]
+__all__ = ["align", "costs_source"]
 
 Array = Any
 
@@ -62,7 +62,11 @@ def align(
         "letters": 0 if table is None else len(table),
         **{name: _bits(v) for name, v in zip(names, gaps, strict=True)},
     }  # fmt: skip
-    kernel = here.kernel(alignment_source(rule, each, given, band is not None, keep))
+    cost = "GIVEN" if given else rule.cost.upper()
+    options = flags(rule.warp, rule.affine, rule.local, band is not None, keep)
+    run = f"sr::Alignment<{STORAGE[dtype.name]}, sr::COST_{cost}, {each}, {options}>::run"
+    params = struct_of("AlignParams")
+    source = entry("wavefront.cuh", params, run, 32 * max(_MOST_WARPS, _SHARED))
     pieces = _pieces(x, y, dtype.itemsize, 32 * each) if given else [(slice(None), [(0, most)])]
     for some, ranges in pieces:
         pairs, rows = len(x.starts[some]), ranges[0][1] - ranges[0][0]
@@ -85,7 +89,7 @@ def align(
                 costs, starts = _costs(rule, x, y, places, first, last, band)
                 fields |= {"costs": costs, "cost_starts": starts}
             room = max(warps * dtype.itemsize, _WALK if keep else 0)
-            kernel.launch(blocks, 32 * warps, room, struct_of("AlignParams").pack(fields))
+            launch(source, params, blocks, 32 * warps, room, fields)
     if tick is not None:
         to_host(out[:1])  # when all is done
         tick(1.0)
@@ -129,13 +133,12 @@ def _costs(
         return costs, known[4]
     begins = address(x.entries) | address(y.entries)
     vector = features % 4 == 0 and begins % (4 * dtype.itemsize) == 0
-    source = costs_source(rule, vector, band is not None)
-    params = struct_of("CostParams").pack(
-        _places(known), x=x.entries, y=y.entries, tiles=ends, starts=known[4], costs=costs,
-        features=features, pairs=len(rows), band=band or 0, first=first, unit=1,
+    launch(
+        costs_source(rule, vector, band is not None), struct_of("CostParams"), int(tiles[-1]),
+        _TILE.threads, _TILE.shared(dtype.itemsize), _places(known), x=x.entries, y=y.entries,
+        tiles=ends, starts=known[4], costs=costs, features=features, pairs=len(rows),
+        band=band or 0, first=first, unit=1,
     )  # fmt: skip
-    kernel = here.kernel(source)
-    kernel.launch(int(tiles[-1]), _TILE.threads, _TILE.shared(dtype.itemsize), params)
     return costs, known[4]
 
 
@@ -145,17 +148,6 @@ def _places(known: Array) -> dict[str, Array]:
 
 def _bits(x: float) -> int:
     return int(struct.unpack("<q", struct.pack("<d", x))[0])
-
-
-@functools.lru_cache(maxsize=256)
-def alignment_source(rule: AlignmentRule, rows: int, given: bool, banded: bool, keep: bool) -> str:
-    """The text of the kernel; see sr::Alignment."""
-    real = {"f4": "float", "f8": "double"}[rule.dtype]
-    cost = "GIVEN" if given else rule.cost.upper()
-    options = flags(rule.warp, rule.affine, rule.local, banded, keep)
-    run = f"sr::Alignment<{real}, sr::COST_{cost}, {rows}, {options}>::run"
-    threads = 32 * max(_MOST_WARPS, _SHARED)
-    return entry("wavefront.cuh", struct_of("AlignParams"), run, threads)
 
 
 @functools.lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ from ..expressions import joins, joins_logarithms
 from ..plan import Plan, make_plan
 from ..semirings import Semiring, semirings
 from . import device
-from .launch import entry, struct_of
+from .launch import entry, launch, struct_of
 from .logsum import shifted
 from .memory import copy
 from .product import product
@@ -24,7 +24,7 @@ from .source import STORAGE, algebra, flags, word_size
 from .views import address
 
 __all__ = [
-    "best_path", "carry", "chain_source", "pairs_source", "posterior", "serves", "together",
+    "best_path", "carry", "posterior", "serves", "together",
 ]  # fmt: skip
 
 Array = Any
@@ -153,11 +153,11 @@ def _posterior(
     joined = device.scratch((batch, n, n), word)
     product(semirings["plus_times"], left[:, :-1].swapaxes(1, 2), right[:, 1:], joined)
     params = struct_of("WideParams")
-    packed = params.pack(
-        fields, n=n, lengths=there, matrix=joined, **_strides("a", powers.swapaxes(0, 1), "row col")
-    )
-    kernel = device.current().kernel(pairs_source(e.dtype))
-    kernel.launch(batch * n, _THREADS, 0, packed, params.pointers)
+    source = entry("wide.cuh", params, f"sr::WidePairs<{STORAGE[e.dtype.name]}>::run", _THREADS)
+    own = _strides("a", powers.swapaxes(0, 1), "row col") | {"n": n}
+    launch(
+        source, params, batch * n, _THREADS, 0, fields | own, lengths=there, matrix=joined
+    )  # fmt: skip
 
 
 def _parts(chains: int, each: int) -> list[slice]:
@@ -208,16 +208,16 @@ def _walk(
     blocks, size = shape.groups * shape.members, 2 * rows * n * (word.itemsize // 4)
     carried = device.scratch(size + shape.groups, np.uint64, zero=True)
     offsets = device.scratch((blocks, shape.each), np.float64) if logarithms else None
+    given = f"{flags(logarithms, reverse)}, {wanted}, {flags(path)}"
+    run = f"sr::WideChain<Algebra, {given}, {shape.tile}, {flags(shape.held)}>::run"
     params = struct_of("WideParams")
-    packed = params.pack(
-        fields | shape.fields() | _strides("a", a, "row col"), matrix=matrix,
+    launch(
+        entry("wide.cuh", params, run, f"{_THREADS}, 1", algebra(plan)), params, blocks, _THREADS,
+        shape.room, fields | shape.fields() | _strides("a", a, "row col"), matrix=matrix,
         pitch=matrix.strides[0] // word.itemsize, ends=ends, lengths=lengths, carried=carried,
         offsets=offsets, progress=carried[size:], n=n, rows=per, all=rows,
+        together=shape.members > 1,
     )  # fmt: skip
-    source = chain_source(plan, logarithms, reverse, wanted, path, shape.tile, shape.held)
-    here.kernel(source).launch(
-        blocks, _THREADS, shape.room, packed, params.pointers, together=shape.members > 1
-    )
     return matrix
 
 
@@ -337,20 +337,3 @@ def _strides(name: str, x: Array, axes: str) -> dict[str, int]:
     """The address of an array, and the strides of the first axes, by their names."""
     steps = zip(axes.split(), x.strides, strict=False)
     return {name: address(x), **{f"{name}_{axis}": stride // x.itemsize for axis, stride in steps}}
-
-
-@functools.lru_cache(maxsize=64)
-def chain_source(
-    plan: Plan, logarithms: bool, reverse: bool, wanted: int, path: bool, tile: int, held: bool
-) -> str:
-    """The text of the kernel that carries rows; see sr::WideChain."""
-    given = f"{flags(logarithms, reverse)}, {wanted}, {flags(path)}, {tile}, {flags(held)}"
-    params, run = struct_of("WideParams"), f"sr::WideChain<Algebra, {given}>::run"
-    return entry("wide.cuh", params, run, f"{_THREADS}, 1", algebra(plan))
-
-
-@functools.lru_cache(maxsize=64)
-def pairs_source(dtype: np.dtype[Any]) -> str:
-    """The text of the kernel that finds probabilities of pairs; see sr::WidePairs."""
-    run = f"sr::WidePairs<{STORAGE[dtype.name]}>::run"
-    return entry("wide.cuh", struct_of("WideParams"), run, _THREADS)

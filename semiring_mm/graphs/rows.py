@@ -60,6 +60,8 @@ class Rows:
         Sources that a thread computes at once.
     extra : int
         Bytes of each row beside it.
+    cheaper : int
+        Sources whose statistics take about as long as the row of one.
     devices : sequence of int, optional
         CUDA devices that collect statistics; None: the CPU.
     placed : callable, optional
@@ -69,6 +71,7 @@ class Rows:
     method = ""
     along, negative = True, False
     width, extra = 1, 0
+    cheaper = 1
     devices: Sequence[int] | None = None
     placed: Callable[[Sequence[int]], Placed] | None = None
 
@@ -196,7 +199,7 @@ class Sweeps(Rows):
         Rows in all, by which types are chosen.
     """
 
-    method, along = "sweeps", False
+    method, along, cheaper = "sweeps", False, 2
 
     def __init__(self, metric: Metric, problem: Problem, count: float = 0) -> None:
         super().__init__(problem)
@@ -270,7 +273,7 @@ class Sweeps(Rows):
 class HopRows(Rows):
     """Numbers of edges, by breadth-first searches."""
 
-    method = "breadth-first searches"
+    method, cheaper = "breadth-first searches", 16
 
     def __init__(self, graph: Hops, problem: Problem) -> None:
         super().__init__(problem)

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError
 from ..graphs.apsp import distances
+from ..graphs.bounds import Bounds
 from ..graphs.choice import SPARSE_FROM
 from ..graphs.search import search_order, settle
-from ..graphs.statistics import collect, fastest
+from ..graphs.statistics import collect, extremes, fastest, finder, request_of
 from .convert import Network
 
 __all__ = [
-    "Reached", "Rows", "Search", "from_several", "matrix", "measures", "refuse_negative", "rows",
-    "searches", "trees",
+    "Reached", "Rows", "Search", "extreme_eccentricities", "from_several", "matrix", "measures",
+    "on_device", "refuse_negative", "rows", "searches", "trees",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -38,6 +39,11 @@ def _device() -> str | None:
     """The device that NetworkX's configuration names."""
     device: str = nx.config.backends.semiring_mm.device
     return None if device == "auto" else device
+
+
+def on_device() -> bool:
+    """Whether NetworkX's configuration names a CUDA device."""
+    return _device() not in (None, "cpu")
 
 
 def _edges(net: Network) -> EdgeList:
@@ -151,6 +157,29 @@ def measures(
             lines = zip(d, count, strict=True)
             out["sum"] += [sum(net.lengths(row[:reached])) for row, reached in lines]
     return out
+
+
+def extreme_eccentricities(net: Network, name: str) -> Bounds:
+    """Bounds of eccentricities that decide the diameter, periphery, radius or center."""
+    refuse_negative(net)
+    if net.power is not None:
+        weight = np.ldexp(net.arcs.weight, net.power).astype(np.int64)
+        bounds = extremes(finder(request_of(net.edges(weight), 64)), {name})
+        if net.kind is not int:
+            bounds.lower, bounds.upper = (
+                np.ldexp(x, -net.power) for x in (bounds.lower, bounds.upper)
+            )
+        return bounds
+    n = len(net.nodes)
+    bounds = Bounds(net.arcs, False, 2 * n * float(np.finfo(np.float64).eps))
+
+    def distances_from(sources: Index) -> Array:
+        return np.concatenate([part.d for part in rows(net, sources)])
+
+    def eccentricities(sources: Index) -> Array:
+        return np.concatenate([part.d.max(axis=1) for part in rows(net, sources)])
+
+    return bounds.decide({name}, distances_from, eccentricities)
 
 
 def _numbers(net: Network, name: str, values: Array) -> list[Any]:

@@ -25,9 +25,11 @@ from .convert import Graph, Network
 from .distances import (
     Reached,
     Search,
+    extreme_eccentricities,
     from_several,
     matrix,
     measures,
+    on_device,
     refuse_negative,
     rows,
     searches,
@@ -349,7 +351,17 @@ def eccentricity(G: Graph, v: Any = None, sp: Any = None, weight: Any = None) ->
 def _of_eccentricities(name: str, G: Graph, weight: Any) -> Any:
     if name == "center":
         _leave_trees(G, weight)
-    known = {"e": eccentricity(G, weight=weight)} if len(G) else {"weight": weight}
+    net = G.network(weight)
+    if not len(G):
+        known = {"weight": weight}
+    elif net.directed or not net.connected or on_device():
+        known = {"e": eccentricity(G, weight=weight)}
+    else:  # NetworkX's function looks for the extreme of these, and for the nodes that have it
+        bounds = extreme_eccentricities(net, name)
+        found = bounds.lower if name in ("diameter", "periphery") else bounds.upper
+        known = {
+            "e": dict(zip(net.nodes.tolist(), (e or 0 for e in net.numbers(found)), strict=True))
+        }
     return _networkx(name)(G.graph, **known)
 
 

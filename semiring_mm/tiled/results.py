@@ -31,7 +31,7 @@ __all__ = [
 
 Array = NDArray[Any]
 Sums = np.memmap[tuple[int], np.dtype[np.uint64]]
-SUFFIXES = (".npy", ".zarr")
+STORES: dict[str, type[NpyStore | ZarrStore]] = {".npy": NpyStore, ".zarr": ZarrStore}
 
 _PAGE = 4096  # bytes of which the sums are taken
 _UNWRITTEN, _WRITING, _WRITTEN = 0, 1, 1 << 32  # an entry of the checksum file; the last has a sum
@@ -171,20 +171,15 @@ def _sums_of(path: Path) -> Path:
 
 def check_path(path: Path, dtype: np.dtype[Any]) -> None:
     """Raise an error for a path that names no kind of store, or a dtype that none holds."""
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"{named('tiles.out')}: {path} ends in neither {' nor '.join(SUFFIXES)}")
+    if path.suffix not in STORES:
+        raise ValueError(f"{named('tiles.out')}: {path} ends in neither {' nor '.join(STORES)}")
     if dtype.kind not in "biuf":
         raise TypeError(f"{named('tiles.out')}: files hold no {dtype}; give the graph in float32")
 
 
 def create(path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> SumStore:
     """A new unfinished matrix and its checksums; no entry of it is defined yet."""
-    part = part_of(path)
-    store: NpyStore | ZarrStore
-    if path.suffix == ".npy":
-        store = NpyStore.create(part, shape, dtype)
-    else:
-        store = ZarrStore.create(part, shape, dtype, tile)
+    store = STORES[path.suffix].create(part_of(path), shape, dtype, tile)
     return SumStore(store, path, tile, _new_sums(path, shape, tile))
 
 
@@ -220,7 +215,7 @@ def open_part(path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> Su
                 raise ValueError(f"{len(sums)} checksums")
             if sums[-1] != _WRITTEN | zlib.crc32(_description(part)):
                 raise ValueError("the checksum differs")
-        store = (NpyStore if path.suffix == ".npy" else ZarrStore)(part)
+        store = STORES[path.suffix](part)
     except (OSError, ValueError, EOFError) as error:
         raise _damaged(path, "the description") from error
     if store.shape != shape or store.dtype != dtype:

@@ -7,26 +7,29 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import engine as engines
+from ..arrays import check_memory
 from ..closures.elimination import Grid
 from ..closures.solve import Problem
 from ..closures.sources import best_edges
 from ..closures.trees import repair_trees
-from ..progress import Tick
+from ..products import common_dtype
+from ..progress import Progress, Tick, reporter
 from ..semirings import Semiring
+from ..sparse import is_sparse
+from ..tiles import TileOptions, Tiles
 from .budget import make_plan
 from .run import Out, Run, Saver, task_of
 from .stores import Store
 from .streamed import Product, Streamed
 from .timeline import Timeline
 
-__all__ = ["multiply_streamed", "solve_streamed"]
+__all__ = ["multiply_tiles", "solve_streamed"]
 
 Array = NDArray[Any]
 
@@ -166,57 +169,65 @@ def _narrow(problem: Problem, grid: Grid, d: Store, result: Store) -> None:
             result.write(rows, columns, np.ascontiguousarray(block))
 
 
-def multiply_streamed(
-    s: Semiring,
-    a: Any,
-    b: Any,
-    *,
-    out: Path | Array,
-    dtype: np.dtype[Any],
-    devices: Sequence[int] | None = None,
-    memory_limit: int | None = None,
-    checkpoint: int = 1,
-    resume: bool = False,
-    tick: Tick | None = None,
-    timeline: Timeline | None = None,
-    tile: int | None = None,
-) -> Any:
-    """C = A ⊗ B out of core.
+def multiply_tiles(
+    s: Semiring, a: Any, b: Any, device: str | None, tiles: Tiles | None,
+    progress: Progress = None, tile: int | None = None,
+) -> Any:  # fmt: skip
+    """A ⊗ B over tiles; see :func:`semiring_mm.matmul`.
 
-    Parameters
-    ----------
-    s : Semiring
-    a, b : array_like of shapes (m, k) and (k, n)
-        Anything that gives NumPy arrays for two slices.
-    out : Path or ndarray
-    dtype : dtype
-        Of C. Floats of 16 bits are computed in float32 and rounded once.
-    devices, memory_limit, checkpoint, resume, tick, timeline, tile
-        As for :func:`solve_streamed`; a step is a row of tiles.
+    Floats of 16 bits are computed in float32 and rounded once. A step is a row of tiles; `tile`,
+    rows of one, is as for :func:`solve_streamed`.
     """
+    a, b, dtype = _by_blocks(s, a, b)
+    options = TileOptions.of(device, tiles)
+    devices, paths = options.indices(), options.paths(False)
     (m, k), n = a.shape, b.shape[1]
+    tick = reporter(progress, float(m) * n * k)
+    if paths is None:
+        check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
+    out = np.empty((m, n), dtype) if paths is None else paths[0]
     wide = np.dtype(np.float32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype)
     left, right = (Store(x, wide) for x in (a, b))
     task: dict[str, Any] = {
         "semiring": str(s), "m": m, "k": k, "n": n, "dtype": str(dtype),
-        "operands": _fingerprint(left, right) if isinstance(out, Path) else "",
+        "operands": "" if paths is None else _fingerprint(left, right),
     }  # fmt: skip
-    run = Run([out], [dtype], (m, n), task, lambda: str(task["operands"]), resume)
+    run = Run([out], [dtype], (m, n), task, lambda: str(task["operands"]), options.resume)
     if not run.finished:
         found = run.find()
-        given = tile if found is None else found.tile
-        plan = make_plan(max(m, n, k), wide.itemsize, devices, memory_limit, given)
+        tile = tile if found is None else found.tile
+        plan = make_plan(max(m, n, k), wide.itemsize, devices, options.limit(), tile)
         with run.open((plan.tile, plan.tile), plan.loaders):
             if run.phase != "publish":
                 with (
-                    Saver(run, checkpoint) as saver,
-                    Product(
-                        s, left, right, run.stores[0], plan, run.step, saver, tick, timeline
-                    ) as product,
+                    Saver(run, options.checkpoint or 1) as saver,
+                    Product(s, left, right, run.stores[0], plan, run.step, saver, tick) as product,
                 ):
                     product.run()
             run.finish()
     return run.opened()[0]
+
+
+def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
+    """Operands that can be read by blocks as NumPy arrays, and the dtype of their product."""
+    a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
+    for name, x in (("a", a), ("b", b)):
+        sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
+        there = sliced and isinstance(x.dtype, np.dtype) and not is_sparse(x)
+        there = there and not hasattr(x, "__cuda_array_interface__")
+        if not there or len(x.shape) != 2:
+            came = f"shape {x.shape}" if there else type(x).__name__
+            raise TypeError(
+                f"matmul: over tiles {name} is a matrix on the host (NumPy, numpy.memmap, Zarr), "
+                f"got {came}"
+            )
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: a has "
+            f"{a.shape[1]} columns and b has {b.shape[0]} rows"
+        )
+    dtype = common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
+    return a, b, dtype
 
 
 def _fingerprint(*operands: Store) -> str:

@@ -73,7 +73,7 @@ class NpyStore(Store):
         self._file = os.open(path, os.O_RDWR)
 
     @classmethod
-    def create(cls, path: Path, shape: Shape, dtype: np.dtype[Any]) -> NpyStore:
+    def create(cls, path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> NpyStore:
         """A new file; its entries are undefined."""
         with open(path, "xb") as file:
             head = {"descr": dtype.str, "fortran_order": False, "shape": shape}

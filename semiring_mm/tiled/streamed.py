@@ -144,22 +144,21 @@ class Product(Pipelines):
         Of shapes (m, k) and (k, n), in the dtype to compute in.
     c : Store
         Of shape (m, n).
-    plan, first, saved, tick, timeline
+    plan, first, saved, tick
         As for :class:`.pipeline.Pipelines`; a step is a row of tiles of C, whose columns are shared
         out to the devices.
     """
 
     def __init__(
-        self, s: Semiring, a: Store, b: Store, c: Store, plan: Plan, first: int = 0,
-        saved: Callable[[int], None] | None = None, tick: Tick | None = None,
-        timeline: Timeline | None = None,
+        self, s: Semiring, a: Store, b: Store, c: Store, plan: Plan, first: int,
+        saved: Callable[[int], None], tick: Tick | None,
     ) -> None:  # fmt: skip
         self.s, self.stores = s, (a, b, c)
         (m, k), n, tile = a.shape, b.shape[1], plan.tile
         self.m, self.k, self.n = Grid(m, tile), Grid(k, tile), Grid(n, tile)
         super().__init__(
             plan, [a.dtype], [self.k.size(x) for x in range(self.k.count)],
-            range(first, self.m.count), saved, tick, timeline, float(min(first * tile, m)) * k * n,
+            range(first, self.m.count), saved, tick, None, float(min(first * tile, m)) * k * n,
         )  # fmt: skip
 
     def step(self, k: int) -> None:

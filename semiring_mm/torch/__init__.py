@@ -60,7 +60,6 @@ from ..differentiable.functions import *  # noqa: F403  (for type checkers)
 from ..naming import listing
 from . import sequences
 from .operators import LIBRARY
-from .products import shares  # noqa: F401  (defines the operators)
 
 __all__ = [*functions.__all__, "sequences"]
 __dir__ = listing(__all__)

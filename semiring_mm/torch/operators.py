@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import arrays
+from .. import arrays, gradients
 from ..differentiable.functions import CONSTANTS
+from ..differentiable.rows import VERBS
+from ..semirings import semiring_of
 from ..verb import Verb
 
-__all__ = ["LIBRARY", "TENSORS", "PyTorch", "define", "is_plain", "node", "operate"]
+__all__ = ["LIBRARY", "TENSORS", "PyTorch", "is_plain", "node", "operate"]
 
 Tensor = Any
 
@@ -172,7 +174,7 @@ def _function(name: str, parts: dict[str, Any]) -> Any:
     return type(kind)(name, (kind,), {key: staticmethod(x) for key, x in parts.items()})
 
 
-def define(verb: Verb, compute: Callable[..., Any]) -> None:
+def _define(verb: Verb, compute: Callable[..., Any]) -> None:
     """Make an operator of a row, with the shapes of results, ``vmap`` and gradients.
 
     A result that is not computed is a tensor without entries.
@@ -245,3 +247,25 @@ def _as_tensor(x: Any, like: Tensor, dtype: Any) -> Tensor:
     if x is None:
         return like.new_empty(0, dtype=dtype or like.dtype)
     return torch.from_numpy(x).to(like.device) if isinstance(x, np.ndarray) else x
+
+
+def _shares(
+    g: Tensor, a: Tensor, b: Tensor, c: Tensor, row: str, need_a: bool, need_b: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """``product_shares``: on a device conversions of tensors would take longer on the host."""
+    log_plus = gradients.is_log_plus(semiring_of(row))
+    if not (_on_device(g) and log_plus) or gradients.small(g, a, b, c):
+        return VERBS["product_shares"].compute(g, a, b, c, row, need_a, need_b)
+
+    def times(x: Tensor, y: Tensor) -> Tensor:
+        return operate("product", x, y, row, False)[0]
+
+    return gradients.log_shares(torch, times, g, a, b, c, (need_a, need_b))
+
+
+def _on_device(x: Tensor) -> bool:
+    return bool(x.is_cuda)
+
+
+for _verb in VERBS.values():
+    _define(_verb, _shares if _verb.name == "product_shares" else _verb.compute)

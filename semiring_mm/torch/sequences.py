@@ -90,18 +90,14 @@ def _sums_backward(ctx: Any, came: Tensor | None) -> tuple[Tensor | None, ...]:
     if came is None:
         return (None,) * 6
     if torch.is_grad_enabled():  # to be differentiated again: by the operators
-        given = {"emissions": e, "transitions": a, "start": start, "end": end}
         found: Any = chain_gradients.of_posterior(
             _LIBRARY, (came, None, None), (e, a[None], start, end), lengths, None
         )
         if tags is not None:
             other = chain_gradients.indicators(_LIBRARY, came, tags, a[None], lengths)
             found = tuple(x - y for x, y in zip(found, other, strict=True))
-        return None, None, *(
-            sum_to(x if name != "transitions" else x[..., 0, :, :], given[name].shape)
-            if need else None
-            for name, x, need in zip(given, found, needs, strict=True)
-        )  # fmt: skip
+        operands = zip(found, (e, a, start, end), needs, strict=True)
+        return None, None, *(sum_to(x, like.shape) if need else None for x, like, need in operands)
     by_e, by_a = launches.gradients(ctx.model, came, states, pairs if needs[1] else None)
     by_start = sum_to(by_e[:, 0], start.shape) if needs[2] else None
     by_end = None

@@ -692,7 +692,7 @@ def customized(dtype):
         sm.semirings["min_plus"],
         EdgeList(range(n), row, col, np.full(len(row), -1, dtype), True), dtype,
     )  # fmt: skip
-    structure = eliminate(n, row, col, sources=1)
+    structure, _ = eliminate(n, row, col, sources=1)
     arcs = Arcs.of(structure, row, col, undirected=False)
     device_customizer(engine, structure, arcs)(Problem.of(source))
 

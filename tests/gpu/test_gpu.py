@@ -13,8 +13,7 @@ from reference import BFLOAT16
 import semiring_mm as sm
 from bench import gpu_clock
 from semiring_mm.engine import PLAIN
-from semiring_mm.gpu import closure as closing
-from semiring_mm.gpu import device, engine, memory, product
+from semiring_mm.gpu import device, engine, launch, memory, product
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu.source import KINDS
 from semiring_mm.plan import Facts
@@ -363,7 +362,7 @@ def test_closures_in_one_launch(name, monkeypatch):
         expected = sm.closure(a, name, directed=True)
         there, found = cupy.asarray(a), []
         for blocks in (None, 1, 7, None):
-            closing._launches.clear()
+            launch.forget()
             if blocks is not None:
                 monkeypatch.setattr(device.current(), "sms", blocks)
             found.append(cupy.asnumpy(sm.closure(there, name, directed=True)))
@@ -378,7 +377,7 @@ def test_closures_in_one_launch(name, monkeypatch):
         cupy.cuda.Device().synchronize()
         for x in (*found, *map(cupy.asnumpy, out)):
             assert_array_equal(x, expected)
-    closing._launches.clear()
+    launch.forget()
 
 
 def test_a_closure_in_a_graph():

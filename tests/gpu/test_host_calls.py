@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
-from semiring_mm.gpu import calls, device
+from semiring_mm.gpu import calls, device, launch
 
 
 class Array:
@@ -121,10 +121,10 @@ def cupy(monkeypatch):
     monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(device, "compiled", lambda *_: b"")
     device._device.cache_clear()
-    calls.forget()
+    launch.forget()
     yield found
     device._device.cache_clear()
-    calls.forget()
+    launch.forget()
 
 
 def counted(call):

@@ -24,7 +24,7 @@ from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import ArraySource
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.engine import JOIN, Scaling
-from semiring_mm.gpu import bulk, device, engine, packing, tensor, tiles, trees
+from semiring_mm.gpu import bulk, device, engine, launch, packing, tensor, tiles, trees
 from semiring_mm.gpu import closure as closing
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu import product as products
@@ -58,7 +58,7 @@ def forget():
     tiles.choose.cache_clear()
     products._plans.cache_clear()
     vectors.shape.cache_clear()
-    closing._launches.clear()
+    launch.forget()
 
 
 @pytest.fixture

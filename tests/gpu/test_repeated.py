@@ -17,7 +17,7 @@ import semiring_mm as sm
 from semiring_mm import arrays, blas, gradients, sequences
 from semiring_mm import bits as packed
 from semiring_mm import summation as sums
-from semiring_mm.gpu import calls, device, engine, tensor, wide
+from semiring_mm.gpu import calls, device, engine, launch, tensor, wide
 from semiring_mm.gpu import product as products
 from semiring_mm.graphs import apsp as graphs
 
@@ -126,13 +126,17 @@ def host(request, monkeypatch):
         monkeypatch.setitem(MAKERS, "on", lambda x: torch.from_numpy(np.asarray(there(x))))
         known = {torch.Tensor: calls._Torch(torch_of(torch, cupy.cuda.runtime), cupy)}
     monkeypatch.setattr(calls, "_libraries", known)
-    calls.forget()
+    launch.forget()
     yield here
-    calls.forget()
+    launch.forget()
 
 
 def replace_address(tensor_map, place):  # of a host's: its first word
     ctypes.c_int64.from_address(tensor_map).value = place
+
+
+def kept_calls():
+    return [row for row in launch._rows.values() if isinstance(row, calls._Call)]
 
 
 BOTH = pytest.mark.parametrize("host", ["cupy", "torch"], indirect=True)
@@ -296,7 +300,7 @@ def test_operands_that_are_the_same_or_share_memory(general):
     memory = positive(N + 1, N)
     memory[N, 3] = -INF
     low, high = memory[:N], memory[1:]
-    calls.forget()
+    launch.forget()
     for pair in ((low, high), (one, other)):
         wanted = (np.asarray(pair[0])[:, :, None] + np.asarray(pair[1])).min(1)
         assert_array_equal(sm.matmul(*pair, "min_plus"), wanted)
@@ -332,7 +336,7 @@ def test_the_scalars_and_flags_are_part_of_a_call():
 )  # fmt: skip
 def test_other_calls_are_not_kept(call):
     call()
-    assert not calls._calls
+    assert not kept_calls()
 
 
 def test_errors_are_those_of_the_general_way():
@@ -396,10 +400,10 @@ def test_what_is_kept_is_bounded(monkeypatch, general):
         for _ in range(3):
             device.scratch(40)
     assert notes == []
-    monkeypatch.setattr(calls, "_KEPT", 3)
+    monkeypatch.setattr(launch, "_KEPT", 3)
     for n in range(2, 9):
         sm.matmul(normal(n, 4), normal(4, 4))
-        assert 0 < len(calls._calls) <= 3
+        assert 0 < len(launch._rows) <= 3
 
 
 @BOTH
@@ -461,7 +465,7 @@ def test_memory_that_is_zeroed(general, monkeypatch):
     """Sizes of rows and flags of emulated products begin at zero, in each call."""
     monkeypatch.setattr(tensor, "_WORTH_PARTS", 0)
     a, b = normal(70, 80), normal(80, 72)
-    calls.forget()
+    launch.forget()
     wanted = sm.gemm(None, a, b, precision="float32_emulated")
     exact = np.asarray(sm.gemm(None, a, b))
     assert not np.array_equal(wanted, exact), "tensor cores round otherwise"
@@ -519,7 +523,9 @@ class Unrun:
     def prepared(self, *_, **__):
         return lambda *_: self._launched.append(self._source)
 
-    def launch(self, blocks, threads, shared, params, pointers=None, maps=(), early=False):
+    def launch(
+        self, blocks, threads, shared, params, pointers=None, maps=(), early=False, together=False
+    ):
         start, block = self.prepared(), device.parameters(params, maps)
         start()
         device.note(device.Launched(start, block, pointers, tuple(place for _, place in maps)))

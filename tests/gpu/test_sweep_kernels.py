@@ -44,7 +44,7 @@ def random_graph(seed, largest=60):
 )
 def test_regions(seed, limits):
     _, n, row, col = random_graph(seed)
-    x = eliminate(n, row, col, sources=1)
+    x, _ = eliminate(n, row, col, sources=1)
     f = regions(x, *limits)
     leaf, upper = limits
     assert_array_equal(np.sort(f.place), np.arange(n))

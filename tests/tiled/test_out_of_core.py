@@ -26,8 +26,7 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.elimination import Grid
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
-from semiring_mm.closures.steps import Improves, Steps
-from semiring_mm.closures.weights import Weights
+from semiring_mm.closures.steps import Improves
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import budget, results, stored, stores, streamed
@@ -51,9 +50,10 @@ def solve(
     return d[:, :], None if p is None else p[:, :]
 
 
-def multiply(a, b, out, semiring="plus_times", **options):
-    s, dtype = semirings[semiring], np.result_type(a, b)
-    return stored.multiply_streamed(s, a, b, out=out, dtype=dtype, **options)
+def multiply(a, b, out, semiring="plus_times", *, tile=None, progress=None, **options):
+    """A product in tiles of so many rows; `options` are those of sm.Tiles."""
+    tiles = sm.Tiles(out=out, **options)
+    return stored.multiply_tiles(semirings[semiring], a, b, None, tiles, progress, tile)
 
 
 @pytest.fixture(autouse=True)
@@ -197,9 +197,7 @@ def test_several_places(count, form, monkeypatch):
     plan = budget.Plan(tile=32, size=12, slots=2, workers=1, loaders=1, devices=None)
     w = graph(140, np.float64, directed=form != "undirected")
     source = DenseSource(semirings["min_plus"], w)
-    weights = Weights(source.s, source.dtype, source.n, source.facts)
-    trees = form == "predecessors"
-    steps = Steps.of(weights, symmetric=form == "undirected", predecessors=trees)
+    steps = Problem.of(source, form != "undirected", predecessors=form == "predecessors").steps
     d = w.copy()
     p = steps.begin(np, d, slice(0, 140), slice(0, 140))
     trees_store = None if p is None else stores.Store(p)
@@ -210,7 +208,7 @@ def test_several_places(count, form, monkeypatch):
         np.testing.assert_array_equal(d[upper], sm.apsp(w)[upper])
     else:
         np.testing.assert_array_equal(d, sm.apsp(w))
-    if trees:
+    if p is not None:
         walks.check_paths(w, d, p)
 
 
@@ -222,7 +220,7 @@ def test_products(tmp_path, kind, semiring):
         a, b = rng.integers(0, 5, (m, k)) * 1.0, rng.integers(0, 5, (k, n)) * 1.0
         if semiring == "lor_land":
             a, b = a > 3, b > 3
-        out = np.empty((m, n), a.dtype) if kind == "memory" else tmp_path / f"{at}.{kind}"
+        out = None if kind == "memory" else tmp_path / f"{at}.{kind}"
         c = multiply(a, b, out, semiring, tile=32)
         np.testing.assert_allclose(c[:, :], sm.matmul(a, b, semiring), rtol=1e-12)
 
@@ -238,8 +236,7 @@ def test_sums_of_16_bits_are_rounded_once(tmp_path, kind, dtype):
         with pytest.raises(TypeError, match="files hold no bfloat16"):
             multiply(a, b, tmp_path / f"c.{kind}", tile=1)
         return
-    out = np.empty((2, 2), dtype) if kind == "memory" else tmp_path / f"c.{kind}"
-    c = multiply(a, b, out, tile=1)
+    c = multiply(a, b, None if kind == "memory" else tmp_path / f"c.{kind}", tile=1)
     assert c.dtype == a.dtype
     np.testing.assert_array_equal(c[:, :], sm.matmul(a, b))
 
@@ -328,7 +325,7 @@ def interrupt(at):
     """A progress function that presses Ctrl-C after so many tiles."""
     count = itertools.count()
 
-    def tick(done, parts=None):
+    def tick(*_, **__):
         if next(count) == at:
             raise KeyboardInterrupt
 
@@ -486,13 +483,12 @@ def test_a_product_goes_on_exactly(tmp_path, monkeypatch, kind):
     a, b = rng.integers(0, 9, (100, 80)), rng.integers(0, 9, (80, 90))
     out = tmp_path / f"c.{kind}"
     with pytest.raises(KeyboardInterrupt):
-        multiply(a, b, out, tile=32, tick=interrupt(22))
+        multiply(a, b, out, tile=32, progress=interrupt(22))
     assert not out.exists()
     with pytest.raises(ValueError, match="n = 90, and this one has 80"):
         multiply(a, b[:, :80], out, resume=True)
     seen = []
-    tick = lambda done, parts=None: seen.append(done)  # noqa: E731
-    c = multiply(a, b, out, resume=True, tick=tick)
+    c = multiply(a, b, out, resume=True, progress=lambda done, _: seen.append(done))
     np.testing.assert_array_equal(c[:, :], a @ b)
     assert seen[0] > 32 * 80 * 90  # the first row of tiles was there
     assert files_in(tmp_path) == [out.name]
@@ -825,7 +821,9 @@ def fake(monkeypatch):
     """Devices with the CPU engine: every block passes through one piece of pinned memory."""
     found = fake_cupy.Cupy()
     monkeypatch.setitem(sys.modules, "cupy", found)
-    monkeypatch.setitem(engines._engines, "cuda", fake_cupy.Engine(found, cpu))
+    engine = fake_cupy.Engine(found, cpu)
+    engine.count = lambda: 4
+    monkeypatch.setitem(engines._engines, "cuda", engine)
     monkeypatch.setattr(budget, "_device_memory", lambda index: 1 << 30)
     return found
 
@@ -841,8 +839,8 @@ def test_products_through_pinned_memory(fake, devices, shape, semiring, dtype):
     a, b = rng.integers(0, 9, (m, k)).astype(dtype), rng.integers(0, 9, (k, n)).astype(dtype)
     seen = {}
     c = multiply(
-        a, b, np.empty((m, n), dtype), semiring, tile=16, devices=devices,
-        tick=lambda x, parts=None: seen.update(parts or {}),
+        a, b, None, semiring, tile=16, devices=devices,
+        progress=lambda done, total, parts: seen.update(parts or {}),
     )  # fmt: skip
     np.testing.assert_array_equal(c, sm.matmul(a, b, semiring))
     if len(devices) > 1 and n > 16:  # more than one column of tiles
@@ -912,9 +910,8 @@ def test_products_on_a_device():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 9, (700, 900)) * 1.0, rng.integers(0, 9, (900, 500)) * 1.0
     for semiring in ("plus_times", "min_plus"):
-        out = np.empty((700, 500))
-        multiply(a, b, out, semiring, devices=gpu_only(1), tile=256)
-        np.testing.assert_array_equal(out, sm.matmul(a, b, semiring))
+        c = multiply(a, b, None, semiring, devices=gpu_only(1), tile=256)
+        np.testing.assert_array_equal(c, sm.matmul(a, b, semiring))
 
 
 # What cannot go on, and what would go on with something else

@@ -59,10 +59,11 @@ SMALL = {
 }  # fmt: skip
 
 
-#: Those that are prepared: of two matrices, without scalars.
+#: Those that are prepared: of a matrix, and another or a vector, without scalars.
 PREPARED = (
     "min_plus", "keyword", "another word for it", "the semiring itself", "plus_times", "oblong",
     "Fortran's order", "strides", "unaligned", "integers", "truth values", "gemm", "sgemm", "dgemm",
+    "matrix and vector", "sgemv",
 )  # fmt: skip
 
 

@@ -212,13 +212,10 @@ def gemv(
         else:
             given = a if apart is None else apart
             grouped = i0 + (i1 - i0 & -ROWS)
-            for i in range(i0, grouped, ROWS):
-                dot(
-                    given, y, n, i, ROWS, xs, depth, more, alpha, beta, wrong, apart, logarithms,
-                    exactly, width,
-                )  # fmt: skip
-            for i in range(grouped, i1):
-                dot(
-                    given, y, n, i, 1, xs, depth, more, alpha, beta, wrong, apart, logarithms,
-                    exactly, width,
-                )  # fmt: skip
+            for rest in unrolled(2):
+                begin, end = grouped if rest else i0, i1 if rest else grouped
+                for i in range(begin, end, 1 if rest else ROWS):
+                    dot(
+                        given, y, n, i, 1 if rest else ROWS, xs, depth, more, alpha, beta, wrong,
+                        apart, logarithms, exactly, width,
+                    )  # fmt: skip

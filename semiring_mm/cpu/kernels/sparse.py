@@ -139,16 +139,12 @@ def csr_matrix(
     whole = n & -(VECTORS * width)
     for i in range(i0, i1):
         begin, end = bounds(i, ends, entries, wrong)
-        for at in range(0, whole, VECTORS * width):
-            csr_strip(
-                i, at, VECTORS, False, width, begin, end, k, n, data, indices, b, c, alpha, beta,
-                absent, more, wrong,
-            )  # fmt: skip
-        if rest > 0:
-            csr_strip(
-                i, whole, rest, True, width, begin, end, k, n, data, indices, b, c, alpha, beta,
-                absent, more, wrong,
-            )  # fmt: skip
+        for last in unrolled(2 if rest > 0 else 1):
+            for at in range(whole if last else 0, n if last else whole, VECTORS * width):
+                csr_strip(
+                    i, at, rest if last else VECTORS, last, width, begin, end, k, n, data, indices,
+                    b, c, alpha, beta, absent, more, wrong,
+                )  # fmt: skip
 
 
 @kernel
@@ -238,16 +234,12 @@ def dia_matrix(
                 room[begin - first + e, d] = scaled(alpha, decode(data[d, slot + e]))
         for i in range(first, last):
             row = room[i - first]
-            for at in range(0, whole, VECTORS * width):
-                dia_strip(
-                    i, at, VECTORS, False, width, row, k, n, slots, count, offsets, trans, b, c,
-                    alpha, beta, absent, more, wrong,
-                )  # fmt: skip
-            if rest > 0:
-                dia_strip(
-                    i, whole, rest, True, width, row, k, n, slots, count, offsets, trans, b, c,
-                    alpha, beta, absent, more, wrong,
-                )  # fmt: skip
+            for strip in unrolled(2 if rest > 0 else 1):
+                for at in range(whole if strip else 0, n if strip else whole, VECTORS * width):
+                    dia_strip(
+                        i, at, rest if strip else VECTORS, strip, width, row, k, n, slots, count,
+                        offsets, trans, b, c, alpha, beta, absent, more, wrong,
+                    )  # fmt: skip
 
 
 @kernel

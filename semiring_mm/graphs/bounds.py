@@ -1,0 +1,157 @@
+"""Diameter, radius and centre of undirected graphs, by few searches that bound all eccentricities.
+
+A search from v that finds its eccentricity e bounds that of each node at a distance d from v:
+max(d, e - d) <= eccentricity <= e + d (F. W. Takes and W. A. Kosters, 2011). Nodes whose bounds
+leave the result open are searched next; in most graphs they soon are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..closures.edges import EdgeList
+from ..closures.spanning import of_edges
+from ..semirings import semirings
+
+__all__ = ["Bounds"]
+
+Array = NDArray[Any]
+Index = NDArray[np.int64]
+Open = NDArray[np.bool_]
+
+_MOST, _ENTRIES = 64, 1 << 22  # sources of a round, and entries of its rows
+
+
+@dataclass
+class Bounds:
+    """Bounds of the eccentricities of an undirected graph.
+
+    Parameters
+    ----------
+    edges : EdgeList
+        At least one node; no negative weights.
+    whole : bool
+        Whether distances are integers.
+    rounding : float
+        The largest relative error of a distance: 0 if none is rounded, or if the result may be off
+        by as much.
+    """
+
+    edges: EdgeList
+    whole: bool
+    rounding: float = 0
+
+    def __post_init__(self) -> None:
+        x = self.edges
+        forest = of_edges(semirings["lor_land"], x.n, x.row, x.col, np.ones(len(x.row), bool))
+        part = np.append(0, np.cumsum(~forest.gaps))[forest.place]
+        size = np.bincount(part)[part]
+        longest = x.weight.max(initial=0)
+        self.main: Open = size == size.max()  #: nodes that reach the most
+        self.degree = np.bincount(x.row, minlength=x.n) + np.bincount(x.col, minlength=x.n)
+        self.lower = np.zeros(x.n, np.int64 if self.whole else np.float64)
+        # int: the product of two numbers of a short type would wrap
+        bound = [int(k - 1) * longest.item() for k in np.unique(size)]
+        self.upper = np.array(bound, self.lower.dtype)[np.unique(size, return_inverse=True)[1]]
+        self.known = size == 1  #: nodes whose eccentricity both bounds are
+        self.ends = int(np.argmax(self.main)), int(np.argmax(self.main))
+
+    @property
+    def diameter(self) -> Any:
+        return self.lower.max()
+
+    @property
+    def radius(self) -> Any:
+        return self.upper[self.main].min()
+
+    @property
+    def center(self) -> Index:
+        """The nodes of least eccentricity, once it is decided."""
+        return np.flatnonzero(self.main & (self.upper == self.radius))
+
+    def undecided(self, what: set[str]) -> Open:
+        """The nodes that may still change some of diameter, periphery, radius and center."""
+        low, high, rounds = self.lower, self.upper, self.rounding > 0
+        margin = self.rounding * high
+        found = np.zeros(len(low), bool)
+        if what & {"diameter", "periphery"}:
+            found |= high + margin > self.diameter
+        if "periphery" in what:
+            found |= (high + margin >= self.diameter) & ((low < self.diameter) | rounds)
+        if what & {"radius", "center"}:
+            found |= self.main & (low - margin < self.radius)
+        if "center" in what:
+            found |= self.main & (low - margin <= self.radius) & ((high > self.radius) | rounds)
+        still: Open = found & ~self.known
+        return still
+
+    def decide(
+        self, what: set[str], rows: Callable[[Index], Array],
+        eccentricities: Callable[[Index], Array], cheaper: float = 1,
+        tick: Callable[[float], None] | None = None,
+    ) -> Bounds:  # fmt: skip
+        """Search until what is asked is decided.
+
+        As soon as the eccentricities of all nodes left take no longer than the rows so far, they
+        are computed: at most twice the time of the better of both.
+
+        Parameters
+        ----------
+        what : set of str
+            Some of "diameter", "periphery" (all nodes whose eccentricity is the diameter have it as
+            their lower bound, and no others), "radius" and "center".
+        rows : callable
+            The distances from some nodes, -1 where there is no path.
+        eccentricities : callable
+            Those of some nodes.
+        cheaper : float
+            Eccentricities that take as long as a row.
+        tick : callable, optional
+            Is told how many nodes are decided.
+        """
+        done, n = 0, len(self.lower)
+        while len(left := np.flatnonzero(self.undecided(what))):
+            if len(left) <= done * cheaper:
+                self.lower[left] = self.upper[left] = eccentricities(left)
+                self.known[left] = True
+                top = left[[np.argmax(self.lower[left])]]
+                if "diameter" in what and self.lower[top[0]] == self.diameter:
+                    self.ends = int(top[0]), int(np.argmax(rows(top)[0]))
+                break
+            sources = self._next(left, what, max(1, min(done, _MOST, _ENTRIES // n)))
+            self._join(sources, rows(sources))
+            done += len(sources)
+            if tick is not None:
+                tick(float(n - len(left)))
+        return self
+
+    def _next(self, left: Index, what: set[str], count: int) -> Index:
+        """The nodes most likely to be extreme: of the largest upper and the least lower bounds."""
+        if not self.known[self.main].any():
+            return left[[np.argmax(np.where(self.main[left], self.degree[left], -1))]]
+        far, near = what & {"diameter", "periphery"}, what & {"radius", "center"}
+        order = [
+            *([np.lexsort((-self.degree[left], -self.upper[left]))] if far else []),
+            *([np.lexsort((-self.degree[left], self.lower[left]))] if near else []),
+        ]
+        turns = np.stack(order, axis=1).ravel()[: 2 * count]  # in turn, the best first
+        return left[list(dict.fromkeys(turns.tolist()))[:count]]
+
+    def _join(self, sources: Index, d: Array) -> None:
+        """Tighten the bounds by the rows of some sources."""
+        there, far = d >= 0, d.max(axis=1, initial=0)
+        if far.max() > self.diameter:
+            i = int(np.argmax(far))
+            self.ends = int(sources[i]), int(np.argmax(d[i]))
+        least = np.where(there, np.maximum(d, far[:, None] - d), 0).max(axis=0)
+        most = np.where(there, d + far[:, None], self.upper).min(axis=0)
+        open_ = ~self.known  # sums along the same path from its other end may be rounded otherwise
+        np.maximum(self.lower, least, out=self.lower, where=open_)
+        np.minimum(self.upper, most, out=self.upper, where=open_)
+        self.lower[sources] = self.upper[sources] = far
+        self.known[sources] = True
