@@ -540,7 +540,7 @@ def test_a_new_row_needs_its_plain_verb_and_no_test(monkeypatch):
     plain = lambda x, w=None, reverse=False: spread(x, w, reverse)[0].copy()  # noqa: E731
     monkeypatch.setattr(naive, "spread", plain, raising=False)
     (row,) = (x for x in rows.verbs() if x.verb is verb)
-    operators.define(verb, verb.compute)
+    operators._define(verb, verb.compute)
     for test in (
         test_results_of_every_size, test_results_of_every_dtype, test_leading_dimensions_broadcast,
         test_operands_lie_in_memory_in_any_way, test_gradients_are_differences,
