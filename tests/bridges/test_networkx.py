@@ -425,8 +425,8 @@ def test_betweenness_of_subsets(weights):
     assert compare("betweenness_centrality_subset", nx.path_graph(3), **absent)
 
 
-def test_betweenness_without_weights_is_faster_than_reading_the_graph():
-    """Sources of subsets are many searches: the backend takes them though it must read the graph."""
+def test_subsets_are_worth_reading_the_graph():
+    """Unlike one search from several sources."""
     arguments = {"sources": range(200), "targets": range(200)}
     graph = nx.path_graph(300)
     assert backend.should_run("betweenness_centrality_subset", (graph,), arguments) is True
