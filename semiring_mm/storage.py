@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import zipfile
 
 __all__ = [
-    "atomic_write", "one_line", "read_array", "read_arrays", "read_header", "seal", "sync_folder",
-    "unseal", "unusable",
+    "atomic_write", "digest", "one_line", "read_array", "read_arrays", "read_header", "seal",
+    "sync_folder", "unseal", "unusable",
 ]  # fmt: skip
 
 
@@ -94,6 +94,15 @@ def unseal(text: str) -> dict[str, Any]:
     if not intact:
         raise ValueError("the text is not what was written")
     return dict(fields)
+
+
+def digest(arrays: dict[str, NDArray[Any]]) -> bytes:
+    """A digest of named arrays."""
+    mark = hashlib.sha256()
+    for name, x in sorted(arrays.items()):
+        mark.update(f"{name} {x.dtype.str} {x.shape}".encode())
+        mark.update(np.ascontiguousarray(x).data)
+    return mark.digest()
 
 
 def unusable(file: Path, leftovers: object) -> ValueError:

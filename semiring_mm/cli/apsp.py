@@ -74,7 +74,9 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     report = Report(args, result, ends)
     written = _write(args, report, pairs, labels)
     shown = None if is_table(args.output) else pairs
-    data = None if shown is None else csv_lines(some_pairs(result, shown, routes=args.routes))
+    data = None
+    if shown is not None:  # in one piece: nothing of it is printed if a label cannot be
+        data = ["".join(csv_lines(some_pairs(result, shown, routes=args.routes)))]
     finish(
         args, given, warnings, written, lambda: report.found(asked, shown),
         lambda: report.lines(asked), data,

@@ -14,7 +14,7 @@ from ..arrays import Call, check_memory, masked, repeat
 from ..bits import BitMatrix
 from ..closures.bits import closure_bits
 from ..closures.edges import EdgeList, edge_dtype
-from ..closures.labelled import Labels, labelled
+from ..closures.labelled import labelled
 from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..deprecated import apart
@@ -276,9 +276,9 @@ def _between(s: Semiring, graph: Any, targets: Any, **asked: Any) -> Any:
         check_graph(graph)
         if len(graph.shape) == 3:
             raise ValueError("sources, targets and max_hops are for one graph, not for a batch")
-    n, labels = graph.shape[0] if edges is None else edges.n, _labels(nodes)
-    rows = positions(asked.pop("sources"), n, labels)
-    columns = positions(targets, n, labels, "targets")
+    n = graph.shape[0] if edges is None else edges.n
+    rows = positions(asked.pop("sources"), n, nodes)
+    columns = positions(targets, n, nodes, "targets")
     assert columns is not None
 
     def solve(graph: Any, chosen: Index | None) -> Array:
@@ -407,14 +407,14 @@ class Task:
 
             edges = as_undirected(edges, s.add_kind == "min")
         request.edges, request.undirected, request.arcs = edges, not edges.directed, len(edges.col)
-        request.rows = positions(self.sources, edges.n, _labels(self.nodes))
+        request.rows = positions(self.sources, edges.n, self.nodes)
         request.sources = None if request.rows is None else len(request.rows)
         return request.place()
 
     def _of_array(self, x: Array, *, host: bool = True) -> Request:
         """That of a matrix; `host`: of NumPy's, before it is known where it is computed."""
         check_graph(x)
-        rows = positions(self.sources, x.shape[0], _labels(self.nodes))
+        rows = positions(self.sources, x.shape[0], self.nodes)
         request = Request(
             self.s, x.shape[0], x.dtype.newbyteorder("="), rows=rows, host=host,
             sources=None if rows is None else len(rows), labels=self.nodes, **self.asked,
@@ -474,7 +474,7 @@ class Task:
             x = _on_host(self.graph)
             request.n, request.dtype = x.shape[0], np.dtype(x.dtype).newbyteorder("=")
             request.tiled = x
-            request.rows = positions(self.sources, request.n, _labels(self.nodes))
+            request.rows = positions(self.sources, request.n, self.nodes)
         request.options = replace(request.options, device=request.device)
 
     def solve(self) -> Any:
@@ -525,7 +525,3 @@ def _on_host(graph: Any) -> Any:
     if len(graph.shape) != 2:
         raise ValueError(f"over tiles there is one graph, (n, n), got shape {graph.shape}")
     return graph
-
-
-def _labels(nodes: Sequence[Any] | None) -> Labels | None:
-    return None if nodes is None else Labels(nodes)

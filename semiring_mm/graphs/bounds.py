@@ -123,24 +123,31 @@ class Bounds:
                 if "diameter" in what and self.lower[top[0]] == self.diameter:
                     self.ends = int(top[0]), int(np.argmax(rows(top)[0]))
                 break
-            sources = self._next(left, what, max(1, min(done, _MOST, _ENTRIES // n)))
+            sources = self._next(max(1, min(done // 2, _MOST, _ENTRIES // n)))
             self._join(sources, rows(sources))
             done += len(sources)
             if tick is not None:
                 tick(float(n - len(left)))
         return self
 
-    def _next(self, left: Index, what: set[str], count: int) -> Index:
-        """The nodes most likely to be extreme: of the largest upper and the least lower bounds."""
-        if not self.known[self.main].any():
-            return left[[np.argmax(np.where(self.main[left], self.degree[left], -1))]]
-        far, near = what & {"diameter", "periphery"}, what & {"radius", "center"}
-        order = [
-            *([np.lexsort((-self.degree[left], -self.upper[left]))] if far else []),
-            *([np.lexsort((-self.degree[left], self.lower[left]))] if near else []),
-        ]
-        turns = np.stack(order, axis=1).ravel()[: 2 * count]  # in turn, the best first
-        return left[list(dict.fromkeys(turns.tolist()))[:count]]
+    def _next(self, count: int) -> Index:
+        """Nodes to search from: in turn the farthest and the most central ones, by their bounds.
+
+        Both help with every question: a search from the centre lowers all upper bounds.
+        """
+        left = np.flatnonzero(~self.known)
+        inside = left[self.main[left]]
+        if len(inside) == np.count_nonzero(self.main):  # nothing is known: begin in the middle
+            return inside[[np.argmax(self.degree[inside])]]
+        far, near = self._least(left, -self.upper, count), self._least(inside, self.lower, count)
+        turns = np.stack([np.resize(x, count) for x in (far, near) if len(x)], axis=1)
+        return np.array([*dict.fromkeys(turns.ravel().tolist())][:count])
+
+    def _least(self, nodes: Index, key: Array, count: int) -> Index:
+        """The nodes of least key, and of these the ones with the most edges first."""
+        if len(nodes) > count:
+            nodes = nodes[key[nodes] <= np.partition(key[nodes], count - 1)[count - 1]]
+        return nodes[np.lexsort((-self.degree[nodes], key[nodes]))[:count]]
 
     def _join(self, sources: Index, d: Array) -> None:
         """Tighten the bounds by the rows of some sources."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..closures.labelled import Labels
 from ..display import html_table
 from ..naming import integer
 from ..semirings import Semiring, as_semiring, semirings
@@ -181,8 +180,7 @@ def _passing(
 ) -> Request:  # fmt: skip
     """The request of distances that are not kept."""
     edges = edges_of_graph(semirings["min_plus"], graph, weight, directed)
-    labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
-    rows = positions(sources, edges.n, labels)
+    rows = positions(sources, edges.n, edges.nodes)
     count = edges.n if rows is None else len(np.unique(rows))
     where = None if TileOptions.of(device, tiles).indices() is None else "cuda"
     return request_of(edges, count, device=where, metric=use == "nearest")

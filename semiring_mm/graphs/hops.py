@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..closures.edges import both_ways
-from ..graph_kernels import HopSearches, offsets
+from ..graph_kernels import Arcs, HopSearches, offsets
 from ..hierarchy.collector import Collector, Extent, Wanted
 from ..lazy import cached_property
 
@@ -43,36 +43,37 @@ class Hops:
         Whether edges lead one way only.
     """
 
-    negative = False
-
     def __init__(self, n: int, row: Index, col: Index, *, directed: bool) -> None:
         if n > np.iinfo(np.int32).max:
             raise ValueError(f"a graph for breadth-first searches has less than 2³¹ nodes, got {n}")
-        self.n, self.symmetric = n, not directed
+        self.n = n
         apart = row != col
         row, col = (x[apart].astype(np.int64, copy=False) for x in (row, col))
         if not directed:
             row, col = both_ways(row, col)
-        self.arcs = len(row)
         self.out = _lists(n, row, col)
         self.back = _lists(n, col, row) if directed else self.out
 
     @classmethod
     def of_matrix(cls, there: NDArray[np.bool_], *, symmetric: bool) -> Hops:
         """The graph of a matrix that is true where an edge leads from its row to its column."""
+        out = lists_of_rows(np, there)
+        return cls._of(len(there), out, out if symmetric else lists_of_rows(np, there.T))
+
+    @classmethod
+    def _of(cls, n: int, out: Arcs, back: Arcs) -> Hops:
         graph: Hops = object.__new__(cls)
-        graph.n, graph.symmetric = len(there), symmetric
-        graph.out = lists_of_rows(np, there)
-        graph.back = graph.out if symmetric else lists_of_rows(np, there.T)
-        graph.arcs = len(graph.out[1])
+        graph.n, graph.out, graph.back = n, out, back
         return graph
 
     def reverse(self) -> Hops:
         """The graph whose edges lead the other way."""
-        other = object.__new__(Hops)
-        other.n, other.symmetric, other.arcs = self.n, self.symmetric, self.arcs
-        other.out, other.back = self.back, self.out
-        return other
+        return self._of(self.n, self.back, self.out)
+
+    @property
+    def arcs(self) -> int:
+        """Edges, each in each of its directions."""
+        return len(self.out[1])
 
     @staticmethod
     def least(n: int, arcs: int, count: int, *, labels: bool) -> float:

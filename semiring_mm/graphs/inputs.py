@@ -22,8 +22,8 @@ from ..warn import warn
 from .packages import from_dict, from_igraph, from_networkx
 
 __all__ = [
-    "adjacency", "are_paths", "as_graph", "edges_hint", "positions", "warn_of_edges",
-    "warn_of_entries",
+    "adjacency", "are_paths", "as_graph", "check_matrix", "edges_hint", "positions",
+    "warn_of_edges", "warn_of_entries",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -345,9 +345,7 @@ def _checked(edges: EdgeList) -> EdgeList:
 def _from_dense(
     s: Semiring, matrix: Array, dtype: Any, undirected: bool, out: Array | None
 ) -> tuple[Array, list[Any]]:
-    _check_square(matrix.shape)
-    if matrix.dtype.kind not in "biuf" and matrix.dtype.name != "bfloat16":
-        raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
+    check_matrix(matrix)
     wanted = np.dtype(matrix.dtype if dtype is None else dtype).newbyteorder("=")
     n = matrix.shape[0]
     result = _target(out, n, wanted)
@@ -383,15 +381,24 @@ def _target(out: Array | None, n: int, dtype: np.dtype[Any]) -> Array:
     return out
 
 
+def check_matrix(x: Array) -> None:
+    """Raise ValueError or TypeError if an array is no matrix of a graph."""
+    _check_square(x.shape)
+    if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
+        raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
+
+
 def _check_square(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"a graph's matrix is square, got shape {shape}{edges_hint(shape)}")
 
 
 def positions(
-    chosen: Any, n: int, labels: Labels | None, name: str = "sources"
+    chosen: Any, n: int, nodes: Labels | Sequence[Any] | None, name: str = "sources"
 ) -> NDArray[np.int64] | None:
     """The positions of one or several of n nodes, of their labels where they have any; None: all.
+
+    `nodes` is None, or a range, where they have none.
 
     Raises
     ------
@@ -400,7 +407,8 @@ def positions(
     """
     if chosen is None:
         return None
-    if labels is not None:
+    if not (nodes is None or isinstance(nodes, range)):
+        labels = nodes if isinstance(nodes, Labels) else Labels(nodes)
         single = isinstance(chosen, str) or not isinstance(chosen, Iterable) or chosen in labels
         chosen = [chosen] if single else chosen
         return np.array([labels.unique().place(x) for x in chosen], np.int64)

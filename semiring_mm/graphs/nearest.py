@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from ..arrays import check_memory
-from ..closures.labelled import Labels, pandas
+from ..closures.labelled import pandas
 from ..display import cell, chosen, html_table
 from ..hierarchy.metric import Metric
 from ..progress import Progress, Tick, reporter
@@ -144,8 +144,7 @@ def nearest(
         raise ValueError(f"k: a positive number of facilities, got {k!r}")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
     n = edges.n
-    labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
-    given = positions(facilities, n, labels, "facilities")
+    given = positions(facilities, n, edges.nodes, "facilities")
     if given is None:
         raise TypeError("facilities: a node or several, got None")
     _, at = np.unique(given, return_index=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -29,9 +28,9 @@ from ..lazy import cached_property
 from ..progress import Progress, part_of, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
-from ..storage import atomic_write, one_line, read_arrays
+from ..storage import atomic_write, digest, one_line, read_arrays
 from ..warn import warn
-from .inputs import are_paths, as_graph, positions, warn_of_edges, warn_of_entries
+from .inputs import are_paths, as_graph, check_matrix, positions, warn_of_edges, warn_of_entries
 from .queries import PathQuery
 from .rows import Sweeps
 
@@ -575,7 +574,7 @@ class PreparedGraph:
         if self._labels is not None:
             arrays["labels"] = _text(_encoded(self.nodes))
         arrays["about"] = _text(about)
-        arrays["digest"] = np.frombuffer(_digest(arrays), np.uint8)
+        arrays["digest"] = np.frombuffer(digest(arrays), np.uint8)
         with atomic_write(name) as part:
             np.savez(part, **arrays)
 
@@ -810,10 +809,7 @@ def edges_of_graph(
     found, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
     if not isinstance(found, EdgeList):
         matrix = np.asarray(found)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
-        if matrix.dtype.kind not in "biuf":
-            raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
+        check_matrix(matrix)
         warn_of_entries(s, matrix)
         row, col, values = edges_of(s, matrix)
         nodes = range(len(matrix)) if nodes is None else nodes
@@ -953,7 +949,7 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
     ValueError, TypeError, ArithmeticError, RecursionError
         If they are not what :meth:`PreparedGraph.save` writes.
     """
-    if bytes(arrays.pop("digest")) != _digest(arrays):
+    if bytes(arrays.pop("digest")) != digest(arrays):
         raise ValueError("its contents are not what was saved")
     if {word: type(x) for word, x in about.items()} != _ABOUT:
         raise ValueError(f"it has no such fields as {about}")
@@ -987,14 +983,6 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
     structure = Structure.checked(edges.row, edges.col, eliminated=about["fringe"], **given)
     weight_column, source, target = about["columns"]
     return PreparedGraph(s, edges, structure, (weight_column, source, target))
-
-
-def _digest(arrays: dict[str, Any]) -> bytes:
-    mark = hashlib.sha256()
-    for word, x in sorted(arrays.items()):
-        mark.update(f"{word} {x.dtype.str} {x.shape}".encode())
-        mark.update(np.ascontiguousarray(x).data)
-    return mark.digest()
 
 
 def _text(x: Any) -> NDArray[np.uint8]:

@@ -284,7 +284,7 @@ class Sweeps(Rows):
 class HopRows(Rows):
     """Numbers of edges, by breadth-first searches."""
 
-    method, cheaper = "breadth-first searches", 16
+    method, cheaper = "breadth-first searches", 64
 
     def __init__(self, graph: Hops, problem: Problem) -> None:
         super().__init__(problem)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
-from ..closures.labelled import Labels, pandas
+from ..closures.labelled import pandas
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..deprecated import apart
@@ -27,7 +27,7 @@ from ..hierarchy.metric import Metric, customize
 from ..naming import named
 from ..progress import Progress, reporter
 from ..semirings import semirings
-from ..storage import atomic_write, read_arrays, seal, unseal, unusable
+from ..storage import atomic_write, digest, read_arrays, seal, unseal, unusable
 from ..tiles import TileOptions, Tiles
 from .bounds import Bounds
 from .choice import Request
@@ -58,7 +58,7 @@ _KINDS = {
 }
 _EXTREMES = {"diameter", "radius", "center"}  # by bounds, where they are all that is asked for
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
-_FORMAT = 1
+_FORMAT = 2
 _FEW = 64  # searches that usually decide a diameter
 _EVERY = 10.0  # seconds between checkpoints
 
@@ -294,10 +294,9 @@ def statistics(
         raise ValueError("targets: statistics of some are computed on the CPU: leave out device")
     where, paths = options.indices(), options.paths(False, "ending in .npz")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
-    labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
-    rows = positions(sources, edges.n, labels)
+    rows = positions(sources, edges.n, edges.nodes)
     rows = np.arange(edges.n) if rows is None else rows
-    columns = positions(targets, edges.n, labels, "targets")
+    columns = positions(targets, edges.n, edges.nodes, "targets")
     if columns is not None and not columns.size:
         raise ValueError("targets: at least one node")
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute), columns)
@@ -666,7 +665,7 @@ class _State:
         try:
             arrays = read_arrays(self.path)
             fields = unseal(str(arrays.pop("state")))
-            if fields["format"] != _FORMAT or fields["arrays"] != _digest(arrays):
+            if fields["format"] != _FORMAT or fields["arrays"] != digest(arrays).hex():
                 raise ValueError("another version's, or damaged")
             task, done = fields["task"], fields["done"]
             for name, count in done.items():
@@ -699,7 +698,7 @@ class _State:
             f"{p}.{x}": a for p, (_, results) in self.passes.items() for x, a in results.items()
         }
         fields = {
-            "format": _FORMAT, "task": self.task, "arrays": _digest(arrays),
+            "format": _FORMAT, "task": self.task, "arrays": digest(arrays).hex(),
             "done": {p: count for p, (count, _) in self.passes.items()},
         }  # fmt: skip
         held = io.BytesIO()
@@ -711,11 +710,3 @@ class _State:
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
-
-
-def _digest(arrays: dict[str, Array]) -> str:
-    mark = hashlib.sha256()
-    for name in sorted(arrays):
-        mark.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
-        mark.update(arrays[name].tobytes())
-    return mark.hexdigest()

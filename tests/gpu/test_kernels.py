@@ -1496,7 +1496,7 @@ def test_columns_with_many_tight_edges_leave_no_row_to_be_searched(monkeypatch, 
     monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
     monkeypatch.setattr(closing, "shape", lambda *_, **__: None)
     monkeypatch.setattr(trees, "_MANY", -1)
-    kernel, none = HOST.kernel, SimpleNamespace(launch=lambda *_: None)
+    kernel, none = HOST.kernel, SimpleNamespace(launch=lambda *_, **__: None)
     monkeypatch.setattr(HOST, "kernel", lambda x: none if "::attach(p)" in x else kernel(x))
     n, rng = 100, np.random.default_rng(3)
     w = np.where(rng.random((n, n)) < 0.3, rng.integers(1, 9, (n, n)), inf)

@@ -19,7 +19,7 @@ from metrics import leave_core
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.graphs import prepared
+from semiring_mm.storage import digest
 
 NETWORKS = ["directed", "undirected", "core", "labels", "integers", "truth", "table", "none"]
 
@@ -126,7 +126,7 @@ def forge(rng, arrays):
             arrays[word] = changed(rng, arrays[word], n)
     if rng.random() < 0.02:
         del arrays[[*arrays][rng.integers(len(arrays))]]
-    return arrays | {"digest": np.frombuffer(prepared._digest(arrays), np.uint8)}
+    return arrays | {"digest": np.frombuffer(digest(arrays), np.uint8)}
 
 
 def ask(net, rng):

@@ -21,10 +21,8 @@ from semiring_mm.graphs import spanning as of_edges
 from semiring_mm.graphs.choice import Request
 from semiring_mm.tiled import solve
 from tests.contract.test_contract import both
-from tests.gpu import test_device
 
 inf = np.inf
-there = test_device.there  # a fixture
 NAMES = ["max_min", "min_max"]
 FLOATS = [np.dtype(x) for x in ("f4", "f8", "f2")] + [BFLOAT16]
 DTYPES = [*FLOATS, *map(np.dtype, ("i1", "u1", "i2", "i4", "u4", "i8", "u8", "?"))]

@@ -279,7 +279,7 @@ PRODUCTS = [
         whole_batch="c",
     ),
     row(
-        "gemv", "a ...MK, x ...K, y ...M = none -> d ...M", _gemv, options=SCALARS, leading=0,
+        "gemv", "a ...MK, x ...K, y ...M = none -> d ...M", _gemv, options=SCALARS[1::3], leading=0,
         dtypes=of_scalars, large=(70, 37), whole=True, out=True,
     ),
     row(
