@@ -25,6 +25,7 @@ from ..hierarchy.symbolic import Structure, analyze
 from ..lazy import cached_property
 from ..progress import part_of
 from .choice import hop_device, sweep_device
+from .dependencies import Dependencies
 from .dijkstra import search
 from .hops import HopCollector, Hops
 
@@ -174,6 +175,16 @@ class Rows:
         found = d.astype(np.float64)
         found[d == self.problem.steps.identities[0]] = np.inf
         return found
+
+    def loads(
+        self, sources: Index, demand: NDArray[np.float64] | None = None, *, edges: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """What shortest paths from some nodes carry: :meth:`.dependencies.Dependencies.loads`."""
+        return self._dependencies.loads(sources, demand, edges=edges)
+
+    @cached_property
+    def _dependencies(self) -> Dependencies:
+        return Dependencies(self.problem.source.edges())
 
     def farthest(self, source: int, nodes: Index) -> int:
         """The node, of some, that is the farthest of those that a source reaches."""

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..closures.edges import EdgeList
-from ..graph_kernels import offsets
 from .kernels import search as kernels
 
-__all__ = ["dependencies", "search_order", "settle"]
+__all__ = ["search_order", "settle"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -94,54 +93,6 @@ def search_order(arcs: EdgeList, d: Float, sources: Index) -> tuple[Node, Node]:
     _in_parts(some, len(sources))
     pred[np.arange(len(sources)), sources] = -1
     return order, pred
-
-
-def dependencies(
-    arcs: EdgeList, d: Float, order: Node, predecessors: Node, sources: Index, edge: Index, m: int,
-    *, late: bool,
-) -> tuple[Float, Float]:  # fmt: skip
-    """The shares of the shortest paths from each source that pass through each node and edge.
-
-    Brandes (2001): δ(v) = Σ σ(v) / σ(w) · (1 + δ(w)) over the nodes w that v precedes, σ being the
-    number of shortest paths from the source. O(m) a source, rounded as NetworkX does.
-
-    Parameters
-    ----------
-    arcs : EdgeList
-        Positive weights.
-    d, order, predecessors, sources
-        As :func:`search_order` takes and returns them.
-    edge : (arcs,) int64
-        The edge, below `m`, of each arc.
-    late : bool
-        Whether the paths by a node's tree edge are added to the others last, as Dijkstra's search
-        does, or in order.
-
-    Returns
-    -------
-    nodes : (k, n) float64
-    edges : (k, m) float64
-    """
-    by_head = np.argsort(arcs.col, kind="stable")
-    back = {
-        "back_first": offsets(np.bincount(arcs.col, minlength=arcs.n)),
-        "tail": arcs.row[by_head].astype(np.int32),
-        "back_weight": arcs.weight[by_head],
-        "edge": edge[by_head],
-    }
-    delta, share = np.zeros(d.shape), np.zeros((len(sources), m))
-    starts = np.ascontiguousarray(sources, np.int64)
-
-    def some(rows: slice) -> None:
-        own = {"d": d[rows], "order": order[rows], "pred": predecessors[rows]}
-        own |= {"delta": delta[rows], "share": share[rows], "sigma": np.zeros(d[rows].shape)}
-        own |= {"source": starts[rows]}
-        engines.compiled(kernels.dependencies)(
-            **_fields(arcs, len(d[rows])), **back, **own, m=m, late=late
-        )
-
-    _in_parts(some, len(sources))
-    return delta, share
 
 
 def _groups(d: Float, group: Index, slot: Index) -> None:

@@ -26,7 +26,6 @@ _DISTANCES = "with the distances there is nothing left to gain"
 _LEFT = {
     "target": _SEARCHES,
     "usebounds": _SEARCHES,
-    "k": "a few sampled searches are less work than all pairs",
     "sp": _DISTANCES,
     "e": _DISTANCES,
     "attr": "the graph would be written to",
@@ -112,9 +111,9 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
     return True
 
 
-def _one_search(given: dict[str, Any]) -> bool:
-    """Whether a call asks for the paths from one node, or from a few."""
-    return any(given.get(key) is not None for key in _STARTS)
+def _one_search(name: str, given: dict[str, Any]) -> bool:
+    """Whether a call asks for the paths from one node, or by one search from a few."""
+    return not name.endswith("_subset") and any(given.get(key) is not None for key in _STARTS)
 
 
 def _converted(graph: Any) -> bool:
@@ -134,12 +133,12 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     n = len(graph)
     if n < least:
         return f"{n} nodes, and nx.config.backends.semiring_mm.min_nodes is {least}"
-    if _one_search(given) and not _converted(graph):
+    if _one_search(name, given) and not _converted(graph):
         return "a search in networkx takes as long as reading the graph, which is not kept yet"
     degree = (1 if graph.is_directed() else 2) * graph.number_of_edges() / max(n, 1)
     if name == "local_efficiency" and degree < _DEGREE:
         return f"neighbourhoods of {degree:.3g} nodes on average are too small to gain"
-    if _one_search(given):
+    if _one_search(name, given):
         return True
     unweighted = given.get("weight", given.get("distance")) is None
     if unweighted and name in ("all_pairs_shortest_path", "shortest_path"):

@@ -20,8 +20,8 @@ from ..graphs.statistics import collect, extremes, fastest, finder, request_of
 from .convert import Network
 
 __all__ = [
-    "Reached", "Rows", "Search", "extreme_eccentricities", "from_several", "matrix", "measures",
-    "on_device", "refuse_negative", "rows", "searches", "trees",
+    "Reached", "Rows", "extreme_eccentricities", "from_several", "matrix", "measures",
+    "on_device", "refuse_negative", "rows", "searches",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -80,17 +80,16 @@ class Rows:
     d: Array
 
 
-def rows(net: Network, sources: Index | None = None, *, every_arc: bool = False) -> Iterator[Rows]:
+def rows(net: Network, sources: Index | None = None) -> Iterator[Rows]:
     """Yield the distances from all nodes, or some, in order, without n² memory.
 
-    They are summed along paths as Dijkstra does, equal to the last bit. `every_arc` leaves arcs
-    that are longer than another path.
+    They are summed along paths as Dijkstra does, equal to the last bit.
     """
     refuse_negative(net)
-    return _rows(net, np.arange(len(net.nodes)) if sources is None else sources, every_arc)
+    return _rows(net, np.arange(len(net.nodes)) if sources is None else sources)
 
 
-def _rows(net: Network, sources: Index, every_arc: bool) -> Iterator[Rows]:
+def _rows(net: Network, sources: Index) -> Iterator[Rows]:
     if not len(sources):
         return
     n, step = len(net.nodes), max(1, _ENTRIES // len(net.nodes))
@@ -102,7 +101,7 @@ def _rows(net: Network, sources: Index, every_arc: bool) -> Iterator[Rows]:
     for begin in range(0, len(sources), step):
         some, arcs = sources[begin : begin + step], net.arcs
         d = way(some)
-        if len(some) == n and not every_arc:
+        if len(some) == n:
             arcs = _shortest(net, d, some)
         yield Rows(arcs, some, d if net.exact or along else settle(arcs, d, some))
 
@@ -268,11 +267,9 @@ class Search(Rows):
     before: Array
 
 
-def trees(
-    net: Network, sources: Index | None = None, *, every_arc: bool = False
-) -> Iterator[Search]:
+def trees(net: Network, sources: Index | None = None) -> Iterator[Search]:
     """Yield searches from all nodes, or some, in order; see :func:`rows`."""
-    found = rows(net, sources, every_arc=every_arc)
+    found = rows(net, sources)
     return (_search(part, begin) for part in found for begin in range(0, len(part.d), _ROWS))
 
 

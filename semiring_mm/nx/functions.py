@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import networkx as nx
@@ -20,11 +20,10 @@ from ..closures.edges import EdgeList
 from ..closures.paths import NO_PREDECESSOR
 from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
-from ..graphs.search import dependencies
+from ..graphs.dependencies import Dependencies
 from .convert import Graph, Network
 from .distances import (
     Reached,
-    Search,
     extreme_eccentricities,
     from_several,
     matrix,
@@ -33,7 +32,6 @@ from .distances import (
     refuse_negative,
     rows,
     searches,
-    trees,
 )
 
 Array = NDArray[Any]
@@ -535,61 +533,112 @@ def betweenness_centrality(
     seed: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
     net, n = G.network(weight), len(G)
-    total = np.zeros(n)
-    edge = np.zeros(len(net.arcs.col), np.int64)
-    for found, delta, _ in _shares(net, weight is not None, edge, 1):
-        delta[np.arange(len(delta)), found.sources] = 0
-        if endpoints:
-            reached = found.before >= 0
-            delta[reached] += 1
-            delta[np.arange(len(delta)), found.sources] = np.count_nonzero(reached, axis=1)
-        for row in delta:  # in NetworkX's order of sums
-            total += row
-    scaled = _rescaled(total, n if endpoints else n - 1, normalized, net.directed)
+    sources = _sampled(net, k, seed)
+    total, through = _loads(net, sources, edges=endpoints)
+    if endpoints:  # as many paths begin and end at a node as leave and enter it, but pass it twice
+        total = (
+            np.bincount(net.arcs.row, through, n) + np.bincount(net.arcs.col, through, n) - total
+        )
+    pairs = n if endpoints else n - 1
+    scaled = _rescaled(total, pairs, normalized, net.directed, k)
+    if k is not None and not endpoints and pairs > 1:  # a source is none of its own targets
+        scaled[sources] *= k / (k - 1) if k > 1 else math.nan
+    return dict(zip(net.nodes.tolist(), scaled.tolist(), strict=True))
+
+
+def betweenness_centrality_subset(
+    G: Graph, sources: Any, targets: Any, normalized: bool = False, weight: Any = None
+) -> dict[Any, float]:
+    net, n = G.network(weight), len(G)
+    begins, demand = _subsets("betweenness_centrality_subset", G, net, sources, targets)
+    total, _ = _loads(net, begins, demand)
+    scaled = _rescaled(total, n - 1, normalized, net.directed)
     return dict(zip(net.nodes.tolist(), scaled.tolist(), strict=True))
 
 
 def edge_betweenness_centrality(
     G: Graph, k: Any = None, normalized: bool = True, weight: Any = None, seed: Any = None
 ) -> dict[Any, float]:
-    graph, net = G.graph, G.network(weight)
-    if graph.is_multigraph():
-        raise NotImplementedError("the edges of a multigraph are left to networkx")
-    index = {node: i for i, node in enumerate(graph)}
-    edges = {(index[u], index[v]): e for e, (u, v) in enumerate(graph.edges)}
-    ends = zip(net.arcs.row.tolist(), net.arcs.col.tolist(), strict=True)
-    edge = np.array([edges[x] if x in edges else edges[x[::-1]] for x in ends], np.int64)
-    total = np.zeros(len(edges))
-    for _, _, share in _shares(net, weight is not None, edge, len(edges)):
-        for row in share:
-            total += row
-    scaled = _rescaled(total, len(graph), normalized, net.directed)
-    return dict(zip(graph.edges, scaled.tolist(), strict=True))
+    net = G.network(weight)
+    if k is not None and nx.__version__ < "3.6":
+        raise NotImplementedError("sums over k sources are left to networkx 3.5: it divides by n")
+    return _of_edges(G, net, weight, normalized, _sampled(net, k, seed), k)
 
 
-def _shares(
-    net: Network, weighted: bool, edge: Array, m: int
-) -> Iterator[tuple[Search, Array, Array]]:
-    """Yield searches with the shares of nodes and of edges in their shortest paths."""
-    smallest = float(net.arcs.weight.min(initial=np.inf))
-    for found in trees(net, every_arc=True):
-        largest = float(found.d.max(initial=0, where=np.isfinite(found.d)))
-        if smallest <= (0 if net.exact else 2 * float(np.finfo(np.float64).eps) * largest):
-            raise NotImplementedError(
-                "paths along edges of weight zero, or lost in rounding, are left to networkx, "
-                "which counts them by the order of its search"
-            )
-        shares = dependencies(
-            found.arcs, found.d, found.order, found.before, found.sources, edge, m, late=weighted
+def edge_betweenness_centrality_subset(
+    G: Graph, sources: Any, targets: Any, normalized: bool = False, weight: Any = None
+) -> dict[Any, float]:
+    net = G.network(weight)
+    begins, demand = _subsets("edge_betweenness_centrality_subset", G, net, sources, targets)
+    if not demand.all():
+        raise NotImplementedError(
+            "some nodes are no targets: networkx divides what passes through these evenly among "
+            "their predecessors, however many shortest paths come from each; this is left to it"
         )
-        yield found, *shares
+    return _of_edges(G, net, weight, normalized, begins)
 
 
-def _rescaled(total: Array, n: int, normalized: bool, directed: bool) -> Array:
-    """Centralities from sums over n sources."""
+def _sampled(net: Network, k: Any, seed: Any) -> Array:
+    """The sources: all nodes, or NetworkX's sample of them."""
+    if k is None:
+        return np.arange(len(net.nodes))
+    return net.positions(nx.utils.create_py_random_state(seed).sample(net.nodes.tolist(), k))
+
+
+def _subsets(name: str, G: Graph, net: Network, sources: Any, targets: Any) -> tuple[Array, Array]:
+    """The sources, and 1 for the nodes that are targets."""
+    if not isinstance(sources, Collection) or not isinstance(targets, Collection):
+        raise NotImplementedError("nodes that can be read once only are left to networkx")
+    if not all(node in G.graph for node in sources):
+        _networkx(name)(G.graph, sources, targets)  # raises the error
+    ends = set(targets)
+    return net.positions(sources), np.array([node in ends for node in net.nodes], np.float64)
+
+
+def _loads(
+    net: Network, sources: Array, demand: Array | None = None, *, edges: bool = False
+) -> tuple[Array, Any]:
+    """Sums over the sources of the shares of shortest paths through nodes and along arcs."""
+    refuse_negative(net)
+    try:
+        return Dependencies(net.arcs).loads(sources, demand, edges=edges)
+    except (ValueError, OverflowError) as error:
+        raise NotImplementedError(f"{error}; this is left to networkx") from None
+
+
+def _of_edges(
+    G: Graph, net: Network, weight: Any, normalized: bool, sources: Array, k: int | None = None
+) -> dict[Any, float]:
+    """Betweenness of the edges from some sources."""
+    graph = G.graph
+    _, through = _loads(net, sources, edges=True)
+    ends = net.nodes[net.arcs.row].tolist(), net.nodes[net.arcs.col].tolist()
+    total = dict.fromkeys(graph.edges(), 0.0)
+    scaled = _rescaled(through, len(graph), normalized, net.directed, k)
+    for u, v, x in zip(*ends, scaled.tolist(), strict=True):
+        total[(u, v) if (u, v) in total else (v, u)] += x
+    return _of_parallel_edges(graph, total, weight) if graph.is_multigraph() else total
+
+
+def _of_parallel_edges(graph: Any, total: dict[Any, float], weight: Any) -> dict[Any, float]:
+    """Share the number of an edge among the parallel ones, of the least weight."""
+    found = dict.fromkeys(graph.edges, 0.0)
+    for (u, v), value in total.items():
+        weights = {key: data.get(weight, 1) for key, data in graph[u][v].items()}
+        least = min(weights.values())
+        keys = [key for key, x in weights.items() if x == least]
+        found |= {(u, v, key): value / len(keys) for key in keys}
+    return found
+
+
+def _rescaled(
+    total: Array, n: int, normalized: bool, directed: bool, k: int | None = None
+) -> Array:
+    """Centralities from sums over n sources, or over k of them."""
     if n < 2:
         return total
-    return total * (1 / (n * (n - 1)) if normalized else 1.0 if directed else n / (n * 2))
+    count = n if k is None else k
+    return total * (1 / (count * (n - 1)) if normalized else n / (count * (1 if directed else 2)))
 
 
 # --- closures

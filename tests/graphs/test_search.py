@@ -80,8 +80,7 @@ def test_some_edges_are_kept(by_rows):
     assert edges.kept(edges.weight < 9) is edges
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_kernels_in_python(late):
+def test_kernels_in_python():
     _, arcs = graph(12, 0.3, DRAW["small integers"], 5)
     arcs = EdgeList.by_rows(arcs.first, arcs.col.astype("i4"), arcs.weight + 1)
     sources, shape = np.array([3, 0]), (2, 12)
@@ -95,12 +94,4 @@ def test_kernels_in_python(late):
     slot, none = np.zeros(shape, "i8"), np.full(shape, -1, "i4")
     given |= {"source": sources, "d": d}
     tree = both(kernels.order, **given, group=slot, slot=slot, order=none, pred=none)
-    by_head = np.argsort(arcs.col, kind="stable")
-    zeros = np.zeros(shape)
-    found = both(
-        kernels.dependencies, **given, m=len(by_head), late=late, order=tree["order"],
-        pred=tree["pred"], back_first=np.searchsorted(arcs.col[by_head], np.arange(13)),
-        edge=by_head, tail=arcs.row[by_head].astype("i4"), back_weight=arcs.weight[by_head],
-        sigma=zeros, delta=zeros, share=np.zeros((2, len(by_head))),
-    )  # fmt: skip
-    assert found["delta"].any()
+    assert (tree["order"] >= 0).any()
