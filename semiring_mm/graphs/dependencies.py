@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from .. import pool
-from ..closures.edges import EdgeList
+from ..closures.edges import EdgeList, both_ways
+from ..graph_kernels import offsets
+from ..hierarchy.collector import Extent, LoadCollector, Wanted
+from ..hierarchy.gradient import whole_weights
 from ..lazy import cached_property
 from ..plan import Facts, make_plan
 from ..semirings import semirings
 from .kernels import dependencies as kernels
 
-__all__ = ["Dependencies"]
+__all__ = ["Dependencies", "SearchLoads"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -27,6 +30,8 @@ _WIDTH, _NARROW, _MANY = 16, 8, 1 << 15
 #: many entries of them.
 _PARTS, _ENTRIES = 64, 1 << 24
 _CALL = 1 << 22  # arcs and nodes of batches in a call, between which Ctrl-C is seen
+_BATCH = 4096  # sources whose sums are computed in a call
+_EXACT = 1 << 53  # whole numbers of float64
 _LARGEST = 1e300  # number of paths whose inverse has all its digits
 
 
@@ -105,7 +110,7 @@ class Dependencies:
         if most.max() > _LARGEST:
             raise OverflowError(
                 f"there are more than {_LARGEST:g} shortest paths between two nodes, whose shares "
-                f"are below what float64 holds"
+                f"are below what float64 holds; a prepared graph (sm.prepare) counts any number"
             )
         return nodes.sum(axis=0), None if links is None else links.sum(axis=0)
 
@@ -155,3 +160,75 @@ class Dependencies:
                 "weights: some are 0, or too small to change the sum of others, so that the number "
                 "of shortest paths is not finite or lost in rounding; give positive weights"
             )
+
+
+class SearchLoads(LoadCollector):
+    """Loads of nodes and edges by searches from batches of sources.
+
+    Parameters
+    ----------
+    edges : EdgeList
+        Parallel ones are one path; the shortest of them share it.
+    targets : (k,) int64, optional
+        The nodes to which paths count; None: all.
+
+    Raises
+    ------
+    ValueError
+        If there are negative weights.
+    OverflowError
+        If distances may not fit 53 bits, and weights are whole numbers.
+    """
+
+    batch = _BATCH
+
+    def __init__(self, edges: EdgeList, targets: Index | None = None) -> None:
+        n, self.m, weight = edges.n, len(edges.col), edges.weight
+        arc = np.flatnonzero((edges.row != edges.col) & (weight != np.inf))
+        row, col, weight = edges.row[arc], edges.col[arc], weight[arc]
+        if weight.size and weight.min() < 0:
+            raise ValueError(
+                "weights: searches that count shortest paths take positive ones, some are negative"
+            )
+        bound = max(n - 1, 0) * float(weight.max(initial=0))
+        whole, _, slack = whole_weights(weight, bound)
+        if weight.dtype.kind in "biu" and bound >= _EXACT:
+            raise OverflowError(
+                f"distances of up to {bound:g} do not fit the 53 bits in which shortest paths are "
+                f"counted; give the weights in a larger unit, or as floating-point numbers"
+            )
+        weight = (weight if slack else whole).astype(np.float64)
+        if not edges.directed:
+            row, col = both_ways(row, col)
+            arc, weight = np.tile(arc, 2), np.tile(weight, 2)
+        order = np.lexsort((weight, row * np.int64(n) + col))
+        arc, row, col, weight = arc[order], row[order], col[order], weight[order]
+        new = np.ones(len(arc), bool)
+        new[1:] = (row[1:] != row[:-1]) | (col[1:] != col[:-1])
+        pair, least = np.cumsum(new) - 1, weight[new]
+        tight = weight == least[pair]
+        self.arc, self.pair = arc[tight], pair[tight]
+        self.parallel = np.bincount(self.pair, minlength=len(least))
+        first = offsets(np.bincount(row[new], minlength=n))
+        self.work = Dependencies(EdgeList.by_rows(first, col[new], least))
+        self.demand = None
+        if targets is not None:
+            self.demand = np.zeros(n)
+            self.demand[targets] = 1.0
+        super().__init__(Extent(bound, False, False, np.dtype(np.float64)), Wanted(frozenset()))
+
+    def bytes(self) -> int:
+        """Memory of the sums of one call."""
+        return 8 * (_ENTRIES + pool.get_num_threads() * 16 * _WIDTH * self.work.n)
+
+    def empty(self, count: int) -> dict[str, NDArray[Any]]:
+        return {"nodes": np.zeros(self.work.n), "edges": np.zeros(len(self.parallel))}
+
+    def collect(self, device: int, sources: Index) -> dict[str, NDArray[Any]]:
+        nodes, edges = self.work.loads(sources, self.demand, edges=True)
+        assert edges is not None
+        return {"nodes": nodes, "edges": edges}
+
+    def loads(self, results: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+        share = results["edges"] / self.parallel
+        return results["nodes"], np.bincount(self.arc, share[self.pair], self.m)

@@ -16,16 +16,16 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.spanning import SpanningForest
 from ..closures.trees import repair_trees
-from ..hierarchy.collector import Collector, Extent, Wanted
+from ..hierarchy.collector import Collector, Extent, LoadCollector, Wanted
 from ..hierarchy.devices import DeviceCollector, Placed, place
-from ..hierarchy.gradient import LoadCollector, SweepLoads
+from ..hierarchy.gradient import SweepLoads
 from ..hierarchy.metric import Metric, customize
 from ..hierarchy.statistics import SweepCollector
 from ..hierarchy.symbolic import Structure, analyze
 from ..lazy import cached_property
 from ..progress import part_of
 from .choice import hop_device, sweep_device
-from .dependencies import Dependencies
+from .dependencies import SearchLoads
 from .dijkstra import search
 from .hops import HopCollector, Hops
 
@@ -176,16 +176,6 @@ class Rows:
         found[d == self.problem.steps.identities[0]] = np.inf
         return found
 
-    def loads(
-        self, sources: Index, demand: NDArray[np.float64] | None = None, *, edges: bool = False
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """What shortest paths from some nodes carry: :meth:`.dependencies.Dependencies.loads`."""
-        return self._dependencies.loads(sources, demand, edges=edges)
-
-    @cached_property
-    def _dependencies(self) -> Dependencies:
-        return Dependencies(self.problem.source.edges())
-
     def farthest(self, source: int, nodes: Index) -> int:
         """The node, of some, that is the farthest of those that a source reaches."""
         d = self.computed(np.array([source]))[0]
@@ -211,7 +201,16 @@ class Rows:
         stress : bool
             Whether each shortest path counts 1, not all of those between two nodes together.
         """
-        return eliminated(self.problem).loads(targets, stress=stress)
+        source = self.problem.source
+        assert isinstance(source, EdgeSource)
+        if stress:
+            if (sweeps := eliminated(self.problem)) is not None:
+                return sweeps.loads(targets, stress=stress)
+            raise ValueError(
+                "stress is computed by an elimination of all nodes, and this graph has no small "
+                "separators; its betweenness can be computed by searches"
+            )
+        return SearchLoads(source.given, targets)
 
 
 class Sweeps(Rows):
@@ -303,23 +302,14 @@ class Sweeps(Rows):
         return SweepLoads(self.metric, source.given, targets, stress=stress)
 
 
-def eliminated(problem: Problem) -> Sweeps:
-    """Sweeps over an elimination of all nodes.
-
-    Raises
-    ------
-    ValueError
-        If separators are large, so that a dense core is left.
-    """
+def eliminated(problem: Problem) -> Sweeps | None:
+    """Sweeps over an elimination of all nodes; None: separators are large, and a core is left."""
     source = problem.source
     assert isinstance(source, EdgeSource)
     row, col, _ = source.given.arrays
     structure = analyze(source.n, row, col, "auto")
     if structure.core:
-        raise ValueError(
-            f"betweenness is computed by an elimination of all nodes, and this graph has no small "
-            f"separators: {structure.core} of {source.n} nodes are a dense core"
-        )
+        return None
     return Sweeps(problem.solve(lambda x: customize(structure, x)), problem)
 
 

@@ -22,8 +22,8 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..deprecated import apart
 from ..display import cell, chosen, html_table
-from ..hierarchy.collector import Collector, Wanted, zero_bin
-from ..hierarchy.gradient import LoadCollector
+from ..hierarchy.collector import Collector, LoadCollector, Wanted, zero_bin
+from ..hierarchy.gradient import whole_weights
 from ..hierarchy.metric import Metric, customize
 from ..naming import named
 from ..progress import Progress, reporter
@@ -298,9 +298,12 @@ def statistics(
     the CPU at most about twice the time of all eccentricities.
 
     Betweenness is the gradient of the sum of distances: sweeps over pairs (distance, number of
-    shortest paths) are run backwards, on the CPU. Equal lengths of paths are told from others
+    shortest paths) run backwards, on the CPU. Equal lengths of paths are told from others
     exactly, for whole numbers and for decimals of up to 12 digits; other lengths are equal if they
-    differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may have any size.
+    differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may have any size. Graphs
+    without small separators are searched from batches of sources (Brandes, 2001): then other
+    lengths are equal if their sums from the source on are, and there are at most 1e300 paths
+    between two nodes.
 
     Examples
     --------
@@ -345,7 +348,7 @@ def statistics(
         if found is not None:
             return found
     if metric is None and of_paths >= set(asked):
-        way: Rows = eliminated(problem_of(edges))
+        way = _counter(request_of(edges, len(rows)), stress="stress" in asked)
     elif metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
@@ -474,6 +477,24 @@ def finder(request: Request) -> Rows:
     assert structure is not None
     metric = request.sparse.solve(lambda x: customize(structure, x, trees=False))
     return Sweeps(metric, request.sparse, request.count)
+
+
+def _counter(request: Request, *, stress: bool) -> Rows:
+    """Rows of distances by the cheapest method that counts shortest paths."""
+    method = plan(request, {"breadth-first searches": "does not count paths"}).name
+    if stress or method == "sparse elimination" or not _comparable(request.listed):
+        return eliminated(request.sparse) or Searches(request.sparse)
+    return Searches(request.sparse)
+
+
+def _comparable(edges: EdgeList) -> bool:
+    """Whether searches tell equal lengths: positive ones, which are whole numbers of a unit."""
+    weight = edges.weight
+    if not weight.size or weight.min() <= 0:
+        return not weight.size
+    if weight.dtype.kind in "biu":
+        return True
+    return whole_weights(weight, edges.n * float(np.abs(weight).max()))[2] == 0
 
 
 def fastest(edges: EdgeList, sources: Index) -> Rows:

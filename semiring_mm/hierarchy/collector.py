@@ -13,7 +13,7 @@ from ..graph_kernels import Index
 if TYPE_CHECKING:
     from .metric import Metric
 
-__all__ = ["NO_PATH", "Collector", "Extent", "Wanted", "zero_bin"]
+__all__ = ["NO_PATH", "Collector", "Extent", "LoadCollector", "Wanted", "zero_bin"]
 
 Array = NDArray[Any]
 
@@ -174,3 +174,20 @@ class Collector:
     def collect(self, device: int, sources: Index) -> dict[str, Array]:
         """Results of some sources, on one of the devices."""
         raise NotImplementedError
+
+
+class LoadCollector(Collector):
+    """Passes over sources, whose loads of nodes and edges are added up.
+
+    Results of :meth:`empty` are sums over the sources so far, which :meth:`loads` turns into those
+    of nodes and edges.
+    """
+
+    def loads(self, results: dict[str, Array]) -> tuple[Array, Array]:
+        """The loads of nodes, their own paths left out, and of edges, either way."""
+        raise NotImplementedError
+
+    def run(self, sources: Index, at: Index, results: dict[str, Array]) -> None:
+        """Add what the shortest paths from some sources put on nodes and edges."""
+        for name, values in self.collect(0, sources).items():
+            results[name] += values

@@ -17,10 +17,10 @@ from ..closures.edges import EdgeList
 from ..graph_kernels import Index
 from ..graphs.kernels import gradient as kernels
 from ..graphs.kernels.statistics import depths
-from .collector import NO_PATH, Collector, Extent, Wanted
+from .collector import NO_PATH, Extent, LoadCollector, Wanted
 from .metric import Arcs, Metric, factorize_weights
 
-__all__ = ["LoadCollector", "SweepLoads", "whole_weights"]
+__all__ = ["SweepLoads", "whole_weights"]
 
 Array = NDArray[Any]
 
@@ -32,23 +32,6 @@ _FIXED = 60  # bits of a distance in fixed point
 _NOISE = 2.0**-40  # of the paths that end at a node: rounding of those that pass, which is 0
 _BATCH = 1024  # sources at least of a call
 _LOOK = 1e8  # labels through edges until Ctrl-C is seen
-
-
-class LoadCollector(Collector):
-    """Passes over sources, whose loads of nodes and edges are added up.
-
-    Results of :meth:`empty` are sums over the sources so far, which :meth:`loads` turns into those
-    of nodes and edges.
-    """
-
-    def loads(self, results: dict[str, Array]) -> tuple[Array, Array]:
-        """The loads of nodes, their own paths left out, and of edges, either way."""
-        raise NotImplementedError
-
-    def run(self, sources: Index, at: Index, results: dict[str, Array]) -> None:
-        """Add what the shortest paths from some sources put on nodes and edges."""
-        for name, values in self.collect(0, sources).items():
-            results[name] += values
 
 
 def whole_weights(weight: Array, bound: float) -> tuple[NDArray[np.int64], float, int]:
@@ -228,7 +211,7 @@ class SweepLoads(LoadCollector):
         blocks = -(-len(sources) // width)
         source = np.full((blocks, width + 1), x.n)
         source[:, :-1].flat[: len(sources)] = position
-        parts = min(pool.get_num_threads(), blocks)
+        parts = max(1, min(pool.get_num_threads(), blocks))
         cuts = itertools.pairwise(blocks * i // parts for i in range(parts + 1))
         sums = [self.empty(0) for _ in range(parts)]
         peaks = np.zeros((parts, width))

@@ -12,7 +12,6 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.graphs import dependencies
 from semiring_mm.graphs.dependencies import Dependencies
 from semiring_mm.graphs.kernels import dependencies as kernels
-from semiring_mm.graphs.statistics import fastest
 from semiring_mm.plan import Facts, make_plan
 from semiring_mm.semirings import semirings
 
@@ -116,17 +115,6 @@ def test_the_number_of_threads_changes_no_bit(kind):
         sm.set_num_threads(threads)
     np.testing.assert_array_equal(found[0][0], found[1][0])
     np.testing.assert_array_equal(found[0][1], found[1][1])
-
-
-@pytest.mark.parametrize("kind", ["units", "integers"])
-def test_rows_of_distances_have_loads(kind):
-    arcs = graph(50, 200, kind, 5)
-    rows = fastest(arcs, np.arange(50))
-    nodes, edges = rows.loads(np.arange(50), edges=True)
-    own, carried = Dependencies(arcs).loads(np.arange(50), edges=True)
-    np.testing.assert_allclose(nodes, own, 1e-13)
-    order = np.lexsort((arcs.col, arcs.row))  # of the edges that rows have
-    np.testing.assert_allclose(edges, carried[order], 1e-13)
 
 
 @pytest.mark.parametrize("weight", [0.0, 1e-17])

@@ -11,6 +11,7 @@ from plain_kernels import Operations, both
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.graphs.kernels import gradient as kernels
+from semiring_mm.graphs.rows import Searches, eliminated
 from semiring_mm.graphs.statistics import problem_of
 from semiring_mm.hierarchy import gradient
 from semiring_mm.hierarchy.gradient import SweepLoads, whole_weights
@@ -115,8 +116,45 @@ def loads(edges, order=None, *, wide=False):
 def edges_of(G):
     place = {v: i for i, v in enumerate(G)}
     row, col = np.array([(place[u], place[v]) for u, v in G.edges()], np.int64).reshape(-1, 2).T
-    weight = np.array([w for *_, w in G.edges(data="weight")], np.int64)
+    weight = np.array([w for *_, w in G.edges(data="weight")])
     return EdgeList(range(len(G)), row, col, weight, G.is_directed())
+
+
+@pytest.mark.parametrize("unit", [1, 0.25])
+@pytest.mark.parametrize("directed", [False, True])
+def test_searches_give_what_sweeps_give(directed, unit):
+    for seed in range(30):
+        edges = edges_of(graph(seed, directed=directed, unit=unit, multi=True))
+        problem, every = problem_of(edges), np.arange(edges.n)
+        found = []
+        for rows in (Searches(problem), eliminated(problem)):
+            for targets in (None, every[::2]):
+                collector = rows.loads(targets)
+                results = collector.empty(edges.n)
+                for some in (every[::3], every[1::3], every[2::3]):
+                    collector.run(some, some, results)
+                assert collector.bytes() > 0
+                found.append(np.concatenate(collector.loads(results)))
+        np.testing.assert_allclose(found[0], found[2], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found[1], found[3], rtol=1e-12, atol=1e-12)
+
+
+def test_graphs_without_small_separators_are_searched():
+    rng = np.random.default_rng(0)
+    G = nx.Graph(rng.integers(0, 3000, (15000, 2)).tolist())
+    some = list(G)[:5]
+    for given in (G, sm.prepare(G)):
+        found = sm.statistics(given, BOTH, sources=some)
+        near(found.betweenness, nx.betweenness_centrality_subset(G, some, list(G)))
+        with pytest.raises(ValueError, match="stress is computed by an elimination"):
+            sm.statistics(given, "stress")
+    ends = np.array([0]), np.array([1])
+    negative, large = (Searches(problem_of(EdgeList.of(3, *ends, np.array([w]))))
+                       for w in (-1.0, 1 << 53))  # fmt: skip
+    with pytest.raises(ValueError, match="some are negative"):
+        negative.loads()
+    with pytest.raises(OverflowError, match="do not fit the 53 bits"):
+        large.loads()
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -141,6 +179,9 @@ def test_numbers_of_paths_beyond_float64():
     link = np.repeat(np.arange(links), ways)
     row, col = np.concatenate([hubs[link], inner]), np.concatenate([inner, hubs[link + 1]])
     edges = EdgeList(range(len(inner) + links + 1), row, col, np.ones(len(row), np.int64), True)
+    with pytest.raises(OverflowError, match="a prepared graph"):
+        sm.statistics(edges, "betweenness", sources=[0])
+    edges = sm.prepare(edges)
     found = sm.statistics(edges, BOTH, sources=[0], targets=[links])
     np.testing.assert_allclose(found.betweenness[inner], 1 / ways, rtol=1e-12)
     np.testing.assert_allclose(found.betweenness[hubs[1:-1]], 1, rtol=1e-12)
@@ -240,9 +281,6 @@ def test_what_is_asked_for_together():
         sm.statistics(G, ["betweenness", "mean"], sources=list(G)[:1])
     with pytest.raises(ValueError, match="computed on the CPU: leave out device"):
         sm.statistics(G, "betweenness", device="cuda")
-    social = nx.Graph(np.random.default_rng(0).integers(0, 3000, (15000, 2)).tolist())
-    with pytest.raises(ValueError, match="no small separators"):
-        sm.statistics(social, "betweenness")
 
 
 def test_a_run_that_is_resumed_gives_the_same(tmp_path, monkeypatch):
