@@ -25,7 +25,7 @@ from ..hierarchy.symbolic import Structure, analyze
 from ..lazy import cached_property
 from ..progress import part_of
 from .choice import hop_device, sweep_device
-from .dependencies import Dependencies
+from .dependencies import SearchLoads
 from .dijkstra import search
 from .hops import HopCollector, Hops
 
@@ -176,16 +176,6 @@ class Rows:
         found[d == self.problem.steps.identities[0]] = np.inf
         return found
 
-    def loads(
-        self, sources: Index, demand: NDArray[np.float64] | None = None, *, edges: bool = False
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """What shortest paths from some nodes carry: :meth:`.dependencies.Dependencies.loads`."""
-        return self._dependencies.loads(sources, demand, edges=edges)
-
-    @cached_property
-    def _dependencies(self) -> Dependencies:
-        return Dependencies(self.problem.source.edges())
-
     def farthest(self, source: int, nodes: Index) -> int:
         """The node, of some, that is the farthest of those that a source reaches."""
         d = self.computed(np.array([source]))[0]
@@ -303,23 +293,14 @@ class Sweeps(Rows):
         return SweepLoads(self.metric, source.given, targets, stress=stress)
 
 
-def eliminated(problem: Problem) -> Sweeps:
-    """Sweeps over an elimination of all nodes.
-
-    Raises
-    ------
-    ValueError
-        If separators are large, so that a dense core is left.
-    """
+def eliminated(problem: Problem) -> Rows:
+    """Sweeps over an elimination of all nodes; searches where separators are large."""
     source = problem.source
     assert isinstance(source, EdgeSource)
     row, col, _ = source.given.arrays
     structure = analyze(source.n, row, col, "auto")
-    if structure.core:
-        raise ValueError(
-            f"betweenness is computed by an elimination of all nodes, and this graph has no small "
-            f"separators: {structure.core} of {source.n} nodes are a dense core"
-        )
+    if structure.core:  # a dense core would be left
+        return Searches(problem)
     return Sweeps(problem.solve(lambda x: customize(structure, x)), problem)
 
 
@@ -361,6 +342,11 @@ class Searches(Rows):
         source, size = self.problem.source, self.problem.steps.dtype.itemsize
         arcs = len(source.edges().col)
         return arcs * (36 + 2 * size) + pool.get_num_threads() * (arcs + source.n) * (4 + size)
+
+    def loads(self, targets: Index | None = None, *, stress: bool = False) -> LoadCollector:
+        source = self.problem.source
+        assert isinstance(source, EdgeSource)
+        return SearchLoads(source.given, targets, stress=stress)
 
     def fill_all(self, sources: Index, d: Array, p: Trees) -> None:
         _, trees = search(self.problem, sources=sources, out=d)
