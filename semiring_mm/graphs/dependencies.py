@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..closures.edges import EdgeList, both_ways
-from ..graph_kernels import offsets
 from ..hierarchy.collector import Extent, LoadCollector, Wanted
 from ..hierarchy.gradient import whole_weights
 from ..lazy import cached_property
@@ -30,8 +29,8 @@ _WIDTH, _NARROW, _MANY = 16, 8, 1 << 15
 #: many entries of them.
 _PARTS, _ENTRIES = 64, 1 << 24
 _CALL = 1 << 22  # arcs and nodes of batches in a call, between which Ctrl-C is seen
-_BATCH = 4096  # sources whose sums are computed in a call
-_EXACT = 1 << 53  # whole numbers of float64
+_BATCH = 4096  # sources of a call of :class:`SearchLoads`
+_EXACT = 1 << 53
 _LARGEST = 1e300  # number of paths whose inverse has all its digits
 
 
@@ -57,8 +56,9 @@ class Dependencies:
         }  # fmt: skip
 
     def loads(
-        self, sources: Index, demand: Float | None = None, *, edges: bool = False
-    ) -> tuple[Float, Float | None]:
+        self, sources: Index, demand: Float | None = None, *, edges: bool = False,
+        stress: bool = False,
+    ) -> tuple[Float, Float | None]:  # fmt: skip
         """Sums over sources; those of nodes leave out paths that begin or end there.
 
         Parameters
@@ -68,6 +68,9 @@ class Dependencies:
         demand : (n,) float64, optional
             By what the shares of the paths to each node are multiplied. Default: 1.
         edges : bool
+            Whether the sums of edges are wanted.
+        stress : bool
+            Whether each shortest path counts 1, not all of those between two nodes together.
 
         Returns
         -------
@@ -77,16 +80,15 @@ class Dependencies:
         Raises
         ------
         ValueError
-            If a weight is 0, or so small that it is lost in rounding.
+            If a weight is 0, negative, or so small that it is lost in rounding.
         OverflowError
-            If there are more than 1e300 shortest paths between two nodes.
+            If there are more than 1e300 shortest paths between two nodes, or stress is not finite.
         """
         near = np.argsort(self._place[sources], kind="stable")
         ordered = np.ascontiguousarray(sources[near], np.int64)
-        width = 1 if not self.unit else _WIDTH if self.n <= _MANY else _NARROW
+        width = self._width
         batches = -(-len(ordered) // width)
-        entries = self.n + len(self.arcs.col) * edges
-        parts = max(1, min(_PARTS, batches, _ENTRIES // max(1, entries)))
+        parts = min(self._parts(edges), max(1, batches))
         rows = np.full((batches, width), self.n)
         rows.ravel()[: len(ordered)] = ordered
         nodes = np.zeros((parts, self.n))
@@ -97,7 +99,7 @@ class Dependencies:
         def some(k: int, _: int) -> None:
             sums = {
                 "node_load": nodes[k], "arc_load": None if links is None else links[k],
-                "most": most[k], "demand": demand,
+                "most": most[k], "demand": demand, "stress": stress,
             }  # fmt: skip
             mine = rows[cuts[k] : cuts[k + 1]]
             step = max(1, _CALL // max(1, self.n + len(self.arcs.col)))
@@ -107,12 +109,28 @@ class Dependencies:
                 pool.look()
 
         pool.run_parts(some, parts, parts)
-        if most.max() > _LARGEST:
+        if most.max() > _LARGEST or not np.isfinite(nodes).all():
             raise OverflowError(
                 f"there are more than {_LARGEST:g} shortest paths between two nodes, whose shares "
                 f"are below what float64 holds; a prepared graph (sm.prepare) counts any number"
             )
         return nodes.sum(axis=0), None if links is None else links.sum(axis=0)
+
+    def bytes(self) -> int:
+        """Memory of :meth:`loads` of nodes and edges."""
+        n, m, width = self.n, len(self.arcs.col), self._width
+        each = 24 * n + 16 * n * width if self.unit else 32 * n + 12 * m
+        return self._parts(True) * 8 * (n + m) + pool.get_num_threads() * each
+
+    @property
+    def _width(self) -> int:
+        """Sources of a batch."""
+        return 1 if not self.unit else _WIDTH if self.n <= _MANY else _NARROW
+
+    def _parts(self, edges: bool) -> int:
+        """Sums that are computed apart."""
+        entries = self.n + len(self.arcs.col) * edges
+        return max(1, min(_PARTS, _ENTRIES // max(1, entries)))
 
     @cached_property
     def _place(self) -> NDArray[np.int32]:
@@ -157,78 +175,70 @@ class Dependencies:
         )
         if lost:
             raise ValueError(
-                "weights: some are 0, or too small to change the sum of others, so that the number "
-                "of shortest paths is not finite or lost in rounding; give positive weights"
+                "weights: some are 0, negative, or too small to change the sum of others, so that "
+                "searches cannot count shortest paths; give positive weights"
             )
 
 
 class SearchLoads(LoadCollector):
-    """Loads of nodes and edges by searches from batches of sources.
+    """Loads by searches, of graphs without small separators and with positive weights.
+
+    Whole numbers and decimals of up to 12 digits are added up exactly; others as they come, from
+    the source on.
 
     Parameters
     ----------
     edges : EdgeList
-        Parallel ones are one path; the shortest of them share it.
+        Of parallel ones the shortest share what the pair of nodes carries.
     targets : (k,) int64, optional
         The nodes to which paths count; None: all.
-
-    Raises
-    ------
-    ValueError
-        If there are negative weights.
-    OverflowError
-        If distances may not fit 53 bits, and weights are whole numbers.
+    stress : bool
+        Whether each of the shortest paths between two nodes counts 1, not all of them together.
     """
 
-    batch = _BATCH
-
-    def __init__(self, edges: EdgeList, targets: Index | None = None) -> None:
-        n, self.m, weight = edges.n, len(edges.col), edges.weight
-        arc = np.flatnonzero((edges.row != edges.col) & (weight != np.inf))
-        row, col, weight = edges.row[arc], edges.col[arc], weight[arc]
-        if weight.size and weight.min() < 0:
-            raise ValueError(
-                "weights: searches that count shortest paths take positive ones, some are negative"
-            )
-        bound = max(n - 1, 0) * float(weight.max(initial=0))
-        whole, _, slack = whole_weights(weight, bound)
-        if weight.dtype.kind in "biu" and bound >= _EXACT:
+    def __init__(
+        self, edges: EdgeList, targets: Index | None = None, *, stress: bool = False
+    ) -> None:
+        self.m, self.stress, self.batch = len(edges.col), stress, _BATCH
+        edge = np.flatnonzero((edges.weight != np.inf) & (edges.row != edges.col))
+        row, col = (x[edge].astype(np.int64) for x in (edges.row, edges.col))
+        bound = edges.n * float(edges.weight[edge].max(initial=0))
+        weight, _, slack = whole_weights(edges.weight[edge], bound)
+        if edges.weight.dtype.kind in "biu" and bound >= _EXACT:
             raise OverflowError(
-                f"distances of up to {bound:g} do not fit the 53 bits in which shortest paths are "
-                f"counted; give the weights in a larger unit, or as floating-point numbers"
+                f"distances of up to {bound:g} may not be exact in float64, in which searches add "
+                f"them up to count shortest paths; give the weights in a larger unit"
             )
-        weight = (weight if slack else whole).astype(np.float64)
+        real = (edges.weight[edge] if slack else weight).astype(np.float64)
         if not edges.directed:
-            row, col = both_ways(row, col)
-            arc, weight = np.tile(arc, 2), np.tile(weight, 2)
-        order = np.lexsort((weight, row * np.int64(n) + col))
-        arc, row, col, weight = arc[order], row[order], col[order], weight[order]
-        new = np.ones(len(arc), bool)
+            (row, col), edge, real = both_ways(row, col), np.tile(edge, 2), np.tile(real, 2)
+        order = np.lexsort((real, col, row))
+        row, col, real, self.edge = row[order], col[order], real[order], edge[order]
+        new = np.ones(len(order), bool)
         new[1:] = (row[1:] != row[:-1]) | (col[1:] != col[:-1])
-        pair, least = np.cumsum(new) - 1, weight[new]
-        tight = weight == least[pair]
-        self.arc, self.pair = arc[tight], pair[tight]
-        self.parallel = np.bincount(self.pair, minlength=len(least))
-        first = offsets(np.bincount(row[new], minlength=n))
-        self.work = Dependencies(EdgeList.by_rows(first, col[new], least))
+        self.pair = np.cumsum(new) - 1  # of each arc the nodes that it joins
+        self.shortest = real == real[new][self.pair]
+        first = np.searchsorted(row[new], np.arange(edges.n + 1))
+        self.dependencies = Dependencies(EdgeList.by_rows(first, col[new], real[new]))
         self.demand = None
         if targets is not None:
-            self.demand = np.zeros(n)
+            self.demand = np.zeros(edges.n)
             self.demand[targets] = 1.0
         super().__init__(Extent(bound, False, False, np.dtype(np.float64)), Wanted(frozenset()))
 
     def bytes(self) -> int:
-        """Memory of the sums of one call."""
-        return 8 * (_ENTRIES + pool.get_num_threads() * 16 * _WIDTH * self.work.n)
+        """Memory of the sums of all parts and of the searches of all threads."""
+        return self.dependencies.bytes()
 
-    def empty(self, count: int) -> dict[str, NDArray[Any]]:
-        return {"nodes": np.zeros(self.work.n), "edges": np.zeros(len(self.parallel))}
+    def empty(self, count: int) -> dict[str, Any]:
+        x = self.dependencies
+        return {"nodes": np.zeros(x.n), "edges": np.zeros(len(x.arcs.col))}
 
-    def collect(self, device: int, sources: Index) -> dict[str, NDArray[Any]]:
-        nodes, edges = self.work.loads(sources, self.demand, edges=True)
-        assert edges is not None
+    def collect(self, device: int, sources: Index) -> dict[str, Any]:
+        nodes, edges = self.dependencies.loads(sources, self.demand, edges=True, stress=self.stress)
         return {"nodes": nodes, "edges": edges}
 
-    def loads(self, results: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
-        share = results["edges"] / self.parallel
-        return results["nodes"], np.bincount(self.arc, share[self.pair], self.m)
+    def loads(self, results: dict[str, Any]) -> tuple[Float, Float]:
+        parallel = np.bincount(self.pair, self.shortest)
+        flow: Float = np.where(self.shortest, (results["edges"] / parallel)[self.pair], 0.0)
+        return results["nodes"], np.bincount(self.edge, flow, self.m)

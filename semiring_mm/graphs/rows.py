@@ -203,14 +203,7 @@ class Rows:
         """
         source = self.problem.source
         assert isinstance(source, EdgeSource)
-        if stress:
-            if (sweeps := eliminated(self.problem)) is not None:
-                return sweeps.loads(targets, stress=stress)
-            raise ValueError(
-                "stress is computed by an elimination of all nodes, and this graph has no small "
-                "separators; its betweenness can be computed by searches"
-            )
-        return SearchLoads(source.given, targets)
+        return SearchLoads(source.given, targets, stress=stress)
 
 
 class Sweeps(Rows):
@@ -302,14 +295,14 @@ class Sweeps(Rows):
         return SweepLoads(self.metric, source.given, targets, stress=stress)
 
 
-def eliminated(problem: Problem) -> Sweeps | None:
-    """Sweeps over an elimination of all nodes; None: separators are large, and a core is left."""
+def eliminated(problem: Problem) -> Rows:
+    """Sweeps over an elimination of all nodes; searches where separators are large."""
     source = problem.source
     assert isinstance(source, EdgeSource)
     row, col, _ = source.given.arrays
     structure = analyze(source.n, row, col, "auto")
-    if structure.core:
-        return None
+    if structure.core:  # a dense core would be left
+        return Searches(problem)
     return Sweeps(problem.solve(lambda x: customize(structure, x)), problem)
 
 

@@ -300,10 +300,10 @@ def statistics(
     Betweenness is the gradient of the sum of distances: sweeps over pairs (distance, number of
     shortest paths) run backwards, on the CPU. Equal lengths of paths are told from others
     exactly, for whole numbers and for decimals of up to 12 digits; other lengths are equal if they
-    differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may have any size. Graphs
-    without small separators are searched from batches of sources (Brandes, 2001): then other
-    lengths are equal if their sums from the source on are, and there are at most 1e300 paths
-    between two nodes.
+    differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may have any size. Where
+    separators are large, or there are few sources, by a search from each source and back (Brandes,
+    2001), where each edge counts 1 for 16 sources at once: other lengths are equal there if their
+    sums from the source on are, weights are positive, and there are at most 10³⁰⁰ paths.
 
     Examples
     --------
@@ -348,7 +348,7 @@ def statistics(
         if found is not None:
             return found
     if metric is None and of_paths >= set(asked):
-        way = _counter(request_of(edges, len(rows)), stress="stress" in asked)
+        way = _counter(request_of(edges, len(rows)))
     elif metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
@@ -479,11 +479,11 @@ def finder(request: Request) -> Rows:
     return Sweeps(metric, request.sparse, request.count)
 
 
-def _counter(request: Request, *, stress: bool) -> Rows:
+def _counter(request: Request) -> Rows:
     """Rows of distances by the cheapest method that counts shortest paths."""
     method = plan(request, {"breadth-first searches": "does not count paths"}).name
-    if stress or method == "sparse elimination" or not _comparable(request.listed):
-        return eliminated(request.sparse) or Searches(request.sparse)
+    if method == "sparse elimination" or not _comparable(request.listed):
+        return eliminated(request.sparse)
     return Searches(request.sparse)
 
 
@@ -601,7 +601,10 @@ class _Work:
                     Wanted(frozenset(kinds["in"])), self.columns, backward=True
                 )
             if name in loads:
-                collector = way.loads(self.columns, stress=name == "paths")
+                counter = way
+                if kinds["out"] | kinds["in"] and not isinstance(way, Sweeps):
+                    counter = _counter(request_of(self.edges, len(self.rows)))
+                collector = counter.loads(self.columns, stress=name == "paths")
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)

@@ -9,9 +9,10 @@ from plain_kernels import MIN_PLUS, both
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.graphs import dependencies
-from semiring_mm.graphs.dependencies import Dependencies
+from semiring_mm.graphs import dependencies, rows, statistics
+from semiring_mm.graphs.dependencies import Dependencies, SearchLoads
 from semiring_mm.graphs.kernels import dependencies as kernels
+from semiring_mm.graphs.rows import Searches
 from semiring_mm.plan import Facts, make_plan
 from semiring_mm.semirings import semirings
 
@@ -117,10 +118,42 @@ def test_the_number_of_threads_changes_no_bit(kind):
     np.testing.assert_array_equal(found[0][1], found[1][1])
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "decimals"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_statistics_of_paths_where_separators_are_large(kind, directed, monkeypatch):
+    """As by reverse sweeps: parallel edges and loops, decimals, some targets, stress."""
+    arcs = graph(60, 200, "integers" if kind == "decimals" else kind, 5)
+    weight = arcs.weight / 10 if kind == "decimals" else arcs.weight
+    edges = EdgeList(range(60), arcs.row, arcs.col, weight, directed)
+    what = ["betweenness", "edge_betweenness", "stress"]
+    for more in ({}, {"sources": [3, 4], "targets": [5, 9, 3]}):
+        swept = sm.statistics(edges, what, **more)
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "eliminated", Searches)
+            patch.setattr(statistics, "eliminated", Searches)
+            found = sm.statistics(edges, what, **more)
+        for name in what:
+            near = {"rtol": 1e-12, "atol": 1e-9}
+            np.testing.assert_allclose(getattr(found, name), getattr(swept, name), **near)
+
+
+def test_distances_that_float64_rounds_are_refused():
+    weight = np.array([1 << 53, 1])
+    edges = EdgeList.of(3, np.array([0, 1]), np.array([1, 2]), weight)
+    with pytest.raises(OverflowError, match="may not be exact"):
+        SearchLoads(edges)
+
+
+def test_stress_beyond_float64_is_refused():
+    chain = Dependencies(doubling(990, 1.0))
+    with pytest.raises(OverflowError, match="1e\\+300"):
+        chain.loads(np.array([0]), np.full(991, 1e100), stress=True)
+
+
 @pytest.mark.parametrize("weight", [0.0, 1e-17])
 def test_edges_that_add_nothing_are_refused(weight):
     arcs = EdgeList.by_rows(np.array([0, 1, 2, 2]), np.array([1, 2]), np.array([1.0, weight]))
-    with pytest.raises(ValueError, match="some are 0, or too small"):
+    with pytest.raises(ValueError, match="some are 0, negative, or too small"):
         Dependencies(arcs).loads(np.arange(3))
 
 
@@ -141,8 +174,9 @@ def test_numbers_of_paths_beyond_float64_are_refused(weight):
 
 
 @pytest.mark.parametrize("edges", [False, True])
+@pytest.mark.parametrize("stress", [False, True])
 @pytest.mark.parametrize("demand", [None, np.arange(20) % 3 / 2])
-def test_kernels_in_python(edges, demand):
+def test_kernels_in_python(edges, stress, demand):
     arcs = graph(20, 60, "integers", 6)
     lists = {"n": 20, "arcs": 60, "first": arcs.first, "head": arcs.col}
     place = np.full(20, -1, "i4")
@@ -153,7 +187,7 @@ def test_kernels_in_python(edges, demand):
     zeros, words = np.zeros(20), np.zeros
     sums = {
         "node_load": zeros, "arc_load": np.zeros(60) if edges else None, "most": np.ones(1),
-        "demand": demand,
+        "demand": demand, "stress": stress,
     }  # fmt: skip
     back = {"back_first": arcs.entering.first, "tail": arcs.entering.col.astype("i4")}
     room = {

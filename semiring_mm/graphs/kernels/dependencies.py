@@ -57,7 +57,7 @@ def by_levels(
     first: i64[n + 1], head: i32[arcs] < n, back_first: i64[n + 1], tail: i32[arcs] < n,
     demand: f64[n], seen: u32[n], mask: u32[2, n], node: i32[(n + 1) * width],
     event: u32[(n + 1) * width], begins: i64[n + 2], value: f64[n, width], node_load: f64[n],
-    arc_load: f64[arcs], most: f64[1],
+    arc_load: f64[arcs], most: f64[1], stress: static,
 ):  # fmt: skip
     """Add dependencies of batches of sources, a lane each, where every edge counts 1.
 
@@ -66,7 +66,7 @@ def by_levels(
     behind it, so the bytes that are read at random are those of ``value`` and of the masks.
     Source n stands for none. ``node_load``, ``arc_load`` (which may be None) and ``most``, the
     largest number of paths, hold what other calls have added; ``mask`` holds zeros. Without a
-    ``demand`` each node counts 1.
+    ``demand`` each node counts 1. With `stress` each path to a node counts, not all together once.
     """
     for batch in range(batches):
         for j in lanes(width, width, whole=True):
@@ -142,7 +142,8 @@ def by_levels(
                         through = paths * worth if bit(m, j) else 0.0
                         node_load[v] += across(through, sum)
                         own = 1.0 if demand is None else demand[v]
-                        value[v, j] = own / paths + worth if bit(m, j) else paths
+                        share = own if stress else own / paths
+                        value[v, j] = share + worth if bit(m, j) else paths
                 for i in range(begins[k + 1], begins[k + 2]):
                     here[node[i]] = 0
                 for i in range(begins[k], begins[k + 1]):
@@ -156,6 +157,7 @@ def by_searches(
     n: i64, arcs: i64, sources: i64, source: i64[sources] < n, first: i64[n + 1],
     head: i32[arcs] < n, weight: T[arcs], demand: f64[n], heap: i32[arcs + 1], key: T[arcs + 1],
     node: i32[n], label: T[n], value: f64[n], node_load: f64[n], arc_load: f64[arcs], most: f64[1],
+    stress: static,
 ) -> i64:  # fmt: skip
     """Add dependencies of sources by a search of Dijkstra's from each; as :func:`by_levels`.
 
@@ -203,5 +205,5 @@ def by_searches(
             if i > 0:
                 own = 1.0 if demand is None else demand[v]
                 node_load[v] += paths * worth
-                value[v] = own / paths + worth
+                value[v] = own + worth if stress else own / paths + worth
     return 0
