@@ -240,5 +240,5 @@ class SearchLoads(LoadCollector):
 
     def loads(self, results: dict[str, Any]) -> tuple[Float, Float]:
         parallel = np.bincount(self.pair, self.shortest)
-        flow: Float = np.where(self.shortest, (results["edges"] / parallel)[self.pair], 0.0)
+        flow: Any = np.where(self.shortest, (results["edges"] / parallel)[self.pair], 0.0)
         return results["nodes"], np.bincount(self.edge, flow, self.m)
