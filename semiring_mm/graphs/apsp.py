@@ -22,7 +22,7 @@ from ..naming import integer
 from ..progress import Progress, reporter
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions, Tiles
-from .choice import Request, check_graph, matrix_of
+from .choice import Request, check_graph, check_shape, matrix_of
 from .inputs import as_graph, as_typed, positions, warn_of_entries
 from .methods import solve
 
@@ -273,7 +273,7 @@ def _between(s: Semiring, graph: Any, targets: Any, **asked: Any) -> Any:
     graph, nodes = as_graph(graph, weight=asked.pop("weight"), directed=asked["directed"])
     edges = graph if isinstance(graph, EdgeList) else None
     if edges is None:
-        check_graph(graph)
+        check_shape(graph)
         if len(graph.shape) == 3:
             raise ValueError("sources, targets and max_hops are for one graph, not for a batch")
     n = graph.shape[0] if edges is None else edges.n

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DENSE", "GPU_FROM", "GPU_HOPS", "GPU_SWEEPS", "SPARSE_FROM", "Request", "TooExpensive",
-    "check_graph", "count_edges", "hop_device", "matrix_of", "sweep_device",
+    "check_graph", "check_shape", "count_edges", "hop_device", "matrix_of", "sweep_device",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -436,12 +436,17 @@ class TooExpensive(Exception):
     """A method takes longer, or more memory, than another one; the message says what it takes."""
 
 
-def check_graph(x: Array) -> None:
-    """Raise ValueError or TypeError if an array is no matrix of a graph, or stack of them."""
+def check_shape(x: Array) -> None:
+    """Raise ValueError if an array of any library has not the shape of a graph's matrix."""
     if len(x.shape) == 3 and x.shape[1] != x.shape[2]:
         raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
     if len(x.shape) not in (2, 3) or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"a graph's matrix is square, got shape {x.shape}{edges_hint(x.shape)}")
+
+
+def check_graph(x: Array) -> None:
+    """Raise ValueError or TypeError if an array is no matrix of a graph, or stack of them."""
+    check_shape(x)
     if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
         raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
 

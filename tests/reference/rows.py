@@ -416,7 +416,7 @@ GRAPHS = [
     ),
     row(
         "apsp between nodes", "graph ...NN -> d ...RC", sm.apsp, naive.apsp, least=3, leading=0,
-        values={"graph": edges}, libraries=("lists", "jax"),
+        values={"graph": edges}, libraries=("lists", "torch", "jax"),
         options=cases({"sources": [1, 1], "targets": [2, 0, 0]}, {"targets": [1]}),
     ),
 ]  # fmt: skip
