@@ -241,4 +241,5 @@ class SearchLoads(LoadCollector):
     def loads(self, results: dict[str, Any]) -> tuple[Float, Float]:
         parallel = np.bincount(self.pair, self.shortest)
         flow = np.where(self.shortest, (results["edges"] / parallel)[self.pair], 0.0)
-        return results["nodes"], np.bincount(self.edge, flow, self.m)
+        edges: Float = np.bincount(self.edge, flow, self.m).astype(np.float64, copy=False)
+        return results["nodes"], edges
