@@ -240,5 +240,6 @@ class SearchLoads(LoadCollector):
 
     def loads(self, results: dict[str, Any]) -> tuple[Float, Float]:
         parallel = np.bincount(self.pair, self.shortest)
-        flow: Any = np.where(self.shortest, (results["edges"] / parallel)[self.pair], 0.0)
-        return results["nodes"], np.bincount(self.edge, flow, self.m)
+        flow = np.where(self.shortest, (results["edges"] / parallel)[self.pair], 0.0)
+        edges: Float = np.bincount(self.edge, flow, self.m).astype(np.float64, copy=False)
+        return results["nodes"], edges

@@ -137,6 +137,19 @@ def test_statistics_of_paths_where_separators_are_large(kind, directed, monkeypa
             np.testing.assert_allclose(getattr(found, name), getattr(swept, name), **near)
 
 
+def test_sweeps_or_searches():
+    """Of roads, grids and weights the sweeps; where an elimination has many edges, searches."""
+    rng, taken = np.random.default_rng(7), {}
+    tree = np.arange(1, 2000), rng.integers(0, np.arange(1, 2000))
+    social = rng.integers(0, 2000, (2, 8000))
+    for name, (row, col) in (("tree", tree), ("social", social)):
+        for kind, weight in (("hops", np.ones(len(row))), ("weights", rng.random(len(row)) + 1)):
+            edges = EdgeList(range(2000), row, col, weight, False)
+            taken[name, kind] = type(rows.eliminated(statistics.problem_of(edges))).__name__
+    assert taken["tree", "hops"] == taken["tree", "weights"] == "Sweeps"
+    assert taken["social", "hops"] == "Searches"
+
+
 def test_distances_that_float64_rounds_are_refused():
     weight = np.array([1 << 53, 1])
     edges = EdgeList.of(3, np.array([0, 1]), np.array([1, 2]), weight)
