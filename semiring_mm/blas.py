@@ -6,6 +6,7 @@ The verbs follow NumPy in shapes and behaviour and BLAS in the names of argument
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -512,6 +513,9 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 verb, "plus_times", alpha, a, x, beta, y, out, device, trans, dtype=dtype
             )
 
+    shown = inspect.signature(call)
+    known = [x for x in shown.parameters.values() if x.kind is not inspect.Parameter.VAR_KEYWORD]
+    call.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"""{"Matrix" if verb == "gemm" else "Matrix-vector"} product in {dtype}: \
 :func:`{verb}` over plus_times, under its BLAS name.
