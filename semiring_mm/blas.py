@@ -133,7 +133,9 @@ def matmul(
         if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
             raise TypeError(_BITS_ALONE)
         if not tiles:
-            raise ValueError("progress is told of work over tiles: give tiles=sm.Tiles(...), too")
+            raise ValueError(
+                "progress= reports products over tiles only: give tiles=sm.Tiles(...), or leave out progress"
+            )
         if return_arg or out is not None:
             raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
         return provided("multiply_tiles")(as_semiring(semiring), a, b, device, tiles, progress)
@@ -297,12 +299,14 @@ def _general(
     head = None
     if device is None and type(a) is not np.ndarray:
         head = _scaled_head(verb, semiring, alpha, beta, trans_a, trans_b, precision)
-        result = head and repeat(head, (a, b) if c is None else (a, b, c), out, dtype)
+        operands = (a, b) if c is None else (a, b, c)
+        result = None if head is None else repeat(head, operands, out, dtype)
         if result is not None:
             return result
     s = as_semiring(semiring)
     if (
-        device is precision is None and beta is c is None and type(a) is np.ndarray is type(b)
+        device is None and precision is None and beta is None and c is None
+        and type(a) is np.ndarray and type(b) is np.ndarray
         and b.ndim == (1 if verb == "gemv" else 2) and _scales_nothing(s, alpha)
     ):  # fmt: skip
         operands = a.T if trans_a else a, b.T if trans_b else b  # of stacks none is prepared
@@ -430,7 +434,7 @@ def _sparse(
     on_device = type(b) is not np.ndarray and hasattr(b, "ndim")
     if device is c is precision is None and known and on_device:
         head = _scaled_head("sparse", s, alpha, None, verb, a.shape, trans_a, trans_b)
-        result = head and repeat(head, (*known, b), out)
+        result = None if head is None else repeat(head, (*known, b), out)
         if result is not None:
             return result
     matrix, arrays = take_apart(verb, a, b)

@@ -81,7 +81,7 @@ def repeat(
     NumPy's own arrays are served, of one native dtype; `out` if it needs neither an error nor a
     temporary array. The head says, with the dtype, what the semiring is.
     """
-    if len(operands) != 2 or not (type(operands[0]) is np.ndarray is type(operands[1])):
+    if len(operands) != 2 or any(type(x) is not np.ndarray for x in operands):
         return None
     a, b = operands
     try:

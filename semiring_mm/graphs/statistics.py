@@ -38,7 +38,7 @@ from .prepared import PreparedGraph, distances_of
 from .rows import HopRows, Rows, Searches, Sweeps, eliminated
 
 __all__ = [
-    "Histogram", "Statistics", "collect", "extremes", "fastest", "finder", "request_of",
+    "FEW", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder", "request_of",
     "statistics",
 ]  # fmt: skip
 
@@ -64,7 +64,7 @@ _OF_PATHS = {name for name, (side, _) in _KINDS.items() if side == "paths"}
 _EXTREMES = {"diameter", "radius", "center"}  # by bounds, where they are all that is asked for
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
 _FORMAT = 2
-_FEW = 64  # searches that usually decide a diameter
+FEW = 64  # searches that usually decide a diameter
 _EVERY = 10.0  # seconds between checkpoints
 
 
@@ -368,7 +368,12 @@ def _by_bounds(
     edges: EdgeList, metric: tuple[Metric, Problem] | None, asked: set[str], progress: Progress
 ) -> Statistics | None:
     """Some of diameter, radius and center by few searches; None if distances are asymmetric."""
-    way = finder(request_of(edges, _FEW)) if metric is None else Sweeps(*metric)
+    if metric is not None:
+        way: Rows = Sweeps(*metric)
+    elif (request := request_of(edges, FEW)).sparse.source.symmetric():
+        way = finder(request)
+    else:  # before anything is prepared
+        return None
     if not way.symmetric:
         return None
     bounds = extremes(way, asked, reporter(progress, float(edges.n), way.method, "nodes"))
@@ -395,11 +400,7 @@ def extremes(way: Rows, asked: set[str], tick: Any = None) -> Bounds:
         return np.where(d == missing, -1, d)
 
     def eccentricities(sources: Index) -> Array:
-        found, at = collector.empty(len(sources)), np.arange(len(sources))
-        for i in range(0, len(at), collector.batch):
-            some = at[i : i + collector.batch]
-            collector.run(sources[some], some, found)
-        return found["largest"]
+        return _pass(collector, sources, way.order(sources))["largest"]
 
     bounds = Bounds(way.problem.source.edges(), way.dtype.kind != "f")
     return bounds.decide(asked, rows, eccentricities, way.cheaper, tick)
@@ -506,13 +507,31 @@ def collect(
     edges: EdgeList, sources: Index, kinds: set[str], device: str | None = None
 ) -> dict[str, Array]:
     """Results of one pass over the distances from some nodes: see :class:`Wanted`."""
-    work = _Work(edges, sources, (), 0, None, None, None)
     where = TileOptions(device=device).indices()
     rows = finder(request_of(edges, len(sources), device=None if where is None else "cuda"))
     _place(rows, len(sources), where, automatic=device is None)
     collector = rows.collector(Wanted(frozenset(kinds)))
     check_memory(collector.bytes(), f"the work by {rows.method} over {edges.n} nodes")
-    return work._pass(collector, rows.order(sources), "out", None, None)
+    return _pass(collector, sources, rows.order(sources))
+
+
+def _pass(
+    collector: Collector, sources: Index, order: Index, name: str = "out",
+    state: _State | None = None, tick: Callable[[int], None] | None = None,
+) -> dict[str, Array]:  # fmt: skip
+    """Results of some sources, taken in an order of :meth:`Rows.order`, a batch at a time."""
+    done, found = 0, collector.empty(len(order))
+    if state is not None:
+        done, found = state.begin(name, len(order), found)
+    while done < len(order):
+        some = order[done : done + collector.batch]
+        collector.run(sources[some], some, found)
+        done += len(some)
+        if state is not None:
+            state.keep(name, done, found, last=done == len(order))
+        if tick is not None:
+            tick(done)
+    return found
 
 
 def _place(rows: Rows, count: int, where: Sequence[int] | None, *, automatic: bool) -> None:
@@ -610,8 +629,8 @@ class _Work:
                 limits = _round_bins(most, self.bins, collector.whole)
                 collector.want(Wanted(frozenset({"bins"}), limits, every=every))
             check_memory(collector.bytes(), f"the work by {way.method} over {self.edges.n} nodes")
-            found[name] = self._pass(
-                collector, order, name, state,
+            found[name] = _pass(
+                collector, self.rows, order, name, state,
                 None if tick is None else _shifted(tick, number * len(order), self.edges.n),
             )  # fmt: skip
             if isinstance(collector, LoadCollector):
@@ -626,23 +645,6 @@ class _Work:
             edges = np.zeros(len(there))
             edges[there] = few
         return {"nodes": scale * nodes, "edges": scale * edges}
-
-    def _pass(
-        self, collector: Collector, order: Index, name: str, state: _State | None,
-        tick: Callable[[int], None] | None,
-    ) -> dict[str, Array]:  # fmt: skip
-        done, found = 0, collector.empty(len(order))
-        if state is not None:
-            done, found = state.begin(name, len(order), found)
-        while done < len(order):
-            some = order[done : done + collector.batch]
-            collector.run(self.rows[some], some, found)
-            done += len(some)
-            if state is not None:
-                state.keep(name, done, found, last=done == len(order))
-            if tick is not None:
-                tick(done)
-        return found
 
     def _result(
         self, way: Rows, found: dict[str, dict[str, Array]],

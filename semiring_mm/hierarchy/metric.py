@@ -322,6 +322,7 @@ def solve(
         Is told the fraction done.
     """
     x, steps, count = metric.structure, metric.steps, len(position)
+    assert (position[1:] >= position[:-1]).all()  # kernels walk from one to the next
     source = np.full((-(-count // width), width + 1), x.n)
     source[:, :-1].flat[:count] = position
     label = np.empty((count, x.core), metric.out.dtype)

@@ -16,7 +16,7 @@ from ..graphs.apsp import distances
 from ..graphs.bounds import Bounds
 from ..graphs.choice import SPARSE_FROM
 from ..graphs.search import search_order, settle
-from ..graphs.statistics import collect, extremes, fastest, finder, request_of
+from ..graphs.statistics import FEW, collect, extremes, fastest, finder, request_of
 from .convert import Network
 
 __all__ = [
@@ -163,7 +163,7 @@ def extreme_eccentricities(net: Network, name: str) -> Bounds:
     refuse_negative(net)
     if net.power is not None:
         weight = np.ldexp(net.arcs.weight, net.power).astype(np.int64)
-        bounds = extremes(finder(request_of(net.edges(weight), 64)), {name})
+        bounds = extremes(finder(request_of(net.edges(weight), FEW)), {name})
         if net.kind is not int:
             bounds.lower, bounds.upper = (
                 np.ldexp(x, -net.power) for x in (bounds.lower, bounds.upper)

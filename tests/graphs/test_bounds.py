@@ -74,6 +74,18 @@ def test_few_searches_and_what_bounds_do_not_decide(monkeypatch):
     assert sum(searched) < 1000
 
 
+def test_prepared_graphs_whose_nodes_are_all_alike():
+    """Bounds decide little, so that many eccentricities are swept, in the order of elimination."""
+    rng = np.random.default_rng(3)
+    for G in (nx.cycle_graph(200), nx.grid_2d_graph(14, 15, periodic=True)):
+        for u, v in G.edges:
+            G[u][v]["weight"] = int(rng.integers(3, 6))
+        net = sm.prepare(G)
+        every, found = sm.statistics(net, "eccentricity"), sm.statistics(net, EXTREMES)
+        for name in EXTREMES:
+            assert getattr(found, name) == getattr(every, name), name
+
+
 def test_directed_graphs_and_some_sources_take_all_eccentricities():
     G = nx.gnp_random_graph(30, 0.2, seed=1, directed=True)
     every = sm.statistics(G, "eccentricity", weight=None)

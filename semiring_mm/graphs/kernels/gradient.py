@@ -151,6 +151,12 @@ def reverse_customization(
 
 
 @kernel
+def through(paths, power, u, j, edge_count, edge_power, e, wide):
+    """The number of shortest paths to a row of labels and on along an edge, and its exponent."""
+    return times(paths[u, j], exponents(power, u, j), edge_count[e], exponent(edge_power, e), wide)
+
+
+@kernel
 def count_up(
     count, eliminated, width, vectors, wide, slack, source, visited, place, first, head, out,
     out_count, out_power, label, paths, power,
@@ -171,10 +177,7 @@ def count_up(
             for j in lanes(width, vectors, whole=True):
                 tie = mul(label[i, j], out[e]) <= label[u, j] + slack
                 if across(tie, any):
-                    m, x = times(
-                        paths[i, j], exponents(power, i, j), out_count[e], exponent(out_power, e),
-                        wide,
-                    )  # fmt: skip
+                    m, x = through(paths, power, i, j, out_count, out_power, e, wide)
                     total, top = plus(
                         paths[u, j], exponents(power, u, j), m if tie else 0.0, x if tie else 0.0,
                         wide,
@@ -207,10 +210,7 @@ def enter(
             u = slot[e]
             tie = mul(label[u, j], back[e]) <= limit
             if across(tie, any):
-                m, x = times(
-                    paths[u, j], exponents(power, u, j), back_count[e], exponent(back_power, e),
-                    wide,
-                )  # fmt: skip
+                m, x = through(paths, power, u, j, back_count, back_power, e, wide)
                 m = m if tie else 0.0
                 count, top = plus(count, top, m, x if tie else 0.0, wide)
         label[row, j] = best
@@ -247,10 +247,7 @@ def leave(
             u = slot[e]
             tie = mul(label[u, j], back[e]) <= limit
             if across(tie, any):
-                m, x = times(
-                    paths[u, j], exponents(power, u, j), back_count[e], exponent(back_power, e),
-                    wide,
-                )  # fmt: skip
+                m, x = through(paths, power, u, j, back_count, back_power, e, wide)
                 part = wanted * (quotient(m, x, count, top, wide) if wide else m)
                 part = part if tie & (count > 0.0) else 0.0
                 demand[u, j] += part
@@ -276,10 +273,7 @@ def reverse_up(
                 u = place[head[e]]
                 tie = mul(label[i, j], out[e]) <= label[u, j] + slack
                 if across(tie, any):
-                    m, x = times(
-                        paths[i, j], exponents(power, i, j), out_count[e], exponent(out_power, e),
-                        wide,
-                    )  # fmt: skip
+                    m, x = through(paths, power, i, j, out_count, out_power, e, wide)
                     part = demand[u, j] * quotient(m, x, paths[u, j], exponents(power, u, j), wide)
                     part = part if tie & (paths[u, j] > 0.0) else 0.0
                     total += part
