@@ -134,7 +134,7 @@ def matmul(
             raise TypeError(_BITS_ALONE)
         if not tiles:
             raise ValueError(
-                "progress= reports products over tiles only: give tiles=sm.Tiles(...), or leave out progress"
+                "progress= reports products over tiles only: give tiles=sm.Tiles(...), too"
             )
         if return_arg or out is not None:
             raise ValueError("over tiles a product has neither return_arg nor out: leave out tiles")
