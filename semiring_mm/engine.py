@@ -55,11 +55,10 @@ LENGTHS = "rows(i64[batch]) <= steps"
 SYMBOLS = "whole(i64[batch, steps]) < letters"
 
 
-@dataclass(frozen=True)
-class Scaling:
+class Scaling(NamedTuple):
     """How a product joins what C holds: C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C).
 
-    Parameters
+    Attributes
     ----------
     accumulate : bool
         Whether C is read and joined; else it is overwritten.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from . import pool
 
-__all__ = ["cut", "free_memory", "room_of", "scratch", "too_large", "workspace"]
+__all__ = ["free_memory", "pieces_of", "scratch", "too_large", "workspace"]
 
 
 def free_memory() -> int | None:
@@ -90,7 +90,7 @@ def workspace(size: int, worker: pool.Worker | None = None) -> NDArray[np.uint8]
     It is this thread's, or that of a worker that it has leased. It begins on a page, with flags (64
     bytes) that are 0.
     """
-    owner: Any = worker or pool.this_thread()
+    owner: Any = worker or pool.here.worker or pool.here
     buffer: NDArray[np.uint8] | None = getattr(owner, "buffer", None)
     if buffer is None or buffer.nbytes < size:
         raw = np.empty(size + 4096, np.uint8)
@@ -101,26 +101,18 @@ def workspace(size: int, worker: pool.Worker | None = None) -> NDArray[np.uint8]
 
 
 def scratch(*sizes: int) -> list[NDArray[np.uint8]]:
-    """Pieces of :func:`workspace`, in bytes, each from a cache line on.
+    """Pieces of :func:`workspace`, in bytes: see :func:`pieces_of`."""
+    pieces, room = pieces_of(*sizes)
+    return list(map(workspace(room).__getitem__, pieces))
+
+
+def pieces_of(*sizes: int) -> tuple[list[slice], int]:
+    """Pieces of a workspace, each from a cache line on, and the bytes that it needs for them.
 
     The first line is left out: products keep their flags there.
     """
-    return cut(workspace(room_of(*sizes)), *sizes)
-
-
-def room_of(*sizes: int) -> int:
-    """Bytes of a workspace that holds such pieces."""
-    room = 64
+    pieces, room = list[slice](), 64
     for size in sizes:
+        pieces.append(slice(room, room + size))
         room += -(-size // 64) * 64
-    return room
-
-
-def cut(memory: NDArray[np.uint8], *sizes: int) -> list[NDArray[np.uint8]]:
-    """Pieces of a workspace, as of :func:`scratch`."""
-    pieces: list[NDArray[np.uint8]] = []
-    first = 64
-    for size in sizes:
-        pieces.append(memory[first : first + size])
-        first += -(-size // 64) * 64
-    return pieces
+    return pieces, room

@@ -17,7 +17,7 @@ import functools
 import math
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -108,9 +108,9 @@ class Plan:
 
     @cached_property
     def _hash(self) -> int:  # looked up at each call of a kernel
-        return hash(tuple(vars(self).values()))
+        return hash(tuple(getattr(self, x.name) for x in fields(self)))
 
-    @property
+    @cached_property
     def computed_in(self) -> np.dtype[Any]:
         """The type computed in."""
         return np.dtype(f"{self.compute[0]}{int(self.compute[1:]) // 8}")
@@ -169,9 +169,9 @@ def is_sum(plan: Plan) -> bool:
 
 def scalar_bits(plan: Plan, value: float | int | None) -> int:
     """A scalar as a 64-bit parameter, whose low bytes are it in the type computed in."""
-    number = scalar(plan, value)
-    if number is None:
+    if value is None:
         return 0
+    number = scalar(plan, value)
     text = struct.pack({"f32": "f", "f64": "d", "u64": "Q"}.get(plan.compute, "q"), number)
     return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
 

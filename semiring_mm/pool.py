@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import queue
 import threading
@@ -16,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 __all__ = [
-    "Order", "Worker", "default_threads", "get_num_threads", "hold_at_fork", "lease",
-    "limited", "look", "run", "run_on", "run_parts", "set_num_threads", "start_with", "this_thread",
+    "Order", "Worker", "default_threads", "get_num_threads", "here", "hold_at_fork", "lease",
+    "limited", "look", "run", "run_on", "run_parts", "set_num_threads", "start_with",
 ]  # fmt: skip
 
 
@@ -39,7 +38,7 @@ _threads: int | None = None
 
 
 class _Here(threading.local):
-    """What each thread has of its own."""
+    """What each thread has of its own; other modules keep more there, or at its worker."""
 
     worker: Worker | None = None  # that it is
     busy = False  # whether it runs a task
@@ -48,7 +47,7 @@ class _Here(threading.local):
     most: int | None = None  # threads that it may use
 
 
-_here = _Here()
+here = _Here()
 
 
 def get_num_threads() -> int:
@@ -60,7 +59,7 @@ def get_num_threads() -> int:
         What :func:`set_num_threads` or ``SEMIRING_MM_NUM_THREADS`` has set, else the cores that
         this process may use.
     """
-    threads, most = _threads or configured(), _here.most
+    threads, most = _threads or configured(), here.most
     return threads if most is None else min(most, threads)
 
 
@@ -78,11 +77,11 @@ def configured() -> int:
 @contextlib.contextmanager
 def limited(most: int) -> Iterator[None]:
     """Cap the threads that calls of this thread use; other callers compute beside it."""
-    before, _here.most = _here.most, most
+    before, here.most = here.most, most
     try:
         yield
     finally:
-        _here.most = before
+        here.most = before
 
 
 @functools.cache
@@ -151,7 +150,7 @@ class Worker:
         self._bell.put(None)
 
     def _serve(self) -> None:
-        _here.worker = self
+        here.worker = self
         while True:
             self.wait()
             try:
@@ -186,28 +185,34 @@ def _end_idle() -> None:
         _idle.pop().order([None])
 
 
-@contextlib.contextmanager
-def lease(count: int) -> Iterator[list[Worker]]:
+class lease:
     """Up to so many workers that have nothing to do, nor have at the end.
 
     There are none inside a task of :func:`run`.
     """
-    workers: list[Worker] = []
-    if count > 0 and not _here.busy:
-        with _lock, contextlib.suppress(RuntimeError):  # the system starts no more threads
-            while len(workers) < count and (_idle or len(_workers) < configured() - 1):
-                workers.append(_idle.pop() if _idle else _kind())
-                _workers.add(workers[-1])
-    try:
-        yield workers
-    finally:
-        with _lock:
-            for worker in reversed(workers):
-                if worker in _workers and len(_workers) < configured():
-                    _idle.append(worker)
-                else:
-                    _workers.discard(worker)
-                    worker.order([None])
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._workers: list[Worker] = []
+
+    def __enter__(self) -> list[Worker]:
+        workers = self._workers
+        if self._count > 0 and not here.busy:
+            with _lock, contextlib.suppress(RuntimeError):  # the system starts no more threads
+                while len(workers) < self._count and (_idle or len(_workers) < configured() - 1):
+                    workers.append(_idle.pop() if _idle else _kind())
+                    _workers.add(workers[-1])
+        return workers
+
+    def __exit__(self, *_: object) -> None:
+        if self._workers:
+            with _lock:
+                for worker in reversed(self._workers):
+                    if worker in _workers and len(_workers) < configured():
+                        _idle.append(worker)
+                    else:
+                        _workers.discard(worker)
+                        worker.order([None])
 
 
 def _forget() -> None:
@@ -218,11 +223,6 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-def this_thread() -> Any:
-    """An object to keep attributes of this thread in: its :class:`Worker`, if it has one."""
-    return _here.worker or _here
 
 
 # --- tasks ---------------------------------------------------------------------------------------
@@ -237,10 +237,10 @@ def look() -> None:
 
     These take a fraction of a second each: Ctrl-C is seen between them.
     """
-    if _here.failed:
+    if here.failed:
         raise _GivenUp
-    if _here.news is not None:
-        _here.news.put(None)
+    if here.news is not None:
+        here.news.put(None)
 
 
 def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | None = None) -> None:
@@ -268,10 +268,12 @@ def run_parts(
     `on_done` is told how much of the range is done.
     """
     pieces = min(pieces, count)
-    cuts = [count * i // max(pieces, 1) for i in range(pieces + 1)]
     run(
-        [functools.partial(part, *ends) for ends in itertools.pairwise(cuts)],
-        (lambda done: on_done(cuts[done])) if on_done else None,
+        [
+            functools.partial(part, count * i // pieces, count * (i + 1) // pieces)
+            for i in range(pieces)
+        ],
+        (lambda done: on_done(count * done // pieces)) if on_done else None,
     )
 
 
@@ -294,7 +296,7 @@ def run_on(
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def work() -> None:
-        _here.busy, _here.failed, _here.news = True, failed, news
+        here.busy, here.failed, here.news = True, failed, news
         try:
             while remaining:
                 try:
@@ -309,7 +311,7 @@ def run_on(
             failed.append(error)
             remaining.clear()
         finally:
-            _here.busy, _here.failed, _here.news = False, (), None
+            here.busy, here.failed, here.news = False, (), None
 
     def help_() -> None:
         work()

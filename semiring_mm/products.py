@@ -7,7 +7,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,7 +161,7 @@ def _join_zero(engine: Engine, s: Semiring, c: Array, scaling: Scaling) -> None:
     m, n = c.shape
     none, rows = (engine.xp.zeros(size, np.int32) for size in (0, m + 1))
     b = engine.xp.empty((0, n), c.dtype)
-    engine.csr_product(s, none.astype(c.dtype), none, rows, b, c, replace(scaling, alpha=None))
+    engine.csr_product(s, none.astype(c.dtype), none, rows, b, c, scaling._replace(alpha=None))
 
 
 def flatten_leading(xp: Any, x: Array, axes: int) -> Array | None:

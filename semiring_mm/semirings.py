@@ -134,7 +134,7 @@ class Semiring:
         """The operation that ⊗ is, as :attr:`add_kind`; also ``"*"``."""
         return ex.joins(self.mul_expr)
 
-    @property
+    @cached_property
     def selective(self) -> bool:
         """Whether a ⊕ b is always a or b, so that one k attains a product's entry."""
         return self.add_kind in ("min", "max")
@@ -198,10 +198,12 @@ class Semiring:
         >>> sm.semirings["min_plus"].identities("int32")
         (np.int32(2147483647), np.int32(0))
         """
-        dtype = np.dtype(dtype)
-        return self._constant("zero", dtype), self._constant("one", dtype)
+        return self._identities(np.dtype(dtype))
 
     @lru_cache(maxsize=256)  # noqa: B019  (semirings are few, and small)
+    def _identities(self, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+        return self._constant("zero", dtype), self._constant("one", dtype)
+
     def _constant(self, which: str, dtype: np.dtype[Any]) -> Any:
         value: float = getattr(self, which)
         if dtype.kind == "b":

@@ -106,7 +106,7 @@ class TileOptions(Tiles):
     def of(cls, device: str | None, tiles: Tiles | None, *refused: str) -> TileOptions:
         """Options of a call whose verb takes all arguments of `tiles` except the `refused` ones."""
         if tiles is None:
-            return cls(device=device)
+            return _NONE if device is None else cls(device=device)
         if not isinstance(tiles, Tiles):
             raise TypeError(f"tiles is sm.Tiles(devices=, out=, memory=, ...), got {tiles!r}")
         for name in refused:
@@ -158,6 +158,9 @@ class TileOptions(Tiles):
             raise ValueError(f"out is {wanted} {kind}, got {self.out!r}")
         first, *rest = (Path(x) for x in given)
         return first, rest[0] if rest else None
+
+
+_NONE = TileOptions()
 
 
 def device_list(devices: Any, name: str = "devices") -> list[int]:

@@ -64,7 +64,9 @@ class EdgeList:
     def __getattr__(self, name: str) -> Any:
         if name != "row" or self.first is None:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        self.__dict__["row"] = row = np.repeat(np.arange(self.n), np.diff(self.first))
+        self.__dict__["row"] = row = np.arange(len(self.nodes)).repeat(
+            self.first[1:] - self.first[:-1]
+        )
         return row
 
     def __repr__(self) -> str:
@@ -99,7 +101,8 @@ class EdgeList:
         """The entries of a sparse matrix of SciPy's in compressed rows."""
         first = np.ascontiguousarray(matrix.indptr, np.int64)
         m = first[-1]  # arrays may have room for more
-        return cls.by_rows(first, matrix.indices[:m], matrix.data[:m])
+        col = matrix.indices[:m].astype(np.int64, casting="same_kind", copy=False)
+        return cls.by_rows(first, col, matrix.data[:m])
 
     @classmethod
     def of(cls, n: int, row: NDArray[Any], col: NDArray[Any], weight: Array) -> EdgeList:
@@ -137,7 +140,7 @@ class EdgeList:
 
     def kept(self, wanted: NDArray[np.bool_]) -> EdgeList:
         """Some of the edges, in their order."""
-        if wanted.all():
+        if False not in wanted:
             return self
         col, weight = self.col[wanted], self.weight[wanted]
         if self.first is not None:

@@ -112,7 +112,7 @@ class Problem:
         s, weights = self.source.s, self.weights
         halved = not self.predecessors and s.commutes and self.undirected
         look = weights.look(1) > 0
-        return Steps(s, weights.wide(), weights.known(), look, halved, self.predecessors)
+        return Steps(s, weights.wide, weights.known(), look, halved, self.predecessors)
 
     @property
     def pairs(self) -> float:

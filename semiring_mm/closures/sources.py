@@ -80,7 +80,6 @@ class _Readable:
     n: int
     dtype: np.dtype[Any]
     margins: Array | None = None
-    _given_as: str  # the semiring, size and dtype that the graph was given with
 
     def _entries(self, rows: slice, columns: slice) -> Array:
         """As :meth:`Source.read`, not worsened."""
@@ -138,7 +137,7 @@ class _Readable:
         return EdgeList.joined(self.n, parts)
 
     def fingerprint(self) -> str:
-        mark = hashlib.sha256(self._given_as.encode())
+        mark = hashlib.sha256(f"{self.s} {self.n} {self.dtype}".encode())
         for x in self._marked():
             mark.update(x.tobytes())
         return mark.hexdigest()
@@ -155,7 +154,6 @@ class DenseSource(_Readable):
         self.s, self.matrix, self.undirected = s, matrix, undirected
         self.n = int(matrix.shape[0])
         self.dtype = np.dtype(matrix.dtype).newbyteorder("=")
-        self._given_as = f"{s} {self.n} {self.dtype}"
 
     def _entries(self, rows: slice, columns: slice) -> Array:
         part = np.array(self.matrix[rows, columns], self.dtype)
@@ -178,11 +176,12 @@ class EdgeSource(_Readable):
     """
 
     def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:
-        self.s, self.n, self.dtype = s, edges.n, np.dtype(dtype)
-        truth = self.dtype.kind == "b"
-        weight = np.ones(len(edges.col), bool) if truth else edges.weight
-        self.given = edges.weighted(weight.astype(self.dtype, copy=False))
-        self._given_as = f"{s} {self.n} {self.dtype}"
+        self.s, self.n, self.dtype = s, len(edges.nodes), np.dtype(dtype)
+        self.given = edges
+        if self.dtype.kind == "b":
+            self.given = edges.weighted(np.ones(len(edges.col), bool))
+        elif edges.weight.dtype != self.dtype:
+            self.given = edges.weighted(edges.weight.astype(self.dtype))
 
     def _entries(self, rows: slice, columns: slice) -> Array:
         zero = self.s.identities(self.dtype)[0]

@@ -42,7 +42,7 @@ class Steps:
     ----------
     s : Semiring
     dtype : dtype
-        In which it is computed: ``Weights.wide()``.
+        In which it is computed: ``Weights.wide``.
     known : tuple of Facts, optional
         Ranges that hold for all entries at all times (``Weights.known()``).
     look : bool

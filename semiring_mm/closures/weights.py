@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..lazy import cached_property
 from ..plan import Facts, make_plan
 from ..semirings import Semiring
 from .edges import EdgeList
@@ -128,6 +129,7 @@ class Weights:
         least = self.facts.lo if self.s.add_kind == "min" else -self.facts.hi
         return self.s.mul_kind == "+" and least < 0
 
+    @cached_property
     def wide(self) -> np.dtype[Any]:
         """The type in which no path's weight can overflow: the graph's, or int64."""
         dtype, s, facts = self.dtype, self.s, self.facts
@@ -152,12 +154,12 @@ class Weights:
     @property
     def may_overflow(self) -> bool:
         """Whether sums of weights along a path may leave the range of a floating-point type."""
-        wide = self.wide()
+        wide = self.wide
         return self.s.mul_kind == "+" and wide.kind == "f" and self.known() is None
 
     def widen(self, d: Array) -> Array:
         """A matrix of the graph's type in the wide one."""
-        wide = self.wide()
+        wide = self.wide
         if wide == self.dtype:
             return d
         missing = d == self.s.identities(self.dtype)[0]
@@ -189,7 +191,7 @@ class Weights:
 
     def known(self) -> tuple[Facts, Facts, Facts] | None:
         """Ranges of all entries throughout a closure, in the wide type; None: any number."""
-        s, dtype, facts = self.s, self.wide(), self.facts
+        s, dtype, facts = self.s, self.wide, self.facts
         if dtype.kind in "iu" and not s.order_only:
             unit = 1 << (8 * dtype.itemsize - 4)
             limit = Facts(-unit, unit, True)
@@ -199,9 +201,9 @@ class Weights:
             if s.order_only:
                 whole = Facts(-math.inf, math.inf, False)
             elif s.mul_kind == "+" and s.selective:
-                largest = max((abs(x) for x in (lo, hi) if math.isfinite(x)), default=0.0)
+                least, most = 0 if math.isinf(lo) else abs(lo), 0 if math.isinf(hi) else abs(hi)
                 highest = float(np.finfo(dtype).max) if dtype.kind == "f" else 3e38
-                if (self.n + 1) * largest > highest:
+                if (self.n + 1) * max(least, most) > highest:
                     return None
                 whole = Facts(lo, math.inf, False) if s.zero > 0 else Facts(-math.inf, hi, False)
             elif s.mul_kind == "*" and not self.look(1):  # no factor is better than one
@@ -218,7 +220,7 @@ class Weights:
         """
         other = Weights(self.s, self.dtype, self.n, facts)
         with contextlib.suppress(OverflowError):
-            same = (other.wide(), other.known()) == (self.wide(), self.known())
+            same = (other.wide, other.known()) == (self.wide, self.known())
             return same and not (other.broken or other.look(1))
         return False
 
@@ -227,7 +229,7 @@ class Weights:
 
         `rows` is the engine's choice for floating-point numbers.
         """
-        s, dtype = self.s, self.wide()
+        s, dtype = self.s, self.wide
         least, most = self.facts.lo, self.facts.hi
         if s.add_kind in ("max", "|") and dtype.kind == "b":
             safe = bool(s.identities(dtype)[1])

@@ -39,8 +39,8 @@ def facts(semiring: Semiring, x: Array) -> Facts:
     """Range of an array's entries (any shape), and whether it holds NaN or an integer "no edge"."""
     call, known = _compiled(kernels.facts, semiring, x.dtype)
     parts = _parts(x)
-    workers = min(pool.get_num_threads(), x.nbytes // _SHARE)
-    if workers > 1:
+    workers = x.nbytes // _SHARE
+    if workers > 1 and (workers := min(workers, pool.get_num_threads())) > 1:
         with team.lease(workers - 1) as leased:
             workers = len(leased) + 1
             parts = [y for part in parts for y in _cut(part, workers * part.nbytes // x.nbytes)]
@@ -53,9 +53,10 @@ def facts(semiring: Semiring, x: Array) -> Facts:
             for one in calls[workers:]:
                 one()
     else:
-        outs = [np.empty(3, call.dtypes["out"]) for _ in parts]
-        for part, out in zip(parts, outs, strict=True):
-            call(out=out, layers=len(part), **_fields(part), **known)
+        outs = []
+        for part in parts:
+            outs.append(np.empty(3, call.dtypes["out"]))
+            call(out=outs[-1], layers=len(part), **_fields(part), **known)
     lo, hi, special = math.inf, -math.inf, 0
     for out in outs:
         least, most, odd = out.tolist()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,6 +57,7 @@ from .product_code import (
 )
 from .team import COUNTERS, lease, run_program, stopped
 from .tuning import tuned
+from .views import address
 
 __all__ = [
     "Blocks", "Cutter", "Program", "Step", "blas_serves", "blocks", "by_blas", "choose", "coarse",
@@ -132,6 +134,7 @@ def product(
         guess.keep(class_of(fa, a.dtype), class_of(fb, a.dtype))
 
 
+@functools.lru_cache(maxsize=KEPT)
 def coarse(
     known: tuple[Facts | None, ...] | None, dtype: np.dtype[Any]
 ) -> tuple[Facts | None, Facts | None, Facts | None]:
@@ -214,10 +217,9 @@ def _shifting_pays(
     semiring: Semiring, dtype: np.dtype[Any], m: int, n: int, k: int, alpha: Scalar
 ) -> bool:
     """Whether a product is to be one over plus-times of shifted exponentials."""
-    if dtype.kind in "iub" or not _is_log_plus(semiring):
+    if dtype.kind in "iub" or m * n * k < _SHIFTED or min(m, n, k) < _THIN or semiring.add_kind:
         return False
-    large = m * n * k >= _SHIFTED and min(m, n, k) >= _THIN
-    return large and (alpha is None or math.isfinite(alpha))
+    return _is_log_plus(semiring) and (alpha is None or math.isfinite(alpha))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -286,13 +288,12 @@ def code_of(
     """
     if _shifting_pays(semiring, dtype, m, n, depth, None):
         return None
-    plan, code = choose(
+    _, code = choose(
         semiring, dtype, fa, fb, None, depth if dtype.kind in "iu" else 1, PLAIN, False, _width(n)
     )  # fmt: skip
     if team_of(code, m * n * depth // code.unit) > 1:
         return None
-    slabs = _cut(plan, code, m, n, depth, 1, arg=False)[:3]
-    room = code.shape.workspace(code.size, *slabs, arg=False)
+    slabs, room, _ = _alone(code, m, n, depth, arg=False)
     return code.call, code.params(*slabs), room
 
 
@@ -304,10 +305,13 @@ def _run(
     """Compute a product; the counters, and the numbers seen, of one that is not cut in parts."""
     m, n = c.shape[-2:]
     depth, batch = a.shape[-1], c.shape[0] if c.ndim == 3 else 1
-    workers, pairs = pool.get_num_threads(), m * n * depth // code.unit
+    pairs = m * n * depth // code.unit
     k_array, p_array = (c if arg is None else arg), (c if gather is None else gather)
     long = _longest(plan) * code.unit
-    if batch > 1 and (pairs < _SERIAL or (batch >= 4 * workers and pairs * code.unit <= long)):
+    if batch > 1 and (
+        pairs < _SERIAL
+        or (batch >= 4 * pool.get_num_threads() and pairs * code.unit <= long)
+    ):  # fmt: skip
         _run_each(
             semiring, plan, code, a, b, c, _common(plan, scaling, a, b, c), k_array,
             arg is not None, on_done,
@@ -318,9 +322,10 @@ def _run(
         batch == team == 1 and pairs * code.unit <= long
         and not (gather is not None or triangle or overlap or on_done)
     ):  # fmt: skip
-        slabs = _cut(plan, code, m, n, depth, 1, arg=arg is not None)[:3]
-        buffer = workspace(code.shape.workspace(code.size, *slabs, arg=arg is not None))
-        params = code.params(*slabs) if scaling == PLAIN else params_of(
+        slabs, room, own = _alone(code, m, n, depth, arg=arg is not None)
+        buffer = workspace(room)
+        unscaled = scaling.alpha is scaling.beta is None
+        params = code.params(*slabs, mode=scaling.mode) if unscaled else params_of(
             plan, *slabs, m_block=code.shape.mc, n_block=code.shape.nc,
             **_common(plan, scaling, a, b, c),
         )  # fmt: skip
@@ -328,7 +333,7 @@ def _run(
         if buffer[0]:
             _does_not_fit(semiring, c, buffer)
         pool.look()
-        return buffer[code.own(arg=arg is not None) :]
+        return buffer[own:]
     most = batch * pairs * code.unit / _REPORTS if on_done else math.inf
     program = _program_of_one(
         code, team, tuple(_common(plan, scaling, a, b, c).items()), (m, depth, n),
@@ -338,9 +343,19 @@ def _run(
     return program.run(semiring, code, (a, b, c, k_array, p_array), team, on_done)
 
 
+@functools.lru_cache(maxsize=KEPT)
+def _alone(
+    code: ProductCode, m: int, n: int, depth: int, *, arg: bool
+) -> tuple[tuple[int, int, int], int, int]:
+    """Slabs of a product on one thread, bytes of its workspace, and of its own part of that."""
+    m_slab, k_slab, n_slab = _cut(code.plan, code, m, n, depth, 1, arg=arg)[:3]
+    room = code.shape.workspace(code.size, m_slab, k_slab, n_slab, arg=arg)
+    return (m_slab, k_slab, n_slab), room, code.own(arg=arg)
+
+
 def _common(plan: Plan, scaling: Scaling, a: Array, b: Array, c: Array) -> dict[str, int]:
     """Parameters of a product that do not depend on how it is cut."""
-    strides = (x.strides[0] if x.ndim == 3 else 0 for x in (a, b, c))
+    strides = [x.strides[0] if x.ndim == 3 else 0 for x in (a, b, c)]
     return {
         "mode": scaling.mode, "alpha": scalar_bits(plan, scaling.alpha),
         "beta": scalar_bits(plan, scaling.beta), "batch": c.shape[0] if c.ndim == 3 else 1,
@@ -390,8 +405,8 @@ def _run_each(
 
 def team_of(code: ProductCode, pairs: float) -> int:
     """How many threads so many pairs, of numbers or of words of bits, pay for."""
-    share = _SHARE * (3 if code.shape.fused else 1)  # a fused step is that much faster
-    return int(max(1, min(pool.get_num_threads(), pairs // share)))
+    most = int(pairs // (_SHARE * (3 if code.shape.fused else 1)))  # a fused step is so much faster
+    return min(most, pool.get_num_threads()) if most > 1 else 1
 
 
 def _cut(
@@ -531,7 +546,7 @@ class Program:
         if code.watches:
             shared[SEEN : SEEN + 6 * code.size].view(f"f{code.size}")[:] = 2 * NOTHING_SEEN
         words = self.words.copy()
-        words[:, _TEAM_WORD] = shared.ctypes.data
+        words[:, _TEAM_WORD] = address(shared)
         total = self.pairs[-1] if len(words) else 0.0
         most = min(
             _longest(code.plan) * team * code.unit, total / _REPORTS if on_done else math.inf
@@ -540,9 +555,9 @@ class Program:
         with lease(team - 1) as workers:
             while first < len(words):
                 done = self.pairs[first - 1] if first else 0.0
-                last = max(first + 1, int(np.searchsorted(self.pairs, done + most, "right")))
+                last = max(first + 1, int(self.pairs.searchsorted(done + most, "right")))
                 buffers = run_program(words[first:last], arrays, self.own, shared, workers, buffer)
-                if any(x[0] for x in buffers):
+                if any(map(operator.itemgetter(0), buffers)):
                     _does_not_fit(semiring, arrays[2], *buffers)
                 if stopped(shared):
                     break

@@ -28,7 +28,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import expressions as ex
 from ..expressions import joins, joins_logarithms
@@ -84,11 +84,10 @@ NOTHING_SEEN = (math.inf, -math.inf, 0.0)
 ARG_STEP = 16
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """Block sizes in elements of the compute type.
 
-    Parameters
+    Attributes
     ----------
     mr : int
         Rows of the register tile.
@@ -187,7 +186,7 @@ class ProductCode:
     size: int  # bytes of the compute type
     k_slab: int
     n_slab: int  # in compute elements
-    params: Callable[[int, int, int], bytes]  # on one thread, without scalars; remembered
+    params: Callable[..., bytes]  # of slabs and a mode, on one thread, without scalars; remembered
     unit: int  # columns of C in an element computed with
     watches: bool  # whether packing sees which numbers the operands hold
     plan: Plan

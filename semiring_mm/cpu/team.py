@@ -78,6 +78,10 @@ def call_each(
     seven arrays, or addresses. There is at most one tuple more than `workers`, which :func:`lease`
     gave. This thread makes the calls of workers that come too late.
     """
+    if not workers:
+        for row in arguments:
+            call(*row)
+        return
     workers = workers[: len(arguments) - 1]
     slots = [x.slot for x in workers if isinstance(x, _Worker)]
     if not slots:
@@ -272,7 +276,7 @@ def run_program(
     shared[COUNTERS // 2 : COUNTERS] = 0
     words = [len(program), address(shared), id(q), address(program), program.strides[0]]
     header = np.array(words, np.int64)
-    buffers = [buffer, *(workspace(own, worker) for worker in workers)]
+    buffers = [buffer, *map(functools.partial(workspace, own), workers)]
     rows = [(*given, x, address(header), k, p) for x in buffers]
     call_each(_program(), rows, workers)
     return buffers

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..memory import cut, room_of
+from ..memory import pieces_of
 from ..plan import Plan
 from .codegen import Call, Compiled, compiled
 from .compiler import KEPT, host_target
@@ -59,11 +59,12 @@ def task_of(
     """
     size = np.dtype(dtype).itemsize
     sizes = [math.prod(shape) * size for shape in rooms.values()]
-    kept = [min(size, _KEPT) for size in sizes]
+    places, room = pieces_of(*(min(size, _KEPT) for size in sizes))
 
     def bind(first: int, last: int, memory: NDArray[np.uint8]) -> Call:
-        arrays, pieces = {}, cut(memory, *kept)
-        for (name, shape), piece, size in zip(rooms.items(), pieces, sizes, strict=True):
+        arrays = {}
+        for (name, shape), place, size in zip(rooms.items(), places, sizes, strict=True):
+            piece = memory[place]
             if size > len(piece):  # of a long chain: not kept after the call
                 piece = np.empty(size + 64, np.uint8)
                 piece = piece[-piece.ctypes.data % 64 :]
@@ -72,7 +73,7 @@ def task_of(
                 arrays[name].fill(filled[name])
         return call.bind(**fields, **arrays, begin=first, stop=last)
 
-    return Task(bind, room_of(*kept), together)
+    return Task(bind, room, together)
 
 
 @functools.lru_cache(maxsize=KEPT)

@@ -162,7 +162,7 @@ def product(
             _product_in_float32(semiring, a, b, c, scaling, precision, on_done)
             return
         a, known = scaled(semiring, alpha, a), None  # what is known is of A before
-        scaling = replace(scaling, alpha=None)
+        scaling = scaling._replace(alpha=None)
     if gather is None and not triangle and _by_columns(c) and semiring.commutes:
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # the kernels write along rows
         arg = None if arg is None else arg.swapaxes(-1, -2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -232,7 +231,7 @@ class _Run:
             "alpha": scalar_bits(self.plan, scaling.alpha),
             "beta": scalar_bits(self.plan, scaling.beta),
             "zero": scalar_bits(self.plan, zero), "strips": self.strips,
-            "mode": replace(scaling, alpha=None).mode,
+            "mode": scaling._replace(alpha=None).mode,
         }  # fmt: skip
 
     def params(self, **fields: Any) -> bytes:

@@ -15,7 +15,6 @@ from ..bits import BitMatrix
 from ..closures.bits import closure_bits
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import labelled
-from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..deprecated import apart
 from ..naming import integer
@@ -305,8 +304,10 @@ def _head(
     method: str = "auto", hops: int | None = None,
 ) -> tuple[Any, ...] | None:  # fmt: skip
     """By what a small matrix's closure is known where it comes again; None where none may."""
+    if type(graph) is np.ndarray or hasattr(graph, "tocoo"):
+        return None
     shape: Sequence[int] = getattr(graph, "shape", ())
-    if type(graph) is np.ndarray or len(shape) < 2:
+    if len(shape) < 2:
         return None
     plain = weight == "weight" and sources is hops is progress is None and options == _NO_TILES
     if not plain or predecessors or overwrite or shape[-1] > _AT_ONCE:
@@ -392,22 +393,23 @@ class Task:
 
     def _of_edges(self, edges: EdgeList, large: bool) -> Request:
         s, dtype = self.s, edge_dtype(self.s, edges.weight)
-        count = None if self.sources is None else np.size(self.sources)
+        n, count = edges.n, None if self.sources is None else np.size(self.sources)
         request = Request(
-            s, edges.n, dtype, len(edges.col), sources=count, labels=self.nodes, **self.asked
+            s, n, dtype, len(edges.col), sources=count, labels=self.nodes, **self.asked
         )
         if not request.options:  # before any work
             if count is None:
                 request.check_matrix(4 * request.predecessors, large=large)
-            size = request.count * edges.n * dtype.itemsize
+            rows = n if count is None else count
+            size = rows * n * dtype.itemsize
             if size >= _LARGE:
-                check_memory(size, f"the result of {request.count} x {edges.n} entries")
-        if request.directed is None and spans(s, dtype):
+                check_memory(size, f"the result of {rows} x {n} entries")
+        if request.directed is None and request.comparing:
             from .spanning import as_undirected
 
             edges = as_undirected(edges, s.add_kind == "min")
         request.edges, request.undirected, request.arcs = edges, not edges.directed, len(edges.col)
-        request.rows = positions(self.sources, edges.n, self.nodes)
+        request.rows = positions(self.sources, n, self.nodes)
         request.sources = None if request.rows is None else len(request.rows)
         return request.place()
 

@@ -148,7 +148,7 @@ class Request:
     device_hops: Any = None
     forest: SpanningForest | None = None
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Rows of the result."""
         return self.n if self.sources is None else self.sources
@@ -206,9 +206,9 @@ class Request:
         """Whether ⊕ and ⊗ are minimum and maximum."""
         return spans(self.s, self.dtype)
 
-    @property
+    @cached_property
     def elsewhere(self) -> bool:
-        """Whether a graph on the host goes to a device."""
+        """Whether a graph on the host goes to a device, once it is placed."""
         return self.device not in (None, "cpu")
 
     @property
@@ -302,9 +302,9 @@ class Request:
         """Choose a device for a graph on the host, and whether its matrix is in tiles."""
         # the result, the graph as it was given, and half of it for products in place
         needed = self.n * self.n * (5 * self.dtype.itemsize // 2 + 6 * self.predecessors)
-        self.tiles, tiles_can = bool(self.options), not self.refused_by_tiles()
+        self.tiles = bool(self.options)
         if self.may_use_gpu and self.gpu is not None:
-            exceeds = needed > self.gpu
+            exceeds, tiles_can = needed > self.gpu, not self.refused_by_tiles()
             if self.device is None and (tiles_can or not exceeds):
                 self.device = "cuda"
             self.tiles = self.tiles or (self.device is not None and tiles_can and exceeds)

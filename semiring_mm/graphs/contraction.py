@@ -11,6 +11,7 @@ a dense core (:mod:`..hierarchy`).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -53,9 +54,10 @@ def elimination_cost(r: Request, limit: float) -> float:
     """
     problem, n = r.sparse, r.n
     size = problem.steps.dtype.itemsize
-    if costs.least(n, len(r.listed.col), r.count, threads=r.threads) > limit:
+    edges = r.listed
+    if costs.least(n, len(edges.col), r.count, threads=r.threads) > limit:
         raise TooExpensive("takes longer, whatever the separators")
-    row, col, _ = r.listed.arrays
+    row, col = edges.row, edges.col
     if limit == math.inf and r.kept:  # before any work
         check_memory(r.result_bytes + _NODE * n, f"the elimination of {n} nodes")
     if r.structure is not None:
@@ -63,7 +65,9 @@ def elimination_cost(r: Request, limit: float) -> float:
             n, len(row), np.diff(r.structure.first), r.count, itemsize=size, threads=r.threads
         )[-1]
         return float(cost)
-    found = eliminate(n, row, col, sources=r.count, limit=limit, itemsize=size)
+    found = eliminate(
+        n, row, col, sources=r.count, limit=limit, itemsize=size, threads=r.threads
+    )  # fmt: skip
     if found is None:
         raise TooExpensive("separators are large: takes longer")
     if r.elsewhere and r.kept and limit < math.inf and found[0].core > _CORE:
@@ -79,7 +83,11 @@ def by_elimination(r: Request) -> Solved:
         structure, count = r.structure, r.count
         assert structure is not None
         there = sweep_device(r.device, structure, count, r.sparse.steps.dtype.itemsize)
-        return r.sparse.solve(lambda given: rows_by_sweeps(given, structure, r.rows, into, there))
+        return r.sparse.solve(
+            functools.partial(
+                rows_by_sweeps, structure=structure, sources=r.rows, out=into, index=there
+            )
+        )
 
     return _in_place(r, run)
 

@@ -189,6 +189,8 @@ def _edge_list(
 ) -> EdgeList | None:
     """The edges, or None for what is no list of edges."""
     chosen = source is not None or target is not None
+    if hasattr(type(graph), "tocoo") and not chosen:
+        return _edges_of_sparse(graph, weight)
     table = is_table(graph) and (chosen or not _is_matrix(graph))
     if table or isinstance(graph, (str, PathLike)) or are_paths(graph):
         read_graph = provided("read_graph")
@@ -211,23 +213,26 @@ def _edge_list(
         return _numbered(graph if weight else _unweighted(graph))
     if isinstance(graph, Mapping):
         return from_dict(graph, weight)
-    if hasattr(graph, "tocoo"):
-        if weight not in (None, "weight"):
-            raise ValueError(
-                f"weight={weight!r}: a sparse matrix has one number for each edge; leave it out"
-            )
-        _check_square(graph.shape)
-        if getattr(graph, "format", None) == "csr":
-            edges = EdgeList.of_csr(graph)
-        else:
-            coo = graph.tocoo()
-            edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
-        return edges if weight else _unweighted(edges)
     if hasattr(graph, "vs") and hasattr(graph, "es"):
         return from_igraph(graph, weight)
     if hasattr(graph, "adj") and hasattr(graph, "edges"):
         return from_networkx(graph, weight)
     return None
+
+
+def _edges_of_sparse(graph: Any, weight: str | int | None) -> EdgeList:
+    """The entries of a sparse matrix of SciPy's."""
+    if weight not in (None, "weight"):
+        raise ValueError(
+            f"weight={weight!r}: a sparse matrix has one number for each edge; leave it out"
+        )
+    _check_square(graph.shape)
+    if getattr(graph, "format", None) == "csr":
+        edges = EdgeList.of_csr(graph)
+    else:
+        coo = graph.tocoo()
+        edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
+    return edges if weight else _unweighted(edges)
 
 
 def _is_matrix(table: Any) -> bool:
@@ -312,7 +317,7 @@ def _warn_of_infinity(s: Semiring, what: str) -> None:
 def _checked(edges: EdgeList) -> EdgeList:
     """The edge list with arrays of one length, nodes that exist and real weights."""
     first = edges.first
-    if first is not None and (first[0] != 0 or (first[1:] < first[:-1]).any()):
+    if first is not None and (first[0] != 0 or True in (first[1:] < first[:-1])):
         raise ValueError("indptr of a sparse matrix begins with 0 and never decreases")
     col, weight = np.asarray(edges.col), np.asarray(edges.weight)
     row = np.asarray(edges.row) if first is None else col[:0]  # made of indptr: as it must be
@@ -327,19 +332,21 @@ def _checked(edges: EdgeList) -> EdgeList:
         if ends.size and ends.dtype.kind not in "iu":
             raise TypeError(f"row and col are numbers of nodes, got dtype {ends.dtype}")
         # negative numbers are large ones without their sign
-        if ends.size and ends.view(ends.dtype.str.replace("i", "u")).max() >= edges.n:
+        if ends.size and np.maximum.reduce(ends.view(ends.dtype.str.replace("i", "u"))) >= len(
+            edges.nodes
+        ):
             wrong = int(ends[(ends < 0) | (ends >= edges.n)][0])
             raise ValueError(f"an edge at node {wrong}, and nodes are 0 to {edges.n - 1}")
-    if weight.size and np.isnan(weight.min()):
+    if weight.size and np.isnan(np.minimum.reduce(weight)):
         missing = np.flatnonzero(np.isnan(weight))
         u, v = (edges.nodes[x[missing[0]]] for x in (edges.row, col))
         raise ValueError(f"the edge from node {u} to node {v} has weight NaN")
     index = np.int64
+    col = col.astype(index, copy=False)
     if first is not None:
-        return EdgeList.by_rows(first, col.astype(index, copy=False), weight)
-    return replace(
-        edges, row=row.astype(index, copy=False), col=col.astype(index, copy=False), weight=weight
-    )
+        same = col is edges.col and weight is edges.weight
+        return edges if same else EdgeList.by_rows(first, col, weight)
+    return replace(edges, row=row.astype(index, copy=False), col=col, weight=weight)
 
 
 def _from_dense(

@@ -7,11 +7,12 @@ order is: finding that goes on only while it is below the cost of the other meth
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from .. import engine as engines
 from ..arrays import check_memory
@@ -25,7 +26,7 @@ from .choice import Request, TooExpensive
 __all__ = ["METHODS", "Method", "plan", "searches_first", "solve"]
 
 _NONE: Mapping[str, str] = {}
-_UNASKED = 1 << 18  # bytes that are taken without asking how many are free
+_UNASKED = 1 << 24  # bytes that are taken without asking how many are free
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def plan(request: Request, refused: Mapping[str, str] = _NONE) -> Method:
     able.sort()
     for _, k in able:
         needed = METHODS[k].memory(request)
-        if needed <= _UNASKED:
+        if needed <= _UNASKED and request.room is None:
             return METHODS[k]
         free = request.free(host=METHODS[k].edges)
         if free is None or needed <= free:
@@ -170,7 +171,7 @@ def _forest(r: Request) -> str:
 
 
 def _one_launch(r: Request) -> str:
-    if r.n > r.engine.BATCH or r.edges is not None or not r.n:
+    if r.edges is not None or not 0 < r.n <= r.engine.BATCH:
         return "needs a small matrix on a device"
     plain = r.sources is r.hops is None and r.method in ("auto", "floyd_warshall")
     truth = r.dtype.kind == "b" and r.predecessors
@@ -184,7 +185,7 @@ def _few_edges(r: Request) -> bool:
 
 
 def _edge_rounds(r: Request) -> str:
-    return _of_matrix(r) or ("" if _few_edges(r) else "needs max_hops, edges and few sources")
+    return _of_matrix(r) if _few_edges(r) else "needs max_hops, edges and few sources"
 
 
 def _rounds(r: Request) -> str:
@@ -195,12 +196,12 @@ def _rounds(r: Request) -> str:
 
 def _powers(r: Request) -> str:
     asked = r.hops is not None and r.sources is None
-    return _of_matrix(r) or ("" if asked else "needs max_hops, and all pairs")
+    return _of_matrix(r) if asked else "needs max_hops, and all pairs"
 
 
 def _squaring(r: Request) -> str:
     asked = r.method == "squaring" and r.sources is r.hops is None
-    return _of_matrix(r) or ("" if asked else "needs method='squaring'")
+    return _of_matrix(r) if asked else "needs method='squaring'"
 
 
 def _blocks(r: Request) -> str:
@@ -210,8 +211,8 @@ def _blocks(r: Request) -> str:
 
 
 def _strips(r: Request) -> str:
-    by_rows = r.options.devices is None and not r.elsewhere and r.method in ("auto", "sparse")
-    return "" if r.options and by_rows else "needs tiles=sm.Tiles(out= or memory=) on the CPU"
+    by_rows = r.options.devices is None and r.method in ("auto", "sparse") and not r.elsewhere
+    return "" if by_rows and r.options else "needs tiles=sm.Tiles(out= or memory=) on the CPU"
 
 
 def _tiles(r: Request) -> str:
@@ -262,12 +263,6 @@ def _hops_bytes(r: Request) -> int:
     return searches.bytes(r.n, r.hop_graph.arcs, r.count, labels=True)
 
 
-def _elimination_cost(r: Request, limit: float) -> float:
-    from . import contraction
-
-    return contraction.elimination_cost(r, limit)
-
-
 def _products_cost(r: Request, limit: float) -> float:
     """So many products of n³ pairs at most."""
     products = 1 if r.hops is None else max(1, r.hops.bit_length() + r.hops.bit_count() - 1)
@@ -277,9 +272,14 @@ def _products_cost(r: Request, limit: float) -> float:
 # --- what does them -----------------------------------------------------------------------------
 
 
-def _run(room: str, name: str) -> Callable[[Request], Any]:
+def _run(room: str, name: str) -> Callable[..., Any]:
     """A function of a module that is loaded when it is first used."""
-    return lambda r: getattr(importlib.import_module(f".{room}", __package__), name)(r)
+    return lambda *asked: _function(room, name)(*asked)
+
+
+@functools.cache
+def _function(room: str, name: str) -> Callable[..., Any]:
+    return cast(Callable[..., Any], getattr(importlib.import_module(f".{room}", __package__), name))
 
 
 def _tiled(name: str) -> Callable[[Request], Any]:
@@ -325,7 +325,7 @@ METHODS: Sequence[Method] = (
            _run("contraction", "by_search_shifted"), edges=True),
     Method("breadth-first searches", _hops, _hops_cost, _run("contraction", "by_hops"),
            _hops_bytes, edges=True),
-    Method("sparse elimination", _elimination, _elimination_cost,
+    Method("sparse elimination", _elimination, _run("contraction", "elimination_cost"),
            _run("contraction", "by_elimination"), lambda r: r.structure_bytes, edges=True,
            what="the elimination of {n} nodes"),
 )  # fmt: skip

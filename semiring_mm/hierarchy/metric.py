@@ -80,7 +80,7 @@ class Metric:
     targets: NDArray[np.int32] | None = None
     written: Plan | None = None
 
-    @property
+    @cached_property
     def trees(self) -> bool:
         """Whether there are predecessors."""
         return self.core_pred is not None
@@ -227,9 +227,10 @@ class Metric:
     @cached_property
     def _narrow(self) -> Metric | None:
         """The same in 32-bit integers, if these hold all distances."""
-        if self.largest >= 1 << 29 or any(
-            bool(((w < 0) | (w != np.trunc(w))).any()) for w in self.finite()
-        ):
+        for w in (self.out, self.back, self.core):  # of most graphs the first one tells
+            if not np.logical_and.reduce(w == np.trunc(w), None):
+                return None
+        if self.largest >= 1 << 29 or any((w < 0).any() for w in self.finite()):
             return None
         if self.bound[0] >= 1 << 29:
             return None
@@ -237,7 +238,7 @@ class Metric:
 
     # --- rows of distances ----------------------------------------------------------------------
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Sources of a block."""
         return kernels.VECTORS * engines.host_rows().lanes(self.out.dtype.itemsize)
@@ -251,20 +252,21 @@ class Metric:
 
         Columns are all nodes, or the `targets`. `tick` is told the fraction done.
         """
-        x, width, host = self.structure, self.width, engines.host_rows()
+        x, width = self.structure, self.width
         columns = (x.rank if targets is None else x.rank[targets]).astype(np.int64)
         descending, kind = self.targets, self.out.dtype
         if descending is None:
             descending = np.arange(x.eliminated - 1, -1, -1, dtype=np.int32)
         kernel = engines.compiled(kernels.sweep, self.written or self.plan, *self.identities)
         entries, turned, trees = x.n * width, width * kernels.COLUMNS, self.trees
+        vector = width * kind.itemsize // kernels.VECTORS  # bytes
         fields: dict[str, Any] = {
             "eliminated": x.eliminated, "core": x.core, "width": width, "columns": len(columns),
             "where": columns, "count": len(descending), "order": descending, "parent": x.parent,
             "first": x.first, "head": x.head, "out": self.out, "back": self.back,
             "out_pred": self.out_pred, "back_pred": self.back_pred, "d": d, "p": p,
-            "lane_count": min(host.lanes(kind.itemsize), width),
-            "per": host.lanes(d.itemsize), "per_pred": host.lanes(4),
+            "lane_count": vector // kind.itemsize, "per": vector // d.itemsize,
+            "per_pred": vector // 4,
             "stored_in": max(1, kind.itemsize // d.itemsize), "pred_in": max(1, kind.itemsize // 4),
         }  # fmt: skip
         fields["base"], fields["pitch"] = _lines(d)
@@ -283,7 +285,7 @@ class Metric:
                 turned_pred=pred_rows.view(np.int32).reshape(width, -1) if trees else None,
             )  # fmt: skip
 
-        order = np.argsort(x.rank[sources], kind="stable")
+        order = x.rank[sources].argsort(kind="stable")
         batch = max(_BATCH, 4 * width * pool.get_num_threads(), _ENTRIES // max(1, x.core))
         for begin in range(0, len(order), batch):
             lines = order[begin : begin + batch]
@@ -294,7 +296,7 @@ class Metric:
 
 def _lines(rows: Array) -> tuple[int, int]:
     """Entries from a line of the caches to the first one, -1 for none; and between rows."""
-    base, odd = divmod(rows.ctypes.data % kernels.LINE, rows.itemsize)
+    base, odd = divmod(rows.__array_interface__["data"][0] % kernels.LINE, rows.itemsize)
     return (-1 if odd else base), rows.strides[0] // rows.itemsize
 
 
@@ -322,31 +324,32 @@ def solve(
         Is told the fraction done.
     """
     x, steps, count = metric.structure, metric.steps, len(position)
-    assert (position[1:] >= position[:-1]).all()  # kernels walk from one to the next
-    source = np.full((-(-count // width), width + 1), x.n)
+    assert False not in (position[1:] >= position[:-1])  # kernels walk from one to the next
+    source = np.empty((-(-count // width), width + 1), np.int64)
+    source.fill(x.n)
     source[:, :-1].flat[:count] = position
     label = np.empty((count, x.core), metric.out.dtype)
     pred = np.empty(label.shape, np.int32) if metric.trees else None
 
+    threads = pool.get_num_threads()
+
     def run(sources: int, down: int) -> None:
         blocks = -(-sources // width)
         work = float(blocks) * width * (len(x.head) + x.n)
-        threads = pool.get_num_threads()
         parts = max(work / _MOST, min(4 * threads, work / _LEAST) if threads > 1 else 0)
         parts = max(1, min(blocks, math.ceil(parts)))
-        cuts = [blocks * i // parts for i in range(parts + 1)]
         tasks = [
             functools.partial(
-                sweep, begin=begin, end=end, down=down, source=source, core_label=label,
-                core_pred=pred,
+                sweep, begin=blocks * i // parts, end=blocks * (i + 1) // parts, down=down,
+                source=source, core_label=label, core_pred=pred,
             )
-            for begin, end in itertools.pairwise(cuts)
+            for i in range(parts)
         ]  # fmt: skip
         told = None if not (down and tick) else (lambda done: tick(done / parts))
         pool.run(tasks if blocks else [], told)
 
     if x.core:
-        below = int(np.searchsorted(position, x.eliminated))
+        below = int(position.searchsorted(x.eliminated))
         run(below, 0)
         core, inside = stored(metric.plan, label, steps.dtype), position[below:] - x.eliminated
         engines.named("cpu").product(
@@ -388,7 +391,7 @@ class Arcs:
     @classmethod
     def of(cls, structure: Structure, row: Index, col: Index, *, undirected: bool) -> Arcs:
         loops = row == col
-        apart = np.flatnonzero(~loops) if loops.any() else slice(None)
+        apart = (~loops).nonzero()[0] if True in loops else slice(None)
         return cls(row, col, undirected, apart, structure.slots(row[apart], col[apart]))
 
     def weights(self, problem: Problem) -> Array:
@@ -437,14 +440,16 @@ def customize(
     source, steps = problem.source, problem.steps
     assert isinstance(source, EdgeSource)
     if arcs is None:
-        row, col, _ = source.given.arrays
-        arcs = Arcs.of(structure, row, col, undirected=not source.given.directed)
+        edges = source.given
+        arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
     weight, slot = arcs.weights(problem), arcs.slot
     plan, size, core = path_plan(steps, structure.n), len(structure.head), structure.core
-    out = np.full(size, computed(plan, steps.identities[0]), plan.computed_in)
+    out = np.empty(size, plan.computed_in)
+    out.fill(computed(plan, steps.identities[0]))
     symmetric = arcs.undirected and source.s.commutes and not trees
     back = out if symmetric else out.copy()
-    matrix = np.full((core, core), steps.identities[0], steps.dtype)
+    matrix = np.empty((core, core), steps.dtype)
+    matrix.fill(steps.identities[0])
     preds: list[Any] = [None] * 3
     if trees:
         preds = [np.full(x.shape, NO_PREDECESSOR, np.int32) for x in (out, back, matrix)]
@@ -490,27 +495,32 @@ def factorize_weights(metric: Metric, tick: Tick | None = None) -> None:
             **fields,
         )  # fmt: skip
 
+    core = metric.compiled(kernels.customize_core)
+
     def some_of_core(begin: int, end: int) -> None:
-        metric.compiled(kernels.customize_core)(
+        core(
             begin=begin, end=end, eliminated=x.eliminated, back=metric.back, matrix=metric.core,
             core_pred=metric.core_pred, **fields,
         )  # fmt: skip
 
     *parts, last = itertools.pairwise(cuts.tolist())
     each = x.pairs / (len(parts) + 1)
-    pool.run(
-        [functools.partial(some, *part) for part in parts],
-        None if tick is None else (lambda done: tick(float(done * each))),
-    )
+    if parts:
+        pool.run(
+            [functools.partial(some, *part) for part in parts],
+            None if tick is None else (lambda done: tick(float(done * each))),
+        )
     some(*last)
     if tick is not None:
         tick(x.pairs)
     if steps.look:
         check_edges(metric)
     if x.core:
-        count = max(1, min(4 * pool.get_num_threads(), x.core // 64))
-        rows = itertools.pairwise(np.linspace(0, x.core, count + 1).astype(int).tolist())
-        pool.run([functools.partial(some_of_core, *part) for part in rows])
+        threads = pool.get_num_threads()
+        if threads > 1:
+            pool.run_parts(some_of_core, x.core, max(1, min(4 * threads, x.core // 64)))
+        else:
+            some_of_core(0, x.core)
         diagonal = np.arange(x.core)
         metric.core[diagonal, diagonal] = steps.identities[1]
         if metric.core_pred is not None:

@@ -98,12 +98,14 @@ class Structure(SymbolicFactor):
     @property
     def degree(self) -> Index:
         """Number of higher neighbours of each eliminated position."""
-        return self.first[1:] - self.first[:-1]
+        degree: Index = self.first[1:] - self.first[:-1]
+        return degree
 
     @cached_property
     def pairs(self) -> float:
         """Pairs (⊗, ⊕) that join the weights of the edges: Σ degree²."""
-        return float(self.degree @ self.degree)
+        degree = self.degree
+        return float(degree @ degree)
 
     @cached_property
     def depth(self) -> int:
@@ -261,7 +263,7 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
 
 def eliminate(
     n: int, row: Index, col: Index, *, sources: int | None = None, limit: float = math.inf,
-    itemsize: int = 8,
+    itemsize: int = 8, threads: int = 1,
 ) -> tuple[Structure, float] | None:  # fmt: skip
     """The structure by minimum degree and its cost (:func:`.costs.eliminations`), or None.
 
@@ -278,6 +280,8 @@ def eliminate(
         after a small part of that time (:data:`.costs.ATTEMPT`).
     itemsize : int
         Bytes of a label.
+    threads : int
+        That work.
 
     Returns
     -------
@@ -285,14 +289,14 @@ def eliminate(
         O(Σ degree²) time, the degrees being those of the elimination.
     cost : float
     """
-    count, working = n if sources is None else sources, pool.get_num_threads()
+    count = n if sources is None else sources
     spare = costs.ATTEMPT * limit - costs.neighbours(n, len(row))
     if spare < 0:
         return None
     first, near = neighbours(n, row, col)
     work = min(_WORK * (n + len(near)), spare / costs.ORDER)
     order, degree = minimum_degree(n, first, near, int(work), count)
-    expected = costs.eliminations(n, len(row), degree, count, itemsize=itemsize, threads=working)
+    expected = costs.eliminations(n, len(row), degree, count, itemsize=itemsize, threads=threads)
     eliminated = int(expected.argmin())
     if expected[eliminated] > limit:
         return None
@@ -405,6 +409,6 @@ def factorize(
         n=n, rows=eliminated, first=struct_first, head=head, begin=begin, tail=tail, edge=edge,
         free=np.empty(eliminated, np.int64),
     )  # fmt: skip
-    found = Structure(eliminated, *position[::-1], parent, height, struct_first, head)
+    found = Structure(eliminated, graph["rank"], graph["order"], parent, height, struct_first, head)
     vars(found)["down"] = begin[:-1], tail, edge
     return found
