@@ -303,14 +303,19 @@ def _general(
         result = None if head is None else repeat(head, operands, out, dtype)
         if result is not None:
             return result
-    s = as_semiring(semiring)
+    s, kept = as_semiring(semiring), None
     if (
-        device is None and precision is None and beta is None and c is None
-        and type(a) is np.ndarray and type(b) is np.ndarray
-        and b.ndim == (1 if verb == "gemv" else 2) and _scales_nothing(s, alpha)
+        device is None and precision is None and type(a) is np.ndarray and type(b) is np.ndarray
+        and b.ndim == (1 if verb == "gemv" else 2)
     ):  # fmt: skip
+        if beta is None and c is None and _scales_nothing(s, alpha):
+            kept = ("matmul", s, False)
+        else:
+            kept = _scaled_head("gemm", s, alpha, beta)
         operands = a.T if trans_a else a, b.T if trans_b else b  # of stacks none is prepared
-        result = repeat(("matmul", s, False), operands, out, dtype)
+        if c is not None:
+            operands += (c,)
+        result = None if kept is None else repeat(kept, operands, out, dtype)
         if result is not None:
             return result
     second, added = _OPERANDS[verb]
@@ -341,7 +346,9 @@ def _general(
         batch = join_leading(verb, (x.shape[:-2], y.shape[:-2]))
         shape = (*batch, x.shape[-2], *columns)
         return call.give(
-            _scaled(call.engine, s, verb, alpha, x, y, beta, z, call.out, shape, precision)
+            _scaled(
+                call.engine, s, verb, alpha, x, y, beta, z, call.out, shape, precision, head=kept
+            )
         )
 
 
@@ -371,11 +378,12 @@ def _scales_nothing(s: Semiring, alpha: Scalar) -> bool:
 def _scaled(
     engine: Engine, s: Semiring, verb: str, alpha: Scalar, x: Array, y: Array, beta: Scalar,
     z: Array | None, out: Array | None, shape: tuple[int, ...], precision: str | None = None,
-    fill: Callable[..., None] | None = None,
+    fill: Callable[..., None] | None = None, head: tuple[Any, ...] | None = None,
 ) -> Array:  # fmt: skip
     """:func:`gemm` and :func:`gemv` on arrays of one engine, transposed where they are to be.
 
-    `fill`, if given, multiplies; `x` are then the entries of a sparse matrix.
+    The call is kept under the `head`. `fill`, if given, multiplies; `x` are then the entries of a
+    sparse matrix.
     """
     xp, added = engine.xp, _OPERANDS[verb][1]
     if (beta is None) != (z is None):
@@ -406,7 +414,7 @@ def _scaled(
     else:
         if y.ndim == 1:
             y, c = y[:, np.newaxis], target[:, np.newaxis]
-        multiply_into(engine, s, x, y, c, scaling, precision=precision)
+        multiply_into(engine, s, x, y, c, scaling, precision=precision, head=head)
     if out is not None and target is not out:
         out[...] = target
         return out

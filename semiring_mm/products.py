@@ -97,13 +97,14 @@ def multiply_into(
 ) -> None:
     """Checked operands of at least two dimensions to the engine, one stack of matrices a call.
 
-    A plain product on the host is prepared, under the `head` that later ones are looked up by
-    (:class:`.engine.Calls`).
+    A product on the host is prepared, under the `head` that later ones are looked up by
+    (:class:`.engine.Calls`); a plain one has a head if none is given.
     """
     if c.size == 0:
         return
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     if c.dtype.kind == "b":  # a packed product takes no scalars: they scale an operand before it
+        head = head if scaling == PLAIN else None
         if scaling.alpha is not None:
             a = scaled_bools(s, bool(scaling.alpha), a)
         if scaling.beta is not None:
@@ -115,12 +116,14 @@ def multiply_into(
         else:
             c[...] = s.identities(c.dtype)[0]
         return
-    calls, head = engine.calls, head or ("matmul", s, False)
-    plain = arg is None and scaling == PLAIN and engine.HOST
+    calls = engine.calls
+    if scaling == PLAIN:
+        head = head or ("matmul", s, False)
+    kept = head is not None and arg is None and engine.HOST
     if c.ndim == 2 and arg is None and (m == 1 or n == 1):
         if n == 1:
             b, c = b[:, 0], c[:, 0]
-            if not plain or calls.prepared(head, s, a, b, c) is None:
+            if not kept or calls.prepared(head or (), s, a, b, c, scaling) is None:
                 engine.gemv(s, a, b, c, scaling)
             return
         if s.commutes or scaling in (PLAIN, JOIN):
@@ -128,7 +131,7 @@ def multiply_into(
             engine.gemv(t, b.T, a[0], c[0], scaling, scale_x=True)
             return
     if c.ndim == 2:
-        if not plain or calls.prepared(head, s, a, b, c) is None:
+        if not kept or calls.prepared(head or (), s, a, b, c, scaling) is None:
             engine.product(s, a, b, c, scaling, arg=arg, precision=precision)
         return
     batch, xp = c.shape[:-2], engine.xp

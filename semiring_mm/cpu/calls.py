@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
+from ..engine import PLAIN, Scaling
 from ..memory import workspace
 from ..plan import Facts, needs_facts
 from ..semirings import Semiring
@@ -40,11 +41,13 @@ class _Call:
 
     Attributes
     ----------
-    scan : pair of compiled functions, optional
-        The classes of A and of B (:func:`.facts.class_of`), where the choice of code depends on
-        them.
+    scaling : Scaling
+        Where it joins C, that is what is joined.
+    scan : compiled functions, optional
+        The classes of A, of B and of C, if that is joined (:func:`.facts.class_of`), where the
+        choice of code depends on them.
     codes : dict
-        Code by the classes of A and B; None where the general way is to be taken.
+        Code by these classes; None where the general way is to be taken.
     gemv : callable, optional
         Where B is a vector, what multiplies.
     """
@@ -54,16 +57,18 @@ class _Call:
     shape: tuple[int, ...]
     depth: int
     blas: bool
+    scaling: Scaling = PLAIN
     scan: Any = None
-    codes: dict[tuple[int, int], _Code | None] = field(default_factory=dict)
+    codes: dict[tuple[int, ...], _Code | None] = field(default_factory=dict)
     gemv: Callable[..., None] | None = None
 
-    def code(self, classes: tuple[int, int]) -> _Code | None:
-        """Choose the code for operands of two classes, and keep it."""
-        fa, fb = (facts_of_class(x, self.dtype) if self.scan else None for x in classes)
-        (m, n), depth = self.shape, self.depth
+    def code(self, classes: tuple[int, ...]) -> _Code | None:
+        """Choose the code for operands of some classes, and keep it."""
+        known = [facts_of_class(x, self.dtype) for x in classes]
         try:
-            code = product.code_of(self.semiring, self.dtype, fa, fb, m, n, depth)
+            code = product.code_of(
+                self.semiring, self.dtype, known, self.shape, self.depth, self.scaling
+            )
         except OverflowError:  # integers as large as these may be have no type wide enough
             code = None
         self.codes[classes] = code
@@ -79,18 +84,21 @@ def repeat(
     """A ⊗ B of matrices that lie like earlier ones; see :meth:`semiring_mm.engine.Calls.repeat`.
 
     NumPy's own arrays are served, of one native dtype; `out` if it needs neither an error nor a
-    temporary array. The head says, with the dtype, what the semiring is.
+    temporary array. The head says, with the dtype, what the semiring is, and what scales.
     """
-    if len(operands) != 2 or any(type(x) is not np.ndarray for x in operands):
-        return None
-    a, b = operands
+    for x in operands:
+        if type(x) is not np.ndarray:
+            return None
+    a, b, *joined = operands
     try:
         call = _calls.get(_key(head, a, b))
     except TypeError:  # no semiring can be unhashable
         return None
     if call is None or (dtype and dtype != call.dtype):
         return None
-    return _made(call, a, b, out)
+    if call.scaling.accumulate != bool(joined):
+        return None
+    return _made(call, a, b, out, *joined)
 
 
 def _key(head: tuple[Any, ...], a: Array, b: Array) -> tuple[Any, ...]:
@@ -98,21 +106,27 @@ def _key(head: tuple[Any, ...], a: Array, b: Array) -> tuple[Any, ...]:
     return head, a.dtype, b.dtype, a.shape, a.strides, b.shape, b.strides, pool.get_num_threads()
 
 
-def _made(call: _Call, a: Array, b: Array, out: Any) -> Array | None:
+def _made(
+    call: _Call, a: Array, b: Array, out: Any, joined: Array | None = None
+) -> Array | None:  # fmt: skip
     """A ⊗ B by a prepared call, or None where the general way is to be taken."""
-    if out is None:
-        c = np.empty(call.shape, call.dtype)
-    elif _fits(out, call, a, b):
-        c = out
-    else:
+    if out is not None and not _fits(out, call, a, b):
         return None
+    if joined is not None:
+        if joined.shape != call.shape or joined.dtype is not call.dtype:
+            return None
+        c = joined.copy()  # also where it is `out`: the general way may have to read it again
+    else:
+        c = np.empty(call.shape, call.dtype) if out is None else out
     if call.gemv is not None:
-        call.gemv(call.semiring, a, b, c)
-        return c
+        call.gemv(call.semiring, a, b, c, call.scaling)
+        return c if joined is None else _put(c, out)
     if call.blas:
         return product.by_blas(a, b, c) if product.lie_well(a, b, c) else None
     scan = call.scan
-    classes = (scan[0](a), scan[1](b)) if scan else (0, 0)
+    classes: tuple[int, ...] = (scan[0](a), scan[1](b)) if scan else ()
+    if joined is not None and scan:
+        classes = *classes, scan[2](c)
     try:
         code = call.codes[classes]
     except KeyError:
@@ -125,7 +139,15 @@ def _made(call: _Call, a: Array, b: Array, out: Any) -> Array | None:
     if buffer[0]:  # an integer does not fit: the general way raises the error
         buffer[:64] = 0
         return None
-    return c
+    return c if joined is None else _put(c, out)
+
+
+def _put(c: Array, out: Array | None) -> Array:
+    """The result, in `out` where there is one."""
+    if out is None:
+        return c
+    out[...] = c
+    return out
 
 
 def _fits(out: Any, call: _Call, a: Array, b: Array) -> bool:
@@ -142,19 +164,20 @@ def _fits(out: Any, call: _Call, a: Array, b: Array) -> bool:
 
 
 def prepared(
-    head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None
-) -> Array | None:
-    """:func:`repeat`, of a product that is prepared if it was not."""
+    head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None,
+    scaling: Scaling = PLAIN,
+) -> Array | None:  # fmt: skip
+    """:func:`repeat`, of a product that is prepared if it was not; None of one that joins `out`."""
     key = _key(head, a, b)
     call = _calls.get(key)
     if call is None:
-        call = _prepare(semiring, a, b)
+        call = _prepare(semiring, a, b, scaling)
         if call is None:
             return None
         if len(_calls) >= KEPT:
             _calls.clear()
         _calls[key] = call
-    return _made(call, a, b, out)
+    return None if scaling.accumulate else _made(call, a, b, out)
 
 
 def recorded() -> contextlib.AbstractContextManager[None]:
@@ -169,7 +192,7 @@ def learn(
     """Do nothing: :func:`prepared` knows all of a call before it is made."""
 
 
-def _prepare(semiring: Semiring, a: Array, b: Array) -> _Call | None:
+def _prepare(semiring: Semiring, a: Array, b: Array, scaling: Scaling) -> _Call | None:
     """Prepare the product of two matrices, or of one and a vector, if that can be done."""
     (m, depth), n, dtype = a.shape, math.prod(b.shape[1:]), a.dtype
     if b.shape[0] != depth or not m * n * depth or not (dtype.isnative and b.dtype is dtype):
@@ -177,11 +200,12 @@ def _prepare(semiring: Semiring, a: Array, b: Array) -> _Call | None:
     if b.ndim == 1:
         from .vector import gemv  # imported lazily: many calls have matrices alone
 
-        return _Call(semiring, dtype, (m,), depth, False, gemv=gemv)
-    blas = product.blas_serves(semiring, a, b)
+        return _Call(semiring, dtype, (m,), depth, False, scaling, gemv=gemv)
+    blas = scaling == PLAIN and product.blas_serves(semiring, a, b)
     if not blas and m * n * depth > _PAIRS:
         return None
-    call = _Call(semiring, dtype, (m, n), depth, blas)
+    call = _Call(semiring, dtype, (m, n), depth, blas, scaling)
     if needs_facts(semiring, dtype) and not blas:
-        call.scan = class_scan(semiring, a), class_scan(semiring, b)
+        read = [a, b, np.empty((m, n), dtype)] if scaling.accumulate else [a, b]
+        call.scan = [class_scan(semiring, x) for x in read]
     return call

@@ -279,22 +279,25 @@ def _loses_when_stored(plan: Plan, arg: bool) -> bool:
 
 
 def code_of(
-    semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None, m: int, n: int,
-    depth: int,
+    semiring: Semiring, dtype: np.dtype[Any], known: Sequence[Facts], shape: tuple[int, ...],
+    depth: int, scaling: Scaling,
 ) -> tuple[Any, bytes, int] | None:  # fmt: skip
-    """Code of a plain product on one thread, its parameters and bytes of workspace.
+    """Code of a product on one thread, its parameters and bytes of workspace.
 
-    None where more than one call of compiled code is needed.
+    `known` are facts of A, of B and of a C that is joined, if they are needed. None where more than
+    one call of compiled code is needed.
     """
-    if _shifting_pays(semiring, dtype, m, n, depth, None):
+    m, n = shape
+    if _shifting_pays(semiring, dtype, m, n, depth, scaling.alpha):
         return None
-    _, code = choose(
-        semiring, dtype, fa, fb, None, depth if dtype.kind in "iu" else 1, PLAIN, False, _width(n)
+    fa, fb, fc, *_ = (*known, None, None, None)
+    plan, code = choose(
+        semiring, dtype, fa, fb, fc, depth if dtype.kind in "iu" else 1, scaling, False, _width(n)
     )  # fmt: skip
     if team_of(code, m * n * depth // code.unit) > 1:
         return None
     slabs, room, _ = _alone(code, m, n, depth, arg=False)
-    return code.call, code.params(*slabs), room
+    return code.call, _params(plan, code, slabs, scaling), room
 
 
 def _run(
@@ -324,12 +327,7 @@ def _run(
     ):  # fmt: skip
         slabs, room, own = _alone(code, m, n, depth, arg=arg is not None)
         buffer = workspace(room)
-        unscaled = scaling.alpha is scaling.beta is None
-        params = code.params(*slabs, mode=scaling.mode) if unscaled else params_of(
-            plan, *slabs, m_block=code.shape.mc, n_block=code.shape.nc,
-            **_common(plan, scaling, a, b, c),
-        )  # fmt: skip
-        code.call(a, b, c, buffer, params, k_array, c)
+        code.call(a, b, c, buffer, _params(plan, code, slabs, scaling), k_array, c)
         if buffer[0]:
             _does_not_fit(semiring, c, buffer)
         pool.look()
@@ -351,6 +349,18 @@ def _alone(
     m_slab, k_slab, n_slab = _cut(code.plan, code, m, n, depth, 1, arg=arg)[:3]
     room = code.shape.workspace(code.size, m_slab, k_slab, n_slab, arg=arg)
     return (m_slab, k_slab, n_slab), room, code.own(arg=arg)
+
+
+def _params(
+    plan: Plan, code: ProductCode, slabs: tuple[int, int, int], scaling: Scaling
+) -> bytes:  # fmt: skip
+    """The parameter block of one product on one thread."""
+    if scaling.alpha is scaling.beta is None:
+        return code.params(*slabs, mode=scaling.mode)
+    return params_of(
+        plan, *slabs, m_block=code.shape.mc, n_block=code.shape.nc, mode=scaling.mode,
+        alpha=scalar_bits(plan, scaling.alpha), beta=scalar_bits(plan, scaling.beta),
+    )  # fmt: skip
 
 
 def _common(plan: Plan, scaling: Scaling, a: Array, b: Array, c: Array) -> dict[str, int]:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from ..engine import PLAIN, Scaling
 from ..plan import Facts
 from ..semirings import Semiring
 from . import device, launch
@@ -261,7 +262,10 @@ def repeat(
     return (result, *others) if others else result
 
 
-def prepared(head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None) -> Any:
+def prepared(
+    head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None,
+    scaling: Scaling = PLAIN,
+) -> Any:  # fmt: skip
     """:func:`repeat`: only what was launched is prepared."""
     return repeat(head, (a, b), out)
 

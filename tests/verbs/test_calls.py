@@ -4,6 +4,7 @@ import decimal
 import functools
 import gc
 import os
+import re
 import sys
 import threading
 
@@ -50,6 +51,7 @@ SMALL = {
     "sgemm 2": lambda **k: sm.sgemm(2, A, B, **k),
     "sgemm transposed": lambda **k: sm.sgemm(-0.5, WIDE, WIDE, trans_a=True, **k),
     "sgemm and C": lambda **k: sm.sgemm(2.0, A, B, 0.5, C.T, trans_b=True, **k),
+    "integers and C": lambda **k: sm.gemm(2, I4[0], I4[1], 7, I4[2], semiring="min_plus", **k),
     "dgemm": lambda **k: sm.dgemm(1.0, D, D.T, **k),
     "sgemv": lambda **k: sm.sgemv(1.0, A, B[0], **k),
     "sgemv transposed": lambda **k: sm.sgemv(2.0, WIDE, A[0, :4], trans=True, **k),
@@ -59,11 +61,12 @@ SMALL = {
 }  # fmt: skip
 
 
-#: Those that are prepared: of a matrix, and another or a vector, without scalars.
+#: Those that are prepared: of a matrix, and another or a vector.
 PREPARED = (
     "min_plus", "keyword", "another word for it", "the semiring itself", "plus_times", "oblong",
     "Fortran's order", "strides", "unaligned", "integers", "truth values", "gemm", "sgemm", "dgemm",
-    "matrix and vector", "sgemv",
+    "matrix and vector", "sgemv", "sgemm 2", "sgemm transposed", "sgemm and C", "integers and C",
+    "sgemv transposed", "sgemv and y", "gemv",
 )  # fmt: skip
 
 
@@ -311,6 +314,41 @@ def test_integers_never_wrap(semiring, dtype, entries, unprepared):
             for result in got:
                 np.testing.assert_array_equal(result, wanted)
     assert semiring == "max_min" or any(isinstance(x, str) for x in outcomes)
+
+
+def test_integers_that_join_c_never_wrap(unprepared):
+    a, call = np.array([[1, 2], [3, 0]], "i2"), functools.partial(sm.gemm, 3)
+    settled(lambda: call(a, a, 2, a))
+    seen = set()
+    for x in (0, -7, 5000, 2**14 - 1, 2**14, -(2**14), -(2**14) - 1, 2**15 - 1, -(2**15)):
+        for c in (np.array([[x, 0], [0, 1]], "i2"), np.array([[0, 1], [x, x]], "i2")):
+            try:
+                wanted = unprepared(call, a, a, 2, c)
+            except OverflowError as error:
+                with pytest.raises(OverflowError, match=re.escape(str(error))):
+                    call(a, a, 2, c, out=c)
+                seen.add("error")
+            else:
+                np.testing.assert_array_equal(call(a, a, 2, c), wanted)
+                np.testing.assert_array_equal(call(a, a, 2, c, out=c), wanted)
+                seen.add("result")
+    assert seen == {"error", "result"}
+
+
+@pytest.mark.parametrize("name", PREPARED)
+def test_a_repeated_call_makes_few_calls_of_python(name):
+    call, count = settled(settled(SMALL[name])), 0  # the second one may choose the code
+
+    def see(frame, event, arg):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(see)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    assert count <= (35 if "gemv" in name or "vector" in name else 24)
 
 
 def test_a_semiring_of_the_same_name_is_another_one(general):
