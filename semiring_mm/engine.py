@@ -367,7 +367,7 @@ class Calls(Protocol):
     def learn(
         self, notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any,
         given: Any, arrays: Sequence[Array], result: Array,
-        holds: Callable[[Facts], bool] | None = None,
+        holds: Sequence[Callable[[Any], bool]] = (),
     ) -> None:  # fmt: skip
         """Prepare a call that was recorded, if it can be repeated.
 
@@ -381,9 +381,10 @@ class Calls(Protocol):
             What the call returned.
         arrays, result : arrays
             Operands and the result, or several, as the engine had them.
-        holds : callable, optional
-            Of a call that has asked for the facts of its operand: whether for other facts it is
-            the same call. No other one that asks for facts is prepared.
+        holds : sequence of callables
+            Of a call that has read what the device found (facts of its operand, small arrays):
+            for each time, whether with something else it is the same call. No other one that reads
+            is prepared.
         """
 
 
