@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import functools
 import math
+import struct
 import threading
 import time
 from types import SimpleNamespace
@@ -432,23 +433,55 @@ def test_threads_at_once():
 
 def test_threads_wait_for_each_other_s_launches():
     """Between writing addresses and the launch that reads them."""
-    words = memoryview(bytearray(8)).cast("q")
     seen = []
 
     def start(stream, where, _):
         time.sleep(0.01)
-        seen.append((stream, words[0]))
+        params = ctypes.c_int64.from_address(where).value
+        seen.append((stream, ctypes.c_int64.from_address(params).value))
 
-    call = calls._Call(
-        [(start, 0)], None, words, [(0, 0, 5)], [], [], 0, [], (0, 0), "float32", (1,),
-        np.float32, [],
-    )  # fmt: skip
+    one = device.Launched(start, struct.pack("q", 1000), 1, ())
+    call = launch.Replay([one], lambda place: (0, 5))
     threads = [threading.Thread(target=call.run, args=([10 * i], i)) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert sorted(seen) == [(i, 10 * i + 5) for i in range(8)]
+
+
+def test_launches_that_come_often_become_graphs(host, monkeypatch):
+    """Of each addresses and stream; while a graph is captured, launches go there."""
+    seen, made = [], []
+
+    def start(stream, where, _):
+        params = ctypes.c_int64.from_address(where).value
+        seen.append((stream, ctypes.c_int64.from_address(params).value))
+
+    def graph(work):
+        made.append(work)
+        return lambda stream: seen.append("graph")
+
+    monkeypatch.setattr(type(host), "graph", lambda self, work: graph(work))
+    one = device.Launched(start, struct.pack("q", 1000), 1, ())
+    replay = launch.Replay([one, one], lambda place: (0, 5))
+    for base, stream in ((10, 0), (20, 0), (10, 7)):
+        for i in range(launch._OFTEN + 3):
+            del seen[:]
+            replay.run([base], stream)
+            assert seen == (["graph"] if i >= launch._OFTEN else 2 * [(stream, base + 5)])
+    assert len(made) == 3
+    made[0](1)
+    assert seen[-2:] == 2 * [(1, 15)], "a graph is of its own addresses"
+    del seen[:]
+    replay.run([10], 0, captured=True)
+    replay.run([10], 0, 1)  # somebody waits for the first launch
+    assert seen == 4 * [(0, 15)]
+    for base in range(launch._GRAPHS):
+        replay.run([base], 1)
+    del seen[:]
+    replay.run([10], 0)
+    assert seen == 2 * [(0, 15)], "many other addresses came since"
 
 
 @pytest.mark.parametrize("host", ["torch"], indirect=True)
