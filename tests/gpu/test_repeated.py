@@ -192,6 +192,10 @@ CALLS = {
     "gemm": (
         lambda a, b, c, **k: sm.gemm(2.0, a, b, 0.5, c, trans_a=True, **k), (9, N), (9, 4), (N, 4),
     ),
+    "gemm over min_plus": (
+        lambda a, b, c, **k: sm.gemm(0.3, a, b, 0.5, c, semiring="min_plus", **k),
+        (N, 9), (9, 4), (N, 4),
+    ),
     "sgemm": (lambda a, b, **k: sm.sgemm(1.0, a, b, **k), (N, 9), (9, 4)),
     "sgemv": (lambda a, b, c, **k: sm.sgemv(1.0, a, b, 2.0, c, **k), (N, 70), (70,), (N,)),
     "sgemv, k in parts": (lambda a, b, **k: sm.sgemv(1.0, a, b, **k), (2, 1 << 18), (1 << 18,)),
@@ -324,6 +328,9 @@ def test_the_scalars_and_flags_are_part_of_a_call():
                     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+DIFFERENCE = sm.Semiring("difference", "min(a, b)", "a - b", INF, 0)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -332,12 +339,12 @@ def test_the_scalars_and_flags_are_part_of_a_call():
         lambda: sm.matmul(normal(4, 0), normal(0, 4)),
         lambda: sm.matmul(normal(4, 4), normal(4, 4), device="cuda:0"),
         lambda: sm.gemm(np.float32(2), normal(4, 4), normal(4, 4)),
-        lambda: sm.gemm(0.5, normal(4, 4), normal(4, 4), semiring="plus_min"),
+        lambda: sm.gemm(0.5, normal(4, 4), normal(4, 4), semiring=DIFFERENCE),
         lambda: sm.einsum("ij,j->j", normal(4, 4), normal(4)),
         lambda: sm.einsum("ij->ji", normal(4, 4)),
     ],
     ids=["integers", "two dtypes", "no k", "a device", "a scalar of NumPy",
-         "alpha before the product", "entry by entry", "transposed"],
+         "alpha before a product in order", "entry by entry", "transposed"],
 )  # fmt: skip
 def test_other_calls_are_not_kept(call):
     call()
