@@ -98,12 +98,16 @@ Graph = Callable[[int], None]
 
 
 class Launched(NamedTuple):
-    """A launch: its parameters, which words of them are addresses, and those of tensor maps."""
+    """A launch: its parameters, which words of them are addresses, and those of tensor maps.
+
+    `early` as of :meth:`Kernel.launch`.
+    """
 
     start: Start
     params: bytes
     pointers: int | tuple[int, ...] | None
     maps: tuple[int, ...]
+    early: bool = False
 
 
 class Scratch(NamedTuple):
@@ -301,7 +305,7 @@ class Kernel:
         buffer = ctypes.create_string_buffer(block, len(block))
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         start(cupy.cuda.get_current_stream().ptr, ctypes.addressof(arguments), 0)
-        note(Launched(start, block, pointers, tuple(place for _, place in maps)))
+        note(Launched(start, block, pointers, tuple(place for _, place in maps), early))
 
 
 class _Attribute(ctypes.Structure):

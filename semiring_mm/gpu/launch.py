@@ -258,6 +258,8 @@ class Replay:
             self._arguments.append(arguments)
             self._starts.append((one.start, ctypes.addressof(arguments)))
             at += size
+        # what begins while the launch before it ends would wait for it as the first of a graph
+        self._apart = launches[0].early
         self._last: Sequence[int] = ()
         self._lock = threading.Lock()
         self._graphs: dict[tuple[int, ...], device.Graph | int] = {}
@@ -270,7 +272,7 @@ class Replay:
         `captured`: for a CUDA graph of somebody else.
         """
         with self._lock:  # until the driver has read the parameters; and graphs know no threads
-            if captured or mark % len(self._starts):
+            if captured or self._apart or mark % len(self._starts):
                 return self._each(bases, stream, mark)
             key = (stream, *bases)
             graph = self._graphs.get(key, 0)
