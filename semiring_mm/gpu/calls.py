@@ -233,7 +233,7 @@ def _key(
     library: _Library, head: tuple[Any, ...], operands: Sequence[Any], out: Any
 ) -> tuple[Any, list[int], int]:
     """What a call is kept by; addresses of operands and of `out`; and a device."""
-    key: list[Any] = [head]
+    key: list[Any] = [head, out is None]
     bases: list[int] = []
     if head[0] == "sparse":
         key.append(kept(operands[:-1], operands[-1]))

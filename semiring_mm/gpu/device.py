@@ -407,7 +407,6 @@ class Device:
             launch(stream.ptr)
         finally:
             graph = stream.end_capture()
-        graph.upload(stream)
         start = functools.partial(self.xp.cuda.runtime.graphLaunch, graph.graphExec)
         vars(start)["graph"] = graph  # which stays as long as it may be launched
         return start

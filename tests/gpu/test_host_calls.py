@@ -130,9 +130,6 @@ class Graph:
 
     graphExec = 8
 
-    def upload(self, stream):
-        pass
-
 
 class Context(contextlib.nullcontext):
     """A device that is made the current one."""

@@ -789,22 +789,26 @@ def test_a_repeated_closure(n, semiring, solved):
 
 @BOTH
 @pytest.mark.parametrize("n", [20, 140], ids=["a block", "tiles"])
-def test_a_repeated_closure_with_predecessors(n, solved):
-    """Of weights without ties; where some rows are no trees, the general way mends them."""
+@pytest.mark.parametrize(
+    ("semiring", "dtype"), [("min_plus", "f4"), ("min_plus", "i4"), ("max_min", "f4")]
+)
+def test_a_repeated_closure_with_predecessors(n, semiring, dtype, solved):
+    def closure(seed):
+        w = weights(n, seed, dtype)
+        w = w if semiring == "min_plus" else np.where(w < INF, w, -INF)
+        return sm.closure(on(w), semiring, return_predecessors=True), w
 
-    def given(seed):
-        w = weights(n, seed).astype("f4")
-        return w + np.random.default_rng(seed).random((n, n), "f4") / 7
-
-    sm.apsp(on(given(0)), return_predecessors=True)
+    closure(0)
     for seed in (1, 2):
         del solved[:]
-        d, p = sm.apsp(on(given(seed)), return_predecessors=True)
+        found, w = closure(seed)
         assert not solved, "the general way was taken"
-        assert type(d) is type(p) is type(on(given(seed)))
-        exact = sm.apsp(given(seed), return_predecessors=True)
-        for found, wanted in zip((d, p), exact, strict=True):
-            assert_array_equal(np.asarray(found), wanted)
+        assert type(found[0]) is type(found[1]) is type(on(w))
+        launch.forget()
+        for x, y in zip(found, closure(seed)[0], strict=True):
+            assert solved
+            assert_array_equal(np.asarray(x), np.asarray(y))
+        assert_array_equal(np.asarray(found[0]), sm.closure(w, semiring))
 
 
 def test_rows_of_predecessors_that_are_no_trees_take_the_general_way(monkeypatch, solved):
