@@ -48,11 +48,11 @@ def apart(**always: Any) -> Callable[[F], F]:
         arrays = "out" in inspect.signature(f).parameters  # an array to write into is no file
 
         def change(given: dict[str, Any]) -> dict[str, Any]:
-            old = {name: given.pop(name) for name in _OLD & given.keys()}
-            if "out" in old and arrays and not isinstance(old["out"], (str, PathLike)):
-                given["out"] = old.pop("out")
-            if not old:
+            out = given.get("out")
+            names = _OLD if not arrays or type(out) is str or hasattr(out, "__fspath__") else _APART
+            if names.isdisjoint(given):
                 return given
+            old = {name: given.pop(name) for name in names & given.keys()}
             if given.get("tiles") is not None:
                 raise TypeError(f"{', '.join(sorted(old))}: write them in tiles=sm.Tiles(...)")
             tiles = _tiles(old, always)
@@ -68,7 +68,8 @@ def apart(**always: Any) -> Callable[[F], F]:
     return decorate
 
 
-_OLD = frozenset({"devices", "out", "memory_limit", "checkpoint", "resume"})
+_APART = frozenset({"devices", "memory_limit", "checkpoint", "resume"})
+_OLD = _APART | {"out"}
 
 
 def _tiles(old: dict[str, Any], always: dict[str, Any]) -> Any:

@@ -194,8 +194,14 @@ class HostDevice:
     def capturing(self) -> bool:
         return False
 
+    def captures(self, stream) -> bool:
+        return False
+
     def host_memory(self, shape, dtype):
         return self.xp.empty(shape, dtype)
+
+    def graph(self, launch):
+        return lambda stream: launch(stream)
 
     def mark(self, stream):
         return lambda: None

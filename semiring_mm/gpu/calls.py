@@ -15,9 +15,7 @@ again when all is launched, and the general way is taken where they are others.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -38,7 +36,6 @@ Array = Any
 _LAUNCHES = 64  # of a call
 _ALIGNED = 128  # the strictest alignment that a kernel asks for
 _GRAIN = 256  # of parts of the memory for intermediate results
-_LINE = 64  # a tensor map lies on a multiple of it
 _BYTE = np.dtype(np.uint8)
 
 
@@ -50,14 +47,8 @@ class _Library(Protocol):
     stream: Callable[[int], int]  # the current one of a device
     pooled: bool  # whether a captured graph would not own a new array's memory
 
-    def look(self, x: Array) -> tuple[int, int, Any]:
-        """Address, device, and all else that a launch depends on, of an array."""
-
-    def two(self, head: Any, a: Array, b: Array) -> tuple[Any, list[int], int]:
-        """The key of a call of two arrays, their addresses and their device."""
-        (p, index, first), (q, at, second) = self.look(a), self.look(b)
-        key = head, first, second, p % _ALIGNED, q % _ALIGNED, p == q, index, at
-        return key, [p, q], index
+    def look(self, arrays: Sequence[Array], key: list[Any], bases: list[int]) -> int:
+        """Add to a key what launches depend on, and addresses to `bases`; return the device."""
 
     def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         """An array for a result, and its address."""
@@ -76,18 +67,14 @@ class _Cupy(_Library):
         self.stream = lambda index: current().ptr
         self._alloc_async = cupy.cuda.malloc_async
 
-    def look(self, x: Array) -> tuple[int, int, Any]:
-        data = x.data
-        return data.ptr, data.device_id, (x.shape, x.strides, x.dtype)
-
-    def two(self, head: Any, a: Array, b: Array) -> tuple[Any, list[int], int]:  # for speed
-        x, y = a.data, b.data
-        p, q, index = x.ptr, y.ptr, x.device_id
-        key = (
-            head, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, p % _ALIGNED,
-            q % _ALIGNED, p == q, index, y.device_id,
-        )  # fmt: skip
-        return key, [p, q], index
+    def look(self, arrays: Sequence[Array], key: list[Any], bases: list[int]) -> int:
+        index = -1
+        for x in arrays:
+            data = x.data
+            place, index = data.ptr, data.device_id
+            key += x.shape, x.strides, x.dtype, place % _ALIGNED, index
+            bases.append(place)
+        return index
 
     def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         c = self._array(call.shape, call.dtype)
@@ -107,10 +94,15 @@ class _Torch(_Library):
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # PyTorch's own generated code's
         self.stream = raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
-    def look(self, x: Array) -> tuple[int, int, Any]:
-        if x.requires_grad or x.is_neg():
-            raise TypeError("the general way refuses it")
-        return x.data_ptr(), x.get_device(), (x.shape, x.stride(), x.dtype)
+    def look(self, arrays: Sequence[Array], key: list[Any], bases: list[int]) -> int:
+        index = -1
+        for x in arrays:
+            if x.requires_grad or x.is_neg():
+                raise TypeError("the general way refuses it")
+            place, index = x.data_ptr(), x.get_device()
+            key += x.shape, x.stride(), x.dtype, place % _ALIGNED, index
+            bases.append(place)
+        return index
 
     def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         c = self._empty(call.shape, dtype=call.dtype, device=like.device)
@@ -144,18 +136,9 @@ class _Call:
 
     Parameters
     ----------
-    starts : list of (callable, int)
-        The launches, and where the addresses of their parameters are.
-    block : tuple
-        The memory of their parameters, and of the addresses of these.
-    words : memoryview of int64
-        The parameters of all launches.
-    writes : list of (int, int, int)
-        Words that are addresses: the index of a word, the array that it belongs to (operands in
-        their order, the results, intermediate results, memory of the host), and the bytes from
-        where that begins.
-    maps : list of (int, int, int)
-        Tensor maps: the address of a map, then array and bytes as above.
+    replay : Replay
+        Its arrays are the operands in their order, the results, intermediate results, and memory of
+        the host.
     spans : list of (int, int)
         Of each operand and the result: the first byte of its memory, and that behind the last, from
         where it begins.
@@ -172,11 +155,7 @@ class _Call:
         Of further results.
     """
 
-    starts: list[tuple[device.Start, int]]
-    block: Any
-    words: memoryview
-    writes: list[tuple[int, int, int]]
-    maps: list[tuple[int, int, int]]
+    replay: launch.Replay
     spans: list[tuple[int, int]]
     room: int
     looks: list[_Look]
@@ -185,28 +164,6 @@ class _Call:
     shape: tuple[int, ...]
     dtype: Any
     others: list[_Like]
-
-    def __post_init__(self) -> None:
-        self._last: list[int] = []
-        self._lock = threading.Lock()
-
-    def run(self, bases: list[int], stream: int) -> Callable[[], None] | None:
-        """Launch, with the arrays at these addresses; a call that waits for what is looked at."""
-        reached = None
-        with self._lock:  # until the driver has read the parameters
-            if bases != self._last:
-                self._last = []
-                words = self.words
-                for at, array, offset in self.writes:
-                    words[at] = bases[array] + offset
-                for at, array, offset in self.maps:
-                    device.replace_address(at, bases[array] + offset)
-                self._last = bases
-            for count, (start, where) in enumerate(self.starts, 1):
-                start(stream, where, 0)
-                if count == self.seen[1]:
-                    reached = device.current().mark(stream)
-        return reached
 
 
 _libraries: dict[type, _Library] = {}
@@ -220,10 +177,7 @@ def repeat(
     if library is None:
         return None
     try:
-        if out is None and len(operands) == 2:  # as in _key, written out for speed
-            key, bases, index = library.two(head, *operands)
-        else:
-            key, bases, index, place = _key(library, head, operands, out)
+        key, bases, index = _key(library, head, operands, out)
         call: _Call | None = launch.recall(key)
     except (AttributeError, TypeError, RuntimeError):  # another library's, no memory, unhashable
         return None
@@ -232,16 +186,17 @@ def repeat(
     stream = library.stream(index)
     captured = stream not in device.DEFAULT and bool(library.runtime.streamIsCapturing(stream))
     if out is not None:
-        result, joined = out, place if _joins(head, operands) else -1
-        low, high = (place + x for x in call.spans[len(bases)])
-        for base, (first, last) in zip(bases, call.spans, strict=False):
-            if base + first < high and low < base + last and base != joined:
+        result, place = out, bases[-1]
+        joined = place if _joins(head, operands) else -1
+        low, high = call.spans[len(operands)]
+        for base, (first, last) in zip(bases[:-1], call.spans, strict=False):
+            if base + first < place + high and place + low < base + last and base != joined:
                 return None
     elif captured and (library.pooled or call.looks):
         return None
     else:
         result, place = library.empty(call, operands[0])
-    bases.append(place)
+        bases.append(place)
     others = []
     for like in call.others:
         other, place = library.empty(like, operands[0])
@@ -254,7 +209,7 @@ def repeat(
     if call.looks:
         seen = device.current().host_memory((call.seen[0],), _BYTE)
         bases.append(address(seen))
-    reached = call.run(bases, stream)
+    reached = call.replay.run(bases, stream, call.seen[1], captured=captured)
     del memory
     if reached is not None:
         reached()
@@ -280,25 +235,15 @@ def _joins(head: tuple[Any, ...], operands: Sequence[Any]) -> bool:
 
 def _key(
     library: _Library, head: tuple[Any, ...], operands: Sequence[Any], out: Any
-) -> tuple[Any, list[int], int, int]:
-    """What a call is kept by; addresses of operands, their device, and the address of `out`."""
-    if out is None and len(operands) == 2:
-        return *library.two(head, *operands), 0
-    look, index = library.look, -1
-    key: list[Any] = [head]
+) -> tuple[Any, list[int], int]:
+    """What a call is kept by; addresses of operands and of `out`; and a device."""
+    key: list[Any] = [head, out is None]
+    bases: list[int] = []
     if head[0] == "sparse":
         key.append(kept(operands[:-1], operands[-1]))
-    bases = []
-    for x in operands:
-        place, index, kind = look(x)
-        key += place % _ALIGNED, index, kind
-        bases.append(place)
-    key.append(len(bases) > 1 and bases[0] == bases[1])
-    place = 0
-    if out is not None:
-        place, at, kind = look(out)
-        key += place % _ALIGNED, at, kind, place == bases[-1]
-    return tuple(key), bases, index, place
+    index = library.look(operands if out is None else (*operands, out), key, bases)
+    key += bases[:1] == bases[1:2], bases[-1:] == bases[-2:-1]
+    return tuple(key), bases, index
 
 
 def _library_of(x: Any) -> _Library | None:
@@ -354,17 +299,20 @@ def learn(
         before = sum(isinstance(note, Launched) for note in notes[:i])
     if not all(x.flags.c_contiguous for x in results[out is not None :]):  # of those that are made
         return
-    found = _laid_out(launches, places)
-    if found is None:
-        return
+
+    def owner(place: int) -> tuple[int, int]:
+        for array, begin, low, high in places:
+            if low <= place < high:
+                return array, place - begin
+        raise LookupError("CuPy made it")
+
     names = {str(x.dtype).rpartition(".")[2] for x in operands}
     like = [_Like(tuple(x.shape), x.dtype) for x in returned]
     given = names.pop() if len(names) == 1 else ""
-    with contextlib.suppress(AttributeError, TypeError, RuntimeError):
-        key = _key(library, head, operands, out)[0]
-        launch.keep(
-            key, _Call(*found, spans, room, looks, (size, before), given, *like[0], like[1:])
-        )
+    with contextlib.suppress(AttributeError, LookupError, TypeError, RuntimeError):
+        replay = launch.Replay(launches, owner)
+        call = _Call(replay, spans, room, looks, (size, before), given, *like[0], like[1:])
+        launch.keep(_key(library, head, operands, out)[0], call)
 
 
 def _span(x: Array) -> tuple[int, int]:
@@ -385,50 +333,3 @@ def _apart(
             if at + spans[i][0] < to + spans[j][1] and to + spans[j][0] < at + spans[i][1]:
                 return False
     return True
-
-
-def _laid_out(
-    launches: Sequence[Launched], places: Sequence[tuple[int, int, int, int]]
-) -> tuple[
-    list[tuple[device.Start, int]], Any, memoryview, list[tuple[int, int, int]],
-    list[tuple[int, int, int]],
-] | None:  # fmt: skip
-    """The first fields of a :class:`_Call`, or None if an address belongs to no array."""
-
-    def owner(place: int) -> tuple[int, int] | None:
-        for array, begin, low, high in places:
-            if low <= place < high:
-                return array, place - begin
-        return None
-
-    sizes = [-(-len(x.params) // _LINE) * _LINE for x in launches]
-    block = (ctypes.c_char * (sum(sizes) + _LINE))()
-    skipped = -ctypes.addressof(block) % _LINE
-    begin = ctypes.addressof(block) + skipped
-    bytes_ = memoryview(block).cast("B")[skipped : skipped + sum(sizes)]
-    words = bytes_.cast("q")
-    starts, writes, maps, kept, at = [], [], [], [], 0
-    for one, size in zip(launches, sizes, strict=True):
-        bytes_[at : at + len(one.params)] = one.params
-        for i, place in enumerate(one.maps):
-            if place == 0:
-                continue
-            found = owner(place)
-            if found is None:
-                return None
-            maps.append((begin + at + device.TENSOR_MAP * i, *found))
-        first = (at + device.TENSOR_MAP * len(one.maps)) // 8
-        pointers = one.pointers if one.pointers is not None else ()
-        for i in range(pointers) if isinstance(pointers, int) else pointers:
-            place = words[first + i]
-            if place == 0:
-                continue
-            found = owner(place)
-            if found is None:
-                return None
-            writes.append((first + i, *found))
-        arguments = (ctypes.c_void_p * 1)(begin + at)
-        kept.append(arguments)
-        starts.append((one.start, ctypes.addressof(arguments)))
-        at += size
-    return starts, (block, kept), words, writes, maps

@@ -19,7 +19,7 @@ from ..semirings import Semiring, semirings
 from . import device, wide
 from .combine import combine
 from .facts import facts
-from .launch import entry, launch, prepared, struct_of
+from .launch import Replay, entry, launch, prepared, struct_of
 from .source import STORAGE, algebra, flags, word_size
 from .views import address, to_host
 
@@ -593,17 +593,12 @@ class Model:
         if not self.wide and _parts(states, 1, np.full(batch, steps)) > 1:
             raise NotImplementedError("these chains are cut in parts")
         self._dtype, self._batch, self._steps, self._states = dtype, batch, steps, states
-        params = struct_of("ChainParams").pack(
-            strides, states=states, steps=steps, length=steps, rows=1, mode=_WHOLE,
-            y_batch=steps * states, y_step=states, pairs_batch=states * states, pairs_row=states,
+        self._params = struct_of("ChainParams").pack(
+            strides | _numbered(POINTERS), states=states, steps=steps, length=steps, rows=1,
+            mode=_WHOLE, y_batch=steps * states, y_step=states, pairs_batch=states * states,
+            pairs_row=states,
         )  # fmt: skip
-        self._model = device.Kept(params, len(POINTERS))
-        each = steps * states
-        self._pieces = -(-each // _PIECE)
-        params = struct_of("GradientParams").pack(
-            each=each, pairs_each=states * states, chains=batch, pieces=self._pieces
-        )
-        self._gradients = device.Kept(params, _VARY)
+        self._pieces = -(-steps * states // _PIECE)
 
     def launch(
         self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
@@ -620,8 +615,8 @@ class Model:
         tagged : bool
             Less the scores of tags.
         """
-        start = prepared((self, wanted, tagged), lambda: self._prepared(wanted, tagged))
-        self._model.launch(start, stream, addresses)
+        replay = prepared((self, wanted, tagged), lambda: self._prepared(wanted, tagged))
+        replay.run(addresses, stream, captured=device.current().captures(stream))
 
     def gradients(self, stream: int, addresses: Sequence[int], step: int) -> None:
         """Launch sr::TotalGradients, on what the launch before found.
@@ -636,17 +631,23 @@ class Model:
             Elements from one gradient of a total to the next.
         """
         pairs = addresses[2] != 0
-        start = prepared((self, "gradients", pairs), lambda: self._gradient_start(pairs))
-        self._gradients.launch(start, stream, (*addresses, step))
+        replay = prepared((self, "gradients", pairs), lambda: self._gradients(pairs))
+        captured = device.current().captures(stream)
+        replay.run((*addresses, step), stream, captured=captured)
 
-    def _gradient_start(self, pairs: bool) -> device.Start:
+    def _gradients(self, pairs: bool) -> Replay:
+        params = struct_of("GradientParams").pack(
+            _numbered(_VARY), each=self._steps * self._states, pairs_each=self._states**2,
+            chains=self._batch, pieces=self._pieces,
+        )  # fmt: skip
         run = f"sr::TotalGradients<{STORAGE[self._dtype.name]}>::run"
         source = entry("chain.cuh", struct_of("GradientParams"), run, _THREADS)
         blocks = self._batch * self._pieces + pairs * -(-(self._states**2) // _COLUMNS)
         kernel = device.current().kernel(source)
-        return kernel.prepared(blocks, _THREADS, _THREADS * self._dtype.itemsize)
+        start = kernel.prepared(blocks, _THREADS, _THREADS * self._dtype.itemsize)
+        return _replay(start, params, len(_VARY))
 
-    def _prepared(self, wanted: int | None, tagged: bool) -> device.Start:
+    def _prepared(self, wanted: int | None, tagged: bool) -> Replay:
         n, name = self._states, "max_plus" if wanted is None else "log_plus"
         plan = _usual_plan(semirings[name], self._dtype, 1)
         if wanted is None:
@@ -655,11 +656,23 @@ class Model:
             source = posterior_source(plan, _known(plan, n), True, wanted, tagged)
             room = _posterior_room(plan, n)
         kernel = device.current().kernel(source)
-        return kernel.prepared(self._batch, _threads(n), room)
+        start = kernel.prepared(self._batch, _threads(n), room)
+        return _replay(start, self._params, len(POINTERS))
 
 
-#: Of sr::TotalGradients: words that vary, threads, and what a block of them writes.
-_VARY, _THREADS, _COLUMNS, _PIECE = 6, 256, 32, 1024
+def _numbered(names: Sequence[str]) -> dict[str, int]:
+    """What stands for fields that vary, in the parameters of :func:`_replay`."""
+    return {name: i for i, name in enumerate(names, 1)}
+
+
+def _replay(start: device.Start, params: bytes, words: int) -> Replay:
+    """A launch of which so many words vary, the first ones."""
+    return Replay([device.Launched(start, params, words, ())], lambda number: (number - 1, 0))
+
+
+#: Of sr::TotalGradients: fields that vary, threads, and what a block of them writes.
+_VARY = "g", "states", "pairs", "by_states", "by_pairs", "g_step"
+_THREADS, _COLUMNS, _PIECE = 256, 32, 1024
 
 
 # --- the text of the kernels --------------------------------------------------------------------

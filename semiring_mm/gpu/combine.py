@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..expressions import Expr, to_cuda
+from ..expressions import Expr, evaluate, to_cuda
+from ..semirings import Semiring
 from . import device
 from .launch import entry, launch, struct_of
 from .source import STORAGE, flags
 from .views import strides, wide_along
 
-__all__ = ["apply", "combine", "unit_rows"]
+__all__ = ["apply", "combine", "scaled", "unit_rows"]
 
 Array = Any
 
@@ -57,6 +58,20 @@ struct Function {{
   }}
 }};
 """)  # fmt: skip
+
+
+def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
+    """α ⊗ x, where ⊗ does not distribute and a product cannot be scaled at its end."""
+    if x.dtype.kind in "iu" and semiring.mul_kind not in ("min", "max", "&", "|", "^"):
+        raise ValueError(
+            f"alpha = {alpha} over {semiring.name} in {x.dtype} on a GPU would have to scale an "
+            f"operand, which might overflow: scale it first, or use float64"
+        )
+    if x.ndim == 2 and x.dtype.kind == "f" and semiring.commutes:
+        result = device.scratch(x.shape, x.dtype)
+        combine(semiring.mul_expr, x, float(alpha), result)
+        return result
+    return evaluate(semiring.mul_expr, x.dtype.type(alpha), x).astype(x.dtype, copy=False)
 
 
 def unit_rows(x: Array) -> Array:

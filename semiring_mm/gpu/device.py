@@ -12,7 +12,7 @@ import math
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from ..pool import hold_at_fork
 from ..version import __version__
 
 __all__ = [
-    "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Looked", "Scratch", "Start",
+    "DEFAULT", "TENSOR_MAP", "Device", "Graph", "Kernel", "Launched", "Looked", "Scratch", "Start",
     "address", "compile_source", "compiled", "copy", "current", "fill", "headers", "look", "note",
     "note_unknown", "parameters", "recorded", "recording", "refuse_capture",
     "replace_address", "scratch", "why_not",
@@ -93,13 +93,21 @@ def compiled(source: str, arch: int, own: str = "") -> bytes:
 Start = Callable[[int, int, int], None]
 
 
+#: Launch a graph on a stream.
+Graph = Callable[[int], None]
+
+
 class Launched(NamedTuple):
-    """A launch: its parameters, which words of them are addresses, and those of tensor maps."""
+    """A launch: its parameters, which words of them are addresses, and those of tensor maps.
+
+    `early` as of :meth:`Kernel.launch`.
+    """
 
     start: Start
     params: bytes
     pointers: int | tuple[int, ...] | None
     maps: tuple[int, ...]
+    early: bool = False
 
 
 class Scratch(NamedTuple):
@@ -297,22 +305,7 @@ class Kernel:
         buffer = ctypes.create_string_buffer(block, len(block))
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         start(cupy.cuda.get_current_stream().ptr, ctypes.addressof(arguments), 0)
-        note(Launched(start, block, pointers, tuple(place for _, place in maps)))
-
-
-class Kept:
-    """The parameters of launches, of which only the first words change."""
-
-    def __init__(self, params: bytes, words: int) -> None:
-        self._params = ctypes.create_string_buffer(params, len(params))
-        self._argument = (ctypes.c_void_p * 1)(ctypes.addressof(self._params))
-        self._words = struct.Struct(f"{words}q")
-        self._lock = threading.Lock()
-
-    def launch(self, start: Start, stream: int, words: Sequence[int]) -> None:
-        with self._lock:  # until the driver has read the parameters
-            self._words.pack_into(self._params, 0, *words)
-            start(stream, ctypes.addressof(self._argument), 0)
+        note(Launched(start, block, pointers, tuple(place for _, place in maps), early))
 
 
 class _Attribute(ctypes.Structure):
@@ -386,7 +379,10 @@ class Device:
 
     def capturing(self) -> bool:
         """Whether the current stream is captured in a CUDA graph."""
-        stream = self.xp.cuda.get_current_stream().ptr
+        return self.captures(self.stream())
+
+    def captures(self, stream: int) -> bool:
+        """Whether a stream is captured in a CUDA graph."""
         return stream not in DEFAULT and bool(self.xp.cuda.runtime.streamIsCapturing(stream))
 
     def host_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -402,6 +398,18 @@ class Device:
         self.xp.cuda.runtime.eventRecord(event.ptr, stream)
         wait: Callable[[], None] = event.synchronize
         return wait
+
+    def graph(self, launch: Callable[[int], Any]) -> Graph:
+        """A CUDA graph of what is launched on a stream."""
+        stream = self.xp.cuda.Stream(non_blocking=True)
+        stream.begin_capture()
+        try:
+            launch(stream.ptr)
+        finally:
+            graph = stream.end_capture()
+        start = functools.partial(self.xp.cuda.runtime.graphLaunch, graph.graphExec)
+        vars(start)["graph"] = graph  # which stays as long as it may be launched
+        return start
 
     def tensor_map(
         self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int],

@@ -35,6 +35,7 @@ from ..plan import (
 from ..semirings import Semiring, semirings
 from . import bulk, device
 from .closure import BASE
+from .combine import scaled
 from .device import refuse_capture
 from .facts import facts, flags_of
 from .launch import Launch, prepared, struct_of
@@ -86,7 +87,6 @@ from .views import (
     address,
     layouts,
     reading,
-    scaled,
     stride_fields,
     strides,
     to_host,

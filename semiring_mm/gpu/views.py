@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..expressions import evaluate
-from ..semirings import Semiring
 from .device import address, look, note_unknown, recording, refuse_capture
 
 __all__ = [
-    "address", "aligned", "ascending", "bits_of", "layouts", "reading", "scaled", "strides",
+    "address", "aligned", "ascending", "bits_of", "layouts", "reading", "strides",
     "to_host", "wide_along",
 ]  # fmt: skip
 
@@ -107,16 +105,6 @@ def ascending(x: Array) -> tuple[int, list[tuple[int, int]]]:
         else:
             runs.append((stride, size))
     return first, runs + [(1, 1)] * (3 - len(runs))
-
-
-def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
-    """α ⊗ x, where ⊗ does not distribute and a product cannot be scaled at its end."""
-    if x.dtype.kind in "iu" and semiring.mul_kind not in ("min", "max", "&", "|", "^"):
-        raise ValueError(
-            f"alpha = {alpha} over {semiring.name} in {x.dtype} on a GPU would have to scale an "
-            f"operand, which might overflow: scale it first, or use float64"
-        )
-    return evaluate(semiring.mul_expr, x.dtype.type(alpha), x).astype(x.dtype, copy=False)
 
 
 def to_host(x: Array) -> NDArray[Any]:

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import functools
 import math
+import struct
 import threading
 import time
 from types import SimpleNamespace
@@ -191,6 +192,10 @@ CALLS = {
     "gemm": (
         lambda a, b, c, **k: sm.gemm(2.0, a, b, 0.5, c, trans_a=True, **k), (9, N), (9, 4), (N, 4),
     ),
+    "gemm over min_plus": (
+        lambda a, b, c, **k: sm.gemm(0.3, a, b, 0.5, c, semiring="min_plus", **k),
+        (N, 9), (9, 4), (N, 4),
+    ),
     "sgemm": (lambda a, b, **k: sm.sgemm(1.0, a, b, **k), (N, 9), (9, 4)),
     "sgemv": (lambda a, b, c, **k: sm.sgemv(1.0, a, b, 2.0, c, **k), (N, 70), (70,), (N,)),
     "sgemv, k in parts": (lambda a, b, **k: sm.sgemv(1.0, a, b, **k), (2, 1 << 18), (1 << 18,)),
@@ -323,6 +328,9 @@ def test_the_scalars_and_flags_are_part_of_a_call():
                     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+DIFFERENCE = sm.Semiring("difference", "min(a, b)", "a - b", INF, 0)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -331,12 +339,12 @@ def test_the_scalars_and_flags_are_part_of_a_call():
         lambda: sm.matmul(normal(4, 0), normal(0, 4)),
         lambda: sm.matmul(normal(4, 4), normal(4, 4), device="cuda:0"),
         lambda: sm.gemm(np.float32(2), normal(4, 4), normal(4, 4)),
-        lambda: sm.gemm(0.5, normal(4, 4), normal(4, 4), semiring="plus_min"),
+        lambda: sm.gemm(0.5, normal(4, 4), normal(4, 4), semiring=DIFFERENCE),
         lambda: sm.einsum("ij,j->j", normal(4, 4), normal(4)),
         lambda: sm.einsum("ij->ji", normal(4, 4)),
     ],
     ids=["integers", "two dtypes", "no k", "a device", "a scalar of NumPy",
-         "alpha before the product", "entry by entry", "transposed"],
+         "alpha before a product in order", "entry by entry", "transposed"],
 )  # fmt: skip
 def test_other_calls_are_not_kept(call):
     call()
@@ -432,23 +440,55 @@ def test_threads_at_once():
 
 def test_threads_wait_for_each_other_s_launches():
     """Between writing addresses and the launch that reads them."""
-    words = memoryview(bytearray(8)).cast("q")
     seen = []
 
     def start(stream, where, _):
         time.sleep(0.01)
-        seen.append((stream, words[0]))
+        params = ctypes.c_int64.from_address(where).value
+        seen.append((stream, ctypes.c_int64.from_address(params).value))
 
-    call = calls._Call(
-        [(start, 0)], None, words, [(0, 0, 5)], [], [], 0, [], (0, 0), "float32", (1,),
-        np.float32, [],
-    )  # fmt: skip
+    one = device.Launched(start, struct.pack("q", 1000), 1, ())
+    call = launch.Replay([one], lambda place: (0, 5))
     threads = [threading.Thread(target=call.run, args=([10 * i], i)) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert sorted(seen) == [(i, 10 * i + 5) for i in range(8)]
+
+
+def test_launches_that_come_often_become_graphs(host, monkeypatch):
+    """Of each addresses and stream; while a graph is captured, launches go there."""
+    seen, made = [], []
+
+    def start(stream, where, _):
+        params = ctypes.c_int64.from_address(where).value
+        seen.append((stream, ctypes.c_int64.from_address(params).value))
+
+    def graph(work):
+        made.append(work)
+        return lambda stream: seen.append("graph")
+
+    monkeypatch.setattr(type(host), "graph", lambda self, work: graph(work))
+    one = device.Launched(start, struct.pack("q", 1000), 1, ())
+    replay = launch.Replay([one, one], lambda place: (0, 5))
+    for base, stream in ((10, 0), (20, 0), (10, 7)):
+        for i in range(launch._OFTEN + 3):
+            del seen[:]
+            replay.run([base], stream)
+            assert seen == (["graph"] if i >= launch._OFTEN else 2 * [(stream, base + 5)])
+    assert len(made) == 3
+    made[0](1)
+    assert seen[-2:] == 2 * [(1, 15)], "a graph is of its own addresses"
+    del seen[:]
+    replay.run([10], 0, captured=True)
+    replay.run([10], 0, 1)  # somebody waits for the first launch
+    assert seen == 4 * [(0, 15)]
+    for base in range(launch._GRAPHS):
+        replay.run([base], 1)
+    del seen[:]
+    replay.run([10], 0)
+    assert seen == 2 * [(0, 15)], "many other addresses came since"
 
 
 @pytest.mark.parametrize("host", ["torch"], indirect=True)
@@ -749,22 +789,26 @@ def test_a_repeated_closure(n, semiring, solved):
 
 @BOTH
 @pytest.mark.parametrize("n", [20, 140], ids=["a block", "tiles"])
-def test_a_repeated_closure_with_predecessors(n, solved):
-    """Of weights without ties; where some rows are no trees, the general way mends them."""
+@pytest.mark.parametrize(
+    ("semiring", "dtype"), [("min_plus", "f4"), ("min_plus", "i4"), ("max_min", "f4")]
+)
+def test_a_repeated_closure_with_predecessors(n, semiring, dtype, solved):
+    def closure(seed):
+        w = weights(n, seed, dtype)
+        w = w if semiring == "min_plus" else np.where(w < INF, w, -INF)
+        return sm.closure(on(w), semiring, return_predecessors=True), w
 
-    def given(seed):
-        w = weights(n, seed).astype("f4")
-        return w + np.random.default_rng(seed).random((n, n), "f4") / 7
-
-    sm.apsp(on(given(0)), return_predecessors=True)
+    closure(0)
     for seed in (1, 2):
         del solved[:]
-        d, p = sm.apsp(on(given(seed)), return_predecessors=True)
+        found, w = closure(seed)
         assert not solved, "the general way was taken"
-        assert type(d) is type(p) is type(on(given(seed)))
-        exact = sm.apsp(given(seed), return_predecessors=True)
-        for found, wanted in zip((d, p), exact, strict=True):
-            assert_array_equal(np.asarray(found), wanted)
+        assert type(found[0]) is type(found[1]) is type(on(w))
+        launch.forget()
+        for x, y in zip(found, closure(seed)[0], strict=True):
+            assert solved
+            assert_array_equal(np.asarray(x), np.asarray(y))
+        assert_array_equal(np.asarray(found[0]), sm.closure(w, semiring))
 
 
 def test_rows_of_predecessors_that_are_no_trees_take_the_general_way(monkeypatch, solved):
