@@ -20,7 +20,8 @@ Float = NDArray[np.float64]
 
 _THREADS, _BLOCKS = 256, 4  # of a block, and blocks of a multiprocessor
 _LIMIT = 256  # edges of a node above which all warps of a block look at them
-_WORDS, _MEMORY = 32, 1 << 31  # words of sources of a batch, at most, and bytes of its arrays
+_LANES = 64  # sources of a word
+_WORDS, _MEMORY = 16, 1 << 31  # words of sources of a batch, at most, and bytes of its arrays
 _LEVELS = 64  # at most, that are launched before any is looked at
 _FIRST = 8  # of the first batch
 _EVENTS = 1 << 32  # that 32 bits number
@@ -34,7 +35,7 @@ class HopDependencies:
     n : int
     out, back : (n + 1,) int64 and (arcs,) int32
     words : int, optional
-        A batch has 32 times so many sources.
+        A batch has 64 times so many sources.
     limit : int
         Edges of a node above which a block takes its events, not a warp.
     """
@@ -45,9 +46,9 @@ class HopDependencies:
         assert_arcs(n, out, back)
         self.here, self.n, self.arcs = device.current(), n, len(out[1])
         self.words = words or self._words(n, self.arcs)
-        if 32 * n * self.words >= _EVENTS:
+        if _LANES * n * self.words >= _EVENTS:
             raise ValueError(
-                f"betweenness on a device is of graphs of less than 2²⁷ nodes, got {n}: leave out "
+                f"betweenness on a device is of graphs of less than 2²⁶ nodes, got {n}: leave out "
                 f"device"
             )
         first, back_first = (to_host(x[0]) for x in (out, back))
@@ -55,13 +56,13 @@ class HopDependencies:
         self._many = from_host(many.astype(np.uint8))
         self._out = [from_host(to_host(x)) for x in out]
         self._back = self._out if back is out else [from_host(to_host(x)) for x in back]
-        self._apart = 32 * n * self.words
+        self._apart = _LANES * n * self.words
         self._levels = n + _LEVELS + 4
         xp, words = self.here.xp, self.words
-        self._seen, self._masks = (xp.empty((k, n, words), np.uint32) for k in (1, 3))
-        self._value = xp.empty((n, words, 32))
-        events = self._apart + 32 * words * int(many.sum())
-        self._places, self._events = (xp.empty(events, np.uint32) for _ in range(2))
+        self._seen, self._masks = (xp.empty((k, n, words), np.uint64) for k in (1, 3))
+        self._value = xp.empty((n, words, _LANES))
+        events = self._apart + _LANES * words * int(many.sum())
+        self._places, self._events = (xp.empty(events, x) for x in (np.uint32, np.uint64))
         self._bounds = xp.empty((2, self._levels), np.uint32)
         self._guess = _FIRST
         self._fields: dict[str, Any] = {
@@ -95,8 +96,8 @@ class HopDependencies:
             "demand": demands, "node_load": nodes, "arc_load": arcs, "trouble": trouble,
             "most": most, "stress": int(stress),
         }  # fmt: skip
-        for begin in range(0, len(sources) if self.arcs else 0, 32 * words):
-            columns = min(32 * words, len(sources) - begin)
+        for begin in range(0, len(sources) if self.arcs else 0, _LANES * words):
+            columns = min(_LANES * words, len(sources) - begin)
             mine = {"sources": address(there) + 4 * begin, "columns": columns}
             last = self._meet(fields | mine)
             for level in range(last, -1 if edges else 0, -1):
@@ -129,11 +130,11 @@ class HopDependencies:
         params = struct_of("PathParams")
         source = entry("dependencies.cuh", params, f"sr::{body}::run", f"{_THREADS}, {_BLOCKS}")
         launch(
-            source, params, blocks or self.here.sms * _BLOCKS, _THREADS, 8 * _THREADS,
+            source, params, blocks or self.here.sms * _BLOCKS, _THREADS, 16 * _THREADS,
             self._fields | fields, level=level,
         )  # fmt: skip
 
 
 def _word_bytes(n: int, arcs: int) -> int:
-    """Bytes of 32 sources: values, events, masks and sums."""
-    return n * (256 + 256 + 16 + 8) + 8 * arcs
+    """Bytes of a word of sources: values, events, masks and sums."""
+    return n * (_LANES * (8 + 4 + 8) + 32 + 8) + 8 * arcs

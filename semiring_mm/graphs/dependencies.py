@@ -36,7 +36,7 @@ _CALL = 1 << 22  # arcs and nodes of batches in a call, between which Ctrl-C is 
 _BATCH = 4096  # sources of a call of :class:`SearchLoads`
 _EXACT = 1 << 53
 _LARGEST = 1e300  # number of paths whose inverse has all its digits
-_NODES = 1 << 27  # whose events a device numbers in 32 bits
+_NODES = 1 << 26  # whose events a device numbers in 32 bits
 _ARC = 2.0  # nanoseconds of one thread for an edge and a source
 
 

@@ -90,9 +90,9 @@ def test_too_many_paths(host):
 
 
 def test_more_nodes_than_are_numbered(host, monkeypatch):
-    monkeypatch.setattr(dependencies, "_EVENTS", 32 * 9)
+    monkeypatch.setattr(dependencies, "_EVENTS", 64 * 9)
     there(graph(8, 9, "units", 1), words=1)
-    with pytest.raises(ValueError, match="less than 2²⁷ nodes, got 9"):
+    with pytest.raises(ValueError, match="less than 2²⁶ nodes, got 9"):
         there(graph(9, 9, "units", 1), words=1)
 
 

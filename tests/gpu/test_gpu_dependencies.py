@@ -33,6 +33,7 @@ def test_statistics(directed):
             np.testing.assert_allclose(getattr(found, name), getattr(here, name), 1e-11, 1e-9)
 
 
+@pytest.mark.skipif("semiring_mm" not in nx.config.backends, reason="the backend is not installed")
 def test_networkx():
     G = nx.barabasi_albert_graph(500, 3, seed=2)
     with nx.config.backends.semiring_mm(device="cuda"):
