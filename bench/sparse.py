@@ -665,6 +665,44 @@ def gpu_hops(size: tuple[int, int], _: Options) -> Line:
     )
 
 
+def gpu_betweenness(size: tuple[int, int], _: Options) -> Line:
+    """Of all nodes and edges of a graph by Barabási and Albert, where each edge counts 1."""
+    import networkx as nx
+
+    n, k = size
+    row, col = np.array(nx.barabasi_albert_graph(n, k, seed=1).edges()).T
+    x = Network(n, row, col, np.ones(len(row)))
+    few = np.arange(0, n, max(1, n // 1000))
+
+    def all_of(device: str) -> Any:
+        return sm.statistics(x.edges, "betweenness", directed=False, device=device)
+
+    def some(device: str) -> Any:
+        return sm.statistics(x.edges, "betweenness", directed=False, sources=few, device=device)
+
+    expected = some("cpu").betweenness
+
+    def check(found: Any) -> None:
+        np.testing.assert_allclose(found.betweenness, expected, 1e-11, 1e-9)
+
+    def igraph() -> Contender:
+        import igraph
+
+        graph = igraph.Graph(n, np.stack([row, col], axis=1).tolist())
+        return part("igraph on the CPU", graph.betweenness)
+
+    return line(
+        f"Barabási–Albert, {n:,} × {k}",
+        [
+            part(OURS, lambda: all_of("cuda")),
+            own(f"from {len(few):,} nodes", lambda: some("cuda"), check=check),
+            own("on the CPU", lambda: all_of("cpu")),
+            *([igraph] if n <= 10_000 else []),
+        ],
+        most=3,
+    )
+
+
 def gpu_widest(n: int, _: Options) -> Line:
     """The closure of a dense undirected graph over max_min, on the device."""
     import cupy
@@ -682,6 +720,7 @@ GPU_CASES = [
     Case("table", gpu_table, ("FLA",), quick=("12",)),
     Case("all pairs as a matrix", gpu_matrix, ("Chicago",), quick=("12",)),
     Case("hop counts of all pairs", gpu_hops, ((100_000, 1_000_000),), quick=((200, 600),)),
+    Case("betweenness in hops", gpu_betweenness, ((10_000, 3), (100_000, 5)), quick=((200, 3),)),
     Case("widest paths, undirected", gpu_widest, (65_536,), quick=(64,)),
 ]
 CASES = [

@@ -190,6 +190,7 @@ SR_FN void compiler_fence() { asm volatile("" ::: "memory"); }
 // *word |= bits, of which the old word is returned, the greater of *word and x, and *word += x, where
 // other threads write the same word.
 SR_FN u32 atomic_or(u32* word, u32 bits) { return atomicOr(word, bits); }
+SR_FN u64 atomic_or(u64* word, u64 bits) { return atomicOr(word, bits); }
 SR_FN void atomic_max(u32* word, u32 x) { atomicMax(word, x); }
 SR_FN void atomic_add(u32* word, u32 x) { atomicAdd(word, x); }
 SR_FN void atomic_add(u64* word, u64 x) { atomicAdd(word, x); }

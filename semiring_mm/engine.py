@@ -25,7 +25,13 @@ from numpy.typing import NDArray
 
 from . import naming
 from .expressions import Expr
-from .graph_kernels import Customizer, FactorRows, FactorSweeps, HopSearches
+from .graph_kernels import (
+    Customizer,
+    FactorRows,
+    FactorSweeps,
+    HopDependencies,
+    HopSearches,
+)
 from .kernel import Kernel
 from .layouts import asserted
 from .lazy import cached_property
@@ -563,7 +569,7 @@ class Engine(Protocol):
         Predecessors from distances; None on an engine that is faster at carrying them along.
     rows : FactorRows, optional
         Rows of labels over a factor; None on a device.
-    HopSearches, FactorSweeps, Customizer : optional
+    HopSearches, HopDependencies, FactorSweeps, Customizer : optional
         Families of :mod:`.graph_kernels` in the engine's memory, or None.
     """
 
@@ -628,6 +634,8 @@ class Engine(Protocol):
     def rows(self) -> FactorRows | None: ...
     @property
     def HopSearches(self) -> type[HopSearches] | None: ...
+    @property
+    def HopDependencies(self) -> type[HopDependencies] | None: ...
     @property
     def FactorSweeps(self) -> Callable[..., FactorSweeps] | None: ...
     @property

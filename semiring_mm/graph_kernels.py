@@ -20,8 +20,8 @@ from .plan import Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
-    "Arcs", "Customizer", "Factor", "FactorRows", "FactorSweeps", "HopSearches", "Index", "Node",
-    "SymbolicFactor", "assert_arcs", "offsets", "ranges",
+    "Arcs", "Customizer", "Factor", "FactorRows", "FactorSweeps", "HopDependencies", "HopSearches",
+    "Index", "Node", "SymbolicFactor", "assert_arcs", "offsets", "ranges",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -300,4 +300,50 @@ class HopSearches(Protocol):
             new array in the engine's memory.
         done : callable, optional
             Is told after how many sources the work stands.
+        """
+
+
+class HopDependencies(Protocol):
+    """Dependencies on nodes and edges, summed over sources, where each edge counts 1.
+
+    Parameters
+    ----------
+    n : int
+        Nodes.
+    out, back : Arcs
+        Those from each node, and those to it; parallel ones are paths of their own.
+    """
+
+    def __init__(self, n: int, out: Arcs, back: Arcs) -> None: ...
+
+    @staticmethod
+    def bytes(n: int, arcs: int) -> int:
+        """About how much of the engine's memory sums of nodes and edges take."""
+
+    def sums(
+        self, sources: Index, demand: NDArray[np.float64] | None, most: float, *, edges: bool,
+        stress: bool,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, bool]:  # fmt: skip
+        """Sums over sources, on the host; their order does not change from call to call.
+
+        Parameters
+        ----------
+        sources : array of int64
+        demand : (n,) float64, optional
+            By what the shares of the paths to each node are multiplied. Default: 1.
+        most : float
+            Number of paths between two nodes whose shares float64 has.
+        edges : bool
+            Whether sums of edges are wanted.
+        stress : bool
+            Whether each shortest path counts 1, not all of those between two nodes together.
+
+        Returns
+        -------
+        nodes : (n,) float64
+            Paths that begin or end at a node are left out.
+        edges : (arcs,) float64, or None
+            In the order of `out`.
+        more : bool
+            Whether there are more than `most` paths between two nodes.
         """

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .closure import BASE, BATCH, LEAF, closure_batch, closure_block
     from .combine import apply, unit_rows
     from .customize import Customizer
+    from .dependencies import HopDependencies
     from .device import fill, scratch
     from .facts import facts, facts_later
     from .gf2 import PANEL, ROWS, reduce_bits
@@ -56,7 +57,8 @@ eliminate = None
 compiled = rows = None
 
 _member = lazily(__package__, {
-    "bfs": "HopSearches", "customize": "Customizer", "sweeps": "FactorSweeps",
+    "bfs": "HopSearches", "customize": "Customizer", "dependencies": "HopDependencies",
+    "sweeps": "FactorSweeps",
     "calls": "calls", "chain": "chains", "closure": "BASE BATCH LEAF closure_batch closure_block",
     "combine": "apply unit_rows", "device": "fill scratch", "facts": "facts facts_later",
     "gf2": "PANEL ROWS reduce_bits",

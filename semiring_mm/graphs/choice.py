@@ -482,12 +482,21 @@ def sweep_device(device: str | None, x: Structure, sources: int, itemsize: int) 
     return -1 if work >= GPU_SWEEPS and gpu_has(_LABELS * x.n * itemsize) else None
 
 
-def hop_device(time: float, n: int, arcs: int) -> int | None:
-    """The current CUDA device, -1, for searches that take the CPU so long; None: the CPU."""
+def hop_device(time: float, n: int, arcs: int, *, paths: bool = False) -> int | None:
+    """The current CUDA device, -1, for searches that take the CPU so long; None: the CPU.
+
+    `paths`: they count shortest paths.
+    """
     if time < GPU_HOPS:
         return None
     if engines.why_not("cuda"):
         return None
-    searches = engines.named("cuda").HopSearches
-    needed = None if searches is None else searches.bytes(n, arcs, 1, labels=False)
-    return -1 if needed is not None and gpu_has(needed) else None
+    engine = engines.named("cuda")
+    assert engine.HopSearches is not None
+    assert engine.HopDependencies is not None
+    needed = (
+        engine.HopDependencies.bytes(n, arcs)
+        if paths
+        else engine.HopSearches.bytes(n, arcs, 1, labels=False)
+    )
+    return -1 if gpu_has(needed) else None

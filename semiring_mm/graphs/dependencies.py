@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,17 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..closures.edges import EdgeList, both_ways
+from ..graph_kernels import HopDependencies
 from ..hierarchy.collector import Extent, LoadCollector, Wanted
 from ..hierarchy.gradient import whole_weights
 from ..lazy import cached_property
 from ..plan import Facts, make_plan
 from ..semirings import semirings
+from .choice import hop_device
+from .hops import engine_on
 from .kernels import dependencies as kernels
 
-__all__ = ["Dependencies", "SearchLoads"]
+__all__ = ["Dependencies", "SearchLoads", "paths_device"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -32,6 +36,15 @@ _CALL = 1 << 22  # arcs and nodes of batches in a call, between which Ctrl-C is 
 _BATCH = 4096  # sources of a call of :class:`SearchLoads`
 _EXACT = 1 << 53
 _LARGEST = 1e300  # number of paths whose inverse has all its digits
+_NODES = 1 << 26  # whose events a device numbers in 32 bits
+_ARC = 2.0  # nanoseconds of one thread for an edge and a source
+
+
+def paths_device(n: int, arcs: int, count: int) -> int | None:
+    """The CUDA device for sums over so many sources, where each edge counts 1; None: the CPU."""
+    if n >= _NODES:
+        return None
+    return hop_device(_ARC * count * arcs / pool.get_num_threads(), n, arcs, paths=True)
 
 
 class Dependencies:
@@ -44,10 +57,12 @@ class Dependencies:
     ----------
     arcs : EdgeList
         Directed edges by rows, of finite positive weights, in float64 without rounding.
+    device : int, optional
+        A CUDA device, -1 for the current one, if all weights are equal. Default: the CPU.
     """
 
-    def __init__(self, arcs: EdgeList) -> None:
-        self.arcs, self.n = arcs, arcs.n
+    def __init__(self, arcs: EdgeList, device: int | None = None) -> None:
+        self.arcs, self.n, self.device = arcs, arcs.n, device
         weight = arcs.weight
         self.unit = bool(weight.size == 0 or weight.min() == weight.max() > 0)
         self._lists = {
@@ -86,6 +101,24 @@ class Dependencies:
         """
         near = np.argsort(self._place[sources], kind="stable")
         ordered = np.ascontiguousarray(sources[near], np.int64)
+        if self.device is None:
+            nodes, links, more = self._on_host(ordered, demand, edges=edges, stress=stress)
+        else:
+            with engine_on(self.device):
+                nodes, links, more = self._there.sums(
+                    ordered, demand, _LARGEST, edges=edges, stress=stress
+                )
+        if more or not np.isfinite(nodes).all():
+            raise OverflowError(
+                f"there are more than {_LARGEST:g} shortest paths between two nodes, whose shares "
+                f"are below what float64 holds; a prepared graph (sm.prepare) counts any number"
+            )
+        return nodes, links
+
+    def _on_host(
+        self, ordered: Index, demand: Float | None, *, edges: bool, stress: bool
+    ) -> tuple[Float, Float | None, bool]:
+        """Sums, and whether there are too many paths."""
         width = self._width
         batches = -(-len(ordered) // width)
         parts = min(self._parts(edges), max(1, batches))
@@ -109,15 +142,13 @@ class Dependencies:
                 pool.look()
 
         pool.run_parts(some, parts, parts)
-        if most.max() > _LARGEST or not np.isfinite(nodes).all():
-            raise OverflowError(
-                f"there are more than {_LARGEST:g} shortest paths between two nodes, whose shares "
-                f"are below what float64 holds; a prepared graph (sm.prepare) counts any number"
-            )
-        return nodes.sum(axis=0), None if links is None else links.sum(axis=0)
+        carried = None if links is None else links.sum(axis=0)
+        return nodes.sum(axis=0), carried, bool(most.max() > _LARGEST)
 
     def bytes(self) -> int:
-        """Memory of :meth:`loads` of nodes and edges."""
+        """Memory of the host that :meth:`loads` of nodes and edges takes."""
+        if self.device is not None:
+            return 0
         n, m, width = self.n, len(self.arcs.col), self._width
         each = 24 * n + 16 * n * width if self.unit else 32 * n + 12 * m
         return self._parts(True) * 8 * (n + m) + pool.get_num_threads() * each
@@ -145,6 +176,16 @@ class Dependencies:
         """The arcs by their heads."""
         tails = self.arcs.entering
         return {"back_first": tails.starts, "tail": np.ascontiguousarray(tails.col, np.int32)}
+
+    @cached_property
+    def _there(self) -> HopDependencies:
+        """The graph on the current device."""
+        searches = engines.named("cuda").HopDependencies
+        assert searches is not None
+        assert self.unit
+        x, back = self._lists, self._entering
+        lists = (x["first"], x["head"]), (back["back_first"], back["tail"])
+        return searches(self.n, *lists)
 
     def _room(self, width: int) -> dict[str, Any]:
         """What a thread writes to."""
@@ -194,12 +235,18 @@ class SearchLoads(LoadCollector):
         The nodes to which paths count; None: all.
     stress : bool
         Whether each of the shortest paths between two nodes counts 1, not all of them together.
+    devices : sequence of int, optional
+        CUDA devices that share the sources, -1 for the current one, if all weights are equal; None:
+        the CPU.
     """
 
     def __init__(
-        self, edges: EdgeList, targets: Index | None = None, *, stress: bool = False
-    ) -> None:
-        self.m, self.stress, self.batch = len(edges.col), stress, _BATCH
+        self, edges: EdgeList, targets: Index | None = None, *, stress: bool = False,
+        devices: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        places = [*devices] if devices else [None]
+        self.m, self.stress, self.devices = len(edges.col), stress, len(places)
+        self.batch = _BATCH * self.devices
         edge = np.flatnonzero((edges.weight != np.inf) & (edges.row != edges.col))
         row, col = (x[edge].astype(np.int64) for x in (edges.row, edges.col))
         bound = edges.n * float(edges.weight[edge].max(initial=0))
@@ -219,7 +266,8 @@ class SearchLoads(LoadCollector):
         self.pair = np.cumsum(new) - 1  # of each arc the nodes that it joins
         self.shortest = real == real[new][self.pair]
         first = np.searchsorted(row[new], np.arange(edges.n + 1))
-        self.dependencies = Dependencies(EdgeList.by_rows(first, col[new], real[new]))
+        arcs = EdgeList.by_rows(first, col[new], real[new])
+        self.dependencies = [Dependencies(arcs, device) for device in places]
         self.demand = None
         if targets is not None:
             self.demand = np.zeros(edges.n)
@@ -228,14 +276,16 @@ class SearchLoads(LoadCollector):
 
     def bytes(self) -> int:
         """Memory of the sums of all parts and of the searches of all threads."""
-        return self.dependencies.bytes()
+        return self.dependencies[0].bytes()
 
     def empty(self, count: int) -> dict[str, Any]:
-        x = self.dependencies
+        x = self.dependencies[0]
         return {"nodes": np.zeros(x.n), "edges": np.zeros(len(x.arcs.col))}
 
     def collect(self, device: int, sources: Index) -> dict[str, Any]:
-        nodes, edges = self.dependencies.loads(sources, self.demand, edges=True, stress=self.stress)
+        nodes, edges = self.dependencies[device].loads(
+            sources, self.demand, edges=True, stress=self.stress
+        )
         return {"nodes": nodes, "edges": edges}
 
     def loads(self, results: dict[str, Any]) -> tuple[Float, Float]:

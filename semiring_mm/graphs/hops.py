@@ -16,7 +16,7 @@ from ..graph_kernels import Arcs, HopSearches, offsets
 from ..hierarchy.collector import Collector, Extent, Wanted
 from ..lazy import cached_property
 
-__all__ = ["HopCollector", "Hops", "lists_of_rows"]
+__all__ = ["HopCollector", "Hops", "engine_on", "lists_of_rows"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -131,7 +131,7 @@ class Hops:
             A CUDA device, -1 for the current one; None: the CPU.
         """
         d = np.empty((len(sources), self.n), dtype) if out is None else out
-        with _place(device) as name:
+        with engine_on(device) as name:
             self.on(name).rows(sources, d.dtype, unreached, d, done)
         return d
 
@@ -143,7 +143,7 @@ def _searches(name: str) -> type[HopSearches]:
 
 
 @contextlib.contextmanager
-def _place(device: int | None) -> Iterator[str]:
+def engine_on(device: int | None) -> Iterator[str]:
     """The engine, and its device the current one."""
     if device is None:
         yield "cpu"
@@ -198,7 +198,7 @@ class HopCollector(Collector):
         self.devices = len(self.places)
         self.searches: list[HopSearches] = []
         for device in self.places:
-            with _place(device) as name:
+            with engine_on(device) as name:
                 self.searches.append(graph.on(name))
         self.batch = _DEVICE_BATCH * self.devices
         if self.places[0] is None:
@@ -215,7 +215,7 @@ class HopCollector(Collector):
         if wanted.radii is not None:
             clipped = np.clip(wanted.radii.astype(np.float64), -1, self.graph.n)
             radii = np.floor(clipped).astype(np.int64)
-        with _place(self.places[device]):
+        with engine_on(self.places[device]):
             given = self.searches[device].statistics(sources, radii)
         given["table"][0] = len(sources)
         distances = np.flatnonzero(given["table"])

@@ -25,7 +25,7 @@ from ..hierarchy.symbolic import Structure, analyze
 from ..lazy import cached_property
 from ..progress import part_of
 from .choice import hop_device, sweep_device
-from .dependencies import SearchLoads
+from .dependencies import SearchLoads, paths_device
 from .dijkstra import search
 from .hops import HopCollector, Hops
 
@@ -342,6 +342,22 @@ class Searches(Rows):
     """By a search of Dijkstra's from each source."""
 
     method = "a search from each source"
+
+    @property
+    def unit(self) -> bool:
+        """Whether all edges count the same, and more than 0."""
+        facts = self.problem.weights.facts
+        return facts.lo > facts.hi or facts.lo == facts.hi > 0
+
+    def loads_device(self, count: int) -> int | None:
+        """The CUDA device for loads where none is asked for; None: the CPU."""
+        source = self.problem.source
+        return paths_device(source.n, len(source.edges().col), count) if self.unit else None
+
+    def loads(self, targets: Index | None = None, *, stress: bool = False) -> LoadCollector:
+        source = self.problem.source
+        assert isinstance(source, EdgeSource)
+        return SearchLoads(source.given, targets, stress=stress, devices=self.devices)
 
     @property
     def fixed(self) -> int:

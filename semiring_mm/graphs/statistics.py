@@ -32,14 +32,15 @@ from ..storage import atomic_write, digest, read_arrays, seal, unseal, unusable
 from ..tiles import TileOptions, Tiles
 from .bounds import Bounds
 from .choice import Request
+from .dependencies import Dependencies, paths_device
 from .inputs import positions
 from .methods import plan
 from .prepared import PreparedGraph, distances_of
 from .rows import HopRows, Rows, Searches, Sweeps, eliminated
 
 __all__ = [
-    "FEW", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder", "request_of",
-    "statistics",
+    "FEW", "Histogram", "Statistics", "collect", "dependencies", "extremes", "fastest", "finder",
+    "request_of", "statistics",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -257,7 +258,7 @@ def statistics(
         nodes in the paths from the sources.
     targets : node, or sequence of nodes, optional
         The nodes to which distances count (and from which, for closeness and harmonic closeness);
-        default: all nodes. Computed on the CPU.
+        default: all nodes. Computed on the CPU, but betweenness and stress.
     bins : int or sequence, default 50
         Of the histogram: the edges, ascending; or about how many bins, of a round width from 0 on.
     radius : number or sequence of them, optional
@@ -266,8 +267,9 @@ def statistics(
         A number for each node, such as inhabitants, of which the sum within the radius is taken.
         Default: nodes are counted.
     device : {None, "cpu", "cuda", "cuda:N"}
-        Where sweeps and breadth-first searches run. None: on a CUDA device if there is one and the
-        work is large, else on the CPU.
+        Where sweeps and breadth-first searches run; of betweenness and stress searches alone, where
+        all edges count the same. None: on a CUDA device if there is one and the work is large, else
+        on the CPU.
     progress : bool or callable, optional
         As for :func:`apsp`.
     tiles : Tiles, optional
@@ -302,8 +304,9 @@ def statistics(
     exactly, for whole numbers and for decimals of up to 12 digits; other lengths are equal if they
     differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may have any size. Where
     separators are large, or there are few sources, by a search from each source and back (Brandes,
-    2001), where each edge counts 1 for 16 sources at once: other lengths are equal there if their
-    sums from the source on are, weights are positive, and there are at most 10³⁰⁰ paths.
+    2001), where each edge counts 1 for 16 sources at once, or about 1,000 on a CUDA device: other
+    lengths are equal there if their sums from the source on are, weights are positive, and there
+    are at most 10³⁰⁰ paths.
 
     Examples
     --------
@@ -320,20 +323,20 @@ def statistics(
     asked = _asked(what, radius)
     options = TileOptions.of(device, tiles, "memory")
     of_paths = _OF_PATHS & set(asked)
-    if options.devices is not None or device not in (None, "cpu"):
-        if targets is not None:
-            raise ValueError(
-                "targets: statistics of some are computed on the CPU: leave out device"
-            )
-        if of_paths:
-            raise ValueError(f"{asked[0]!r} is computed on the CPU: leave out device")
+    away = options.devices is not None or device not in (None, "cpu")
+    if away and targets is not None and not of_paths >= set(asked):
+        raise ValueError("targets: statistics of some are computed on the CPU: leave out device")
     if sources is not None and of_paths and not of_paths >= set(asked):
         raise ValueError(
             f"{min(of_paths)!r} is of all nodes, the other statistics are of the sources: ask for "
             f"them in two calls"
         )
-    where, paths = options.indices(), options.paths(False, "ending in .npz")
+    paths = options.paths(False, "ending in .npz")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
+    counter: Rows | None = None
+    if of_paths and away:
+        counter = _on_device(edges, metric, min(of_paths))
+    where = options.indices()
     rows = positions(sources, edges.n, edges.nodes)
     rows = np.arange(edges.n) if rows is None else rows
     columns = positions(targets, edges.n, edges.nodes, "targets")
@@ -348,17 +351,23 @@ def statistics(
         if found is not None:
             return found
     if metric is None and of_paths >= set(asked):
-        way = _counter(request_of(edges, len(rows)))
+        way = counter = counter or _counter(request_of(edges, len(rows)))
     elif metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
     else:
         way = Sweeps(*metric)
-    if columns is None:
-        _place(way, len(rows), where, automatic=where is None and device is None)
+    if counter is None and of_paths:
+        counter = way if isinstance(way, Sweeps) else _counter(request_of(edges, len(rows)))
+    automatic = where is None and device is None
+    if isinstance(counter, Searches):
+        own = counter.loads_device(len(rows)) if automatic else None
+        counter.devices = where if own is None else [own]
+    if columns is None and not of_paths >= set(asked):
+        _place(way, len(rows), where, automatic=automatic)
     if isinstance(graph, PreparedGraph):
         way.placed = graph.placed
-    found = work.run(way, state, progress)
+    found = work.run(way, counter or way, state, progress)
     if state is not None:
         state.remove()
     return found
@@ -480,6 +489,18 @@ def finder(request: Request) -> Rows:
     return Sweeps(metric, request.sparse, request.count)
 
 
+def _on_device(edges: EdgeList, metric: tuple[Metric, Problem] | None, name: str) -> Searches:
+    """Searches of a device that count shortest paths, for a statistic."""
+    searches = None if metric is not None else Searches(problem_of(edges))
+    if searches is None or not searches.unit:
+        graph = "edges whose weights differ, or are 0" if searches else "a prepared graph"
+        raise ValueError(
+            f"{name!r} of {graph} is computed on the CPU: leave out device; of a graph whose edges "
+            f"all count the same it is computed on a device, too"
+        )
+    return searches
+
+
 def _counter(request: Request) -> Rows:
     """Rows of distances by the cheapest method that counts shortest paths."""
     method = plan(request, {"breadth-first searches": "does not count paths"}).name
@@ -513,6 +534,16 @@ def collect(
     collector = rows.collector(Wanted(frozenset(kinds)))
     check_memory(collector.bytes(), f"the work by {rows.method} over {edges.n} nodes")
     return _pass(collector, sources, rows.order(sources))
+
+
+def dependencies(arcs: EdgeList, count: int, device: str | None) -> Dependencies:
+    """Sums over so many sources; where all edges count the same maybe on a device."""
+    here = Dependencies(arcs)
+    if not here.unit:
+        return here
+    where = TileOptions(device=device).indices()
+    automatic = paths_device(arcs.n, len(arcs.col), count) if device is None else None
+    return Dependencies(arcs, automatic if where is None else where[0])
 
 
 def _pass(
@@ -584,7 +615,7 @@ class _Work:
                 mark.update(np.ascontiguousarray(array).tobytes())
         return mark.hexdigest()
 
-    def run(self, way: Rows, state: _State | None, progress: Progress) -> Statistics:
+    def run(self, way: Rows, counter: Rows, state: _State | None, progress: Progress) -> Statistics:
         kinds: dict[str, set[str]] = {"out": set(), "in": set()}
         loads: set[str] = set()
         for name in self.asked:
@@ -620,9 +651,6 @@ class _Work:
                     Wanted(frozenset(kinds["in"])), self.columns, backward=True
                 )
             if name in loads:
-                counter = way
-                if kinds["out"] | kinds["in"] and not isinstance(way, Sweeps):
-                    counter = _counter(request_of(self.edges, len(self.rows)))
                 collector = counter.loads(self.columns, stress=name == "paths")
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()

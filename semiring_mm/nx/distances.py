@@ -20,8 +20,8 @@ from ..graphs.statistics import FEW, collect, extremes, fastest, finder, request
 from .convert import Network
 
 __all__ = [
-    "Reached", "Rows", "extreme_eccentricities", "from_several", "matrix", "measures",
-    "on_device", "refuse_negative", "rows", "searches",
+    "Reached", "Rows", "device_name", "extreme_eccentricities", "from_several", "matrix",
+    "measures", "on_device", "refuse_negative", "rows", "searches",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -32,10 +32,10 @@ _ENTRIES, _ROWS = 1 << 24, 128
 
 def matrix(net: Network, predecessors: bool = False) -> Any:
     """Return all distances, and the predecessors if they are wanted."""
-    return distances(_edges(net), predecessors=predecessors, device=_device())
+    return distances(_edges(net), predecessors=predecessors, device=device_name())
 
 
-def _device() -> str | None:
+def device_name() -> str | None:
     """The device that NetworkX's configuration names."""
     device: str = nx.config.backends.semiring_mm.device
     return None if device == "auto" else device
@@ -43,7 +43,7 @@ def _device() -> str | None:
 
 def on_device() -> bool:
     """Whether NetworkX's configuration names a CUDA device."""
-    return _device() not in (None, "cpu")
+    return device_name() not in (None, "cpu")
 
 
 def _edges(net: Network) -> EdgeList:
@@ -139,7 +139,7 @@ def measures(
     if net.power is not None and len(chosen) and not small:
         weight = np.ldexp(net.arcs.weight, net.power).astype(np.int64)
         if int(abs(weight).max(initial=0)) * n * n < 2**62:
-            found = collect(net.edges(weight), chosen, kinds, _device())
+            found = collect(net.edges(weight), chosen, kinds, device_name())
             sums = found.get("sum", np.zeros(1, np.int64))
             if net.kind is int or int(abs(sums).max()) < 2**53:
                 return {name: _numbers(net, name, x) for name, x in found.items()}

@@ -20,10 +20,11 @@ from ..closures.edges import EdgeList
 from ..closures.paths import NO_PREDECESSOR
 from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
-from ..graphs.dependencies import Dependencies
+from ..graphs.statistics import dependencies
 from .convert import Graph, Network
 from .distances import (
     Reached,
+    device_name,
     extreme_eccentricities,
     from_several,
     matrix,
@@ -600,8 +601,9 @@ def _loads(
 ) -> tuple[Array, Any]:
     """Sums over the sources of the shares of shortest paths through nodes and along arcs."""
     refuse_negative(net)
+    sums = dependencies(net.arcs, len(sources), device_name())
     try:
-        return Dependencies(net.arcs).loads(sources, demand, edges=edges)
+        return sums.loads(sources, demand, edges=edges)
     except (ValueError, OverflowError) as error:
         raise NotImplementedError(f"{error}; this is left to networkx") from None
 

@@ -38,6 +38,7 @@ from semiring_mm.gpu import (
     sweeps as sweeping,
 )
 from semiring_mm.gpu.bfs import HopSearches, Shape
+from semiring_mm.gpu.dependencies import HopDependencies
 from semiring_mm.gpu.facts import flags_of
 from semiring_mm.graphs.hops import Hops
 from semiring_mm.hierarchy.devices import device_customizer
@@ -634,6 +635,7 @@ def small_launches():
         engine.apply(semiring.mul_expr, c.T, other)
     sweeps("i4")
     hops()
+    dependent()
     customized("i8")
     spanning()
     chains_of(5)
@@ -690,6 +692,14 @@ def hops(**shape):
     there = HopSearches(40, graph.out, graph.back, **shape)
     there.statistics(np.arange(40), np.arange(2))
     there.rows(np.arange(40), np.float32, np.inf)
+
+
+def dependent():
+    """Dependencies of 40 sources, back from a level."""
+    first, near = np.arange(41), np.arange(40, dtype="i4")
+    there = HopDependencies(40, (first, near), (first, near), words=2)
+    there.sums(np.arange(40), None, 1.0, edges=True, stress=False)
+    there._launch("PathShare", 0, {})
 
 
 def customized(dtype):
@@ -783,6 +793,17 @@ def test_searches_keep_their_words_in_registers(shape, load, sources_of, tmp_pat
     wide = sum(count for name, count in found.items() if name.startswith(load))
     assert wide >= 8  # rows that are under way at once, of a node and of one with many edges
     assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+
+
+@needs_nvrtc
+def test_dependencies_have_values_under_way(sources_of, tmp_path, nvdisasm):
+    """Those of four neighbours at once, before the first is added, and hardly anything spilled."""
+    recorder = sources_of(dependent)
+    for name, spilled in (("PathCount", 0), ("PathShare", 16)):  # bytes
+        cubin, report = recorder.compile(next(x for x in recorder.sources if name in x))
+        loads = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)["LDG.E.64"]
+        assert loads >= 8  # of two sources each, which are read apart
+        assert int(re.search(r"(\d+) bytes spill stores", report)[1]) <= spilled
 
 
 def test_architectures_that_lines_are_for():

@@ -133,8 +133,9 @@ SR_FN Pack<u32, 4> load_streaming(const void* from) {
 }
 SR_FN void compiler_fence() {}
 
-SR_FN u32 atomic_or(u32* word, u32 bits) {  // one thread runs at a time
-  const u32 old = *word;
+template <class Word>
+SR_FN Word atomic_or(Word* word, Word bits) {  // one thread runs at a time
+  const Word old = *word;
   *word |= bits;
   return old;
 }
