@@ -657,6 +657,13 @@ def test_float_plans_keep_nan_where_one_can_appear():
     assert not plan.needs_facts(sm.semirings["plus_times"], np.dtype("f4"))
 
 
+@pytest.mark.parametrize("bits", [32, 64])
+def test_keys_are_ordered_as_the_floats(bits):
+    x = [-inf, -3.0, -1.0, -(2.0**-140), 0.0, 2.0**-149, 1.0, 3.0, inf]
+    keys = [plan.float_key(v, bits) for v in x]
+    assert keys == sorted(set(keys))
+
+
 def test_cache_sizes_are_read(tmp_path):
     assert all(size > 0 for size in compiler.cache_sizes())
     nothing = (compiler.Target.l1, compiler.Target.l2)
