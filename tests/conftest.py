@@ -34,13 +34,19 @@ def nvrtc():
     host_device.need(missing)
 
 
+@pytest.fixture(autouse=True)
+def _restore_threads():
+    """Whatever a test sets."""
+    before = pool.configured()
+    yield
+    if pool.configured() != before:
+        pool.set_num_threads(before)
+
+
 @pytest.fixture
 def two_threads():
     """Costs are compared, and memory is divided, as on a machine of two cores."""
-    before = pool.get_num_threads()
     pool.set_num_threads(2)
-    yield
-    pool.set_num_threads(before)
 
 
 @pytest.fixture(params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])

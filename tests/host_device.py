@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -292,3 +293,14 @@ def guarded(
     array = np.frombuffer(memory, np.uint8, size, begin).view(dtype).reshape(shape)
     array[...] = fill
     return array
+
+
+def on_all_cores(run, cases):
+    """Compiling takes most of the time, so several compilers at once."""
+    with ThreadPoolExecutor() as pool:
+        for case, done in [(case, pool.submit(run, case)) for case in cases]:
+            try:
+                done.result()
+            except Exception as error:
+                error.add_note(f"in the case {case}")
+                raise

@@ -68,7 +68,8 @@ def swept(metric, sources):
     return d
 
 
-def grid(side):
-    i = np.arange(side * side).reshape(side, side)
+def grid(height, width=None):
+    """The number of nodes of a grid, a square if need be, and the ends of its edges."""
+    i = np.arange(height * (width or height)).reshape(height, -1)
     row = np.concatenate([i[:, 1:].ravel(), i[1:].ravel()])
     return i.size, row, np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()])

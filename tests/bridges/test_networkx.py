@@ -6,14 +6,12 @@ import itertools
 import logging
 import pickle
 import random
-import subprocess
-import sys
 import tracemalloc
 import warnings
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
+import processes
 import pytest
 
 nx = pytest.importorskip("networkx")
@@ -784,20 +782,18 @@ def test_the_information_names_what_there_is():
 
 
 def test_importing_networkx_loads_neither_numpy_nor_this_package():
-    script = """
+    text = """
 import networkx as nx, sys
 assert "all_pairs_dijkstra" in nx.utils.backends.backend_info["semiring_mm"]["functions"]
 assert nx.config.backends.semiring_mm.device == "auto"
 assert "semiring_mm" in nx.all_pairs_dijkstra.__doc__
 print(*({"numpy", "semiring_mm"} & sys.modules.keys()))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = processes.run("-c", text)
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
 def test_the_benchmark_compares_both():
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-W", "ignore", "-m", "bench.neighbours_networkx", "--quick"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    done = processes.run("-W", "ignore", "-m", "bench.neighbours_networkx", "--quick")
     assert done.returncode == 0, done.stderr
     assert "transitive_closure(G)" in done.stdout

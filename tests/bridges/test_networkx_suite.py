@@ -1,10 +1,7 @@
 """NetworkX's own tests of paths, distances and centrality, run through the backend."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from processes import run
 
 pytest.importorskip("scipy")
 
@@ -49,10 +46,7 @@ UNTESTED = {"floyd_warshall_tree", "hyper_wiener_index", "barycenter"}
 
 def test_networkx_passes_its_tests_through_the_backend(tmp_path):
     env = {"NETWORKX_TEST_BACKEND": "semiring_mm", "NETWORKX_FALLBACK_TO_NX": "True"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *PARTS, *OMITTED],
-        cwd=tmp_path, env=os.environ | env, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = run("-c", SCRIPT, *PARTS, *OMITTED, cwd=tmp_path, **env)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr
     *_, summary = done.stdout.splitlines()
     assert summary.startswith("missing:")

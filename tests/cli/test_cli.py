@@ -96,17 +96,6 @@ def test_example_path_and_summary(run):
     assert f"average    {distances.sum() / (85 * 84):,.1f} km" in out
 
 
-def test_example_is_as_described():
-    graph = read_graph(EXAMPLE[0], nodes=EXAMPLE[2], directed=False)
-    assert (len(graph.nodes), len(graph.row)) == (85, 400)
-    assert nx.is_connected(network(graph))
-    pairs = {frozenset(pair) for pair in zip(graph.row.tolist(), graph.col.tolist(), strict=True)}
-    assert len(pairs) == 400
-    assert all(len(pair) == 2 for pair in pairs)
-    # The longest nonstop flights are a little over 15,000 km.
-    assert 100 < graph.weight.min() < graph.weight.max() < 15_500
-
-
 def test_large_results_are_asked_for(run, edges, monkeypatch):
     monkeypatch.setattr("semiring_mm.arrays._ALL_PAIRS", 1)
     err = run.refused("apsp", edges)
@@ -335,17 +324,6 @@ def test_the_columns_of_a_table(run, edges, tmp_path, options, header, row):
     lines = (tmp_path / "D.csv").read_text().splitlines()
     assert lines[0] == header
     assert row in lines
-
-
-def test_all_pairs_of_the_example(run, tmp_path):
-    assert run("apsp", *EXAMPLE, "-o", "D.csv")[2].endswith("wrote D.csv (7,140 rows)\n")
-    assert run("apsp", *EXAMPLE, "-o", "D.npy", "--predecessors", "P.npy")[0] == 0
-    d, p = np.load("D.npy"), np.load("P.npy")
-    at = {label: k for k, label in enumerate(Path("D.nodes.txt").read_text().splitlines())}
-    for start, end, distance, legs in table_of(tmp_path / "D.csv")[1:]:
-        i, j = at[start], at[end]
-        assert float(distance) == d[i, j]
-        assert int(legs) == len(sm.reconstruct_path(p, i, j)) - 1
 
 
 # --- JSON --------------------------------------------------------------------------------------

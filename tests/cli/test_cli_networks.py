@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from metrics import grid
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
@@ -521,22 +522,15 @@ def test_a_run_that_was_ended_goes_on(run, ended):
 # --- stats: pictures ---------------------------------------------------------------------------
 
 
-def grid(side, places, **more):
-    """A grid of which all nodes have places, x and y or degrees."""
-    at = np.arange(side * side).reshape(side, side)
-    row = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
-    col = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
-    labels = [str(k) for k in range(side * side)]
-    return Graph(labels, row, col, np.ones(len(row)), False, places, **more)
-
-
 @pytest.mark.parametrize("geographic", [False, True])
 def test_the_network_has_the_colours_of_closeness(geographic):
     """All edges, whatever their number, as some long lines; those nearest to all on top."""
     pytest.importorskip("matplotlib")
     side = 52
     places = np.stack(np.divmod(np.arange(side**2), side), axis=1) / side + 10.0
-    graph = grid(side, places, geographic=geographic)
+    n, row, col = grid(side)
+    labels = [str(k) for k in range(n)]
+    graph = Graph(labels, row, col, np.ones(len(row)), False, places, geographic=geographic)
     found = sm.statistics(replace(graph, nodes=range(graph.n)), ["closeness", "histogram"])
     with style():
         page = statistics_figure(found, graph, "title")

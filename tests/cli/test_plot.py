@@ -4,6 +4,7 @@ import io
 import itertools
 from pathlib import Path
 
+import metrics
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -302,11 +303,9 @@ def test_a_graph_without_nodes_is_refused():
 # --- graphs without coordinates ------------------------------------------------------------------
 
 
-def grid(k):
-    ids = np.arange(k * k).reshape(k, k)
-    right = np.stack([ids[:, :-1].ravel(), ids[:, 1:].ravel()], 1)
-    down = np.stack([ids[:-1].ravel(), ids[1:].ravel()], 1)
-    return network([str(i) for i in range(k * k)], np.concatenate([right, down]))
+def grid(side):
+    n, row, col = metrics.grid(side)
+    return network([str(i) for i in range(n)], np.stack([col, row], 1))
 
 
 def test_a_layout_shows_distances():

@@ -6,11 +6,10 @@ import importlib.util
 import inspect
 import pickle
 import pkgutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
+import processes
 import pytest
 
 import semiring_mm as sm
@@ -27,9 +26,7 @@ SLOW = ("jax", "torch")  # whose packages take seconds to load
 
 def run(script):
     """What a fresh interpreter prints, and its error output."""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
-    )
+    done = processes.run("-c", script)
     return done.stdout.split(), done.stderr
 
 

@@ -33,13 +33,6 @@ from semiring_mm.cpu.ir import PTR, Function
 inf, nan = np.inf, np.nan
 
 
-@pytest.fixture(autouse=True)
-def _restore_threads():
-    before = sm.get_num_threads()
-    yield
-    sm.set_num_threads(before)
-
-
 # --- many threads -------------------------------------------------------------------------------
 
 LARGE = [
@@ -664,15 +657,6 @@ def test_float_plans_keep_nan_where_one_can_appear():
     assert not plan.needs_facts(sm.semirings["plus_times"], np.dtype("f4"))
 
 
-def test_equal_algebras_have_equal_plans():
-    twin = sm.Semiring("twin", "a if a < b else b", "a + b", inf, 0)
-    facts = plan.Facts(0.0, 1.0, False)
-    plans = [plan.make_plan(s, np.dtype("f4"), facts, facts, 7)
-             for s in (twin, sm.semirings["min_plus"])]  # fmt: skip
-    assert plans[0] == plans[1]
-    assert hash(plans[0]) == hash(plans[1])
-
-
 @pytest.mark.parametrize("bits", [32, 64])
 def test_keys_are_ordered_as_the_floats(bits):
     x = [-inf, -3.0, -1.0, -(2.0**-140), 0.0, 2.0**-149, 1.0, 3.0, inf]
@@ -749,13 +733,9 @@ def test_plus_times_by_either_way(dtype, monkeypatch):
     a[:, 3] = 0
     b[5] = -np.inf
     assert np.isnan(sm.matmul(a, b)).all()  # and no warning, as in every other semiring
-    before = sm.get_num_threads()
-    sm.set_num_threads(before + 1)  # a BLAS has threads of its own
-    try:
-        sm.matmul(square, square)
-        assert not served[-1]
-    finally:
-        sm.set_num_threads(before)
+    sm.set_num_threads(pool.default_threads() + 1)  # a BLAS has threads of its own
+    sm.matmul(square, square)
+    assert not served[-1]
 
 
 def test_a_blas_serves_again_without_a_second_look(monkeypatch):
@@ -789,12 +769,8 @@ def test_a_blas_serves_again_without_a_second_look(monkeypatch):
     room[:160] = a
     assert_array_equal(sm.matmul(room[:160], b, out=room[10:, :160]), expected)
     assert_array_equal(sm.matmul(a, b, "min_plus"), smallest)
-    before = sm.get_num_threads()
-    sm.set_num_threads(before + 1)
-    try:
-        assert_array_equal(sm.matmul(a, b), expected)
-    finally:
-        sm.set_num_threads(before)
+    sm.set_num_threads(pool.default_threads() + 1)
+    assert_array_equal(sm.matmul(a, b), expected)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("plus_times", "f4"), ("plus_times", "f8"),
@@ -813,16 +789,12 @@ def test_tiles_of_narrow_products(name, dtype):
     rng = np.random.default_rng(3)
     a = rng.integers(-4, 5, (70, 90)).astype(dtype)
     b = rng.integers(-4, 5, (90, 200)).astype(dtype)
-    before = sm.get_num_threads()
     sm.set_num_threads(2)  # no BLAS
-    try:
-        expected = sm.matmul(a, b, name)
-        for n in (1, 2, 8, 16, 17, 40, 64):
-            np.testing.assert_array_equal(
-                sm.matmul(a, np.ascontiguousarray(b[:, :n]), name), expected[:, :n]
-            )
-    finally:
-        sm.set_num_threads(before)
+    expected = sm.matmul(a, b, name)
+    for n in (1, 2, 8, 16, 17, 40, 64):
+        np.testing.assert_array_equal(
+            sm.matmul(a, np.ascontiguousarray(b[:, :n]), name), expected[:, :n]
+        )
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -143,13 +143,6 @@ def test_ctrl_c_while_another_thread_works():
     assert ended
 
 
-@pytest.fixture(autouse=True)
-def _restore_threads():
-    before = sm.get_num_threads()
-    yield
-    sm.set_num_threads(before)
-
-
 @pytest.mark.parametrize("piece", [1, 300, 2000])
 def test_alignments_in_pieces(piece, monkeypatch):
     """Bit for bit as in one, of pairs of all lengths, in lists and alone."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from processes import script
 
 import semiring_mm as sm
 from semiring_mm import cli, progress
@@ -247,14 +248,12 @@ def test_data_are_not_rewritten_for_a_terminal(tmp_path, monkeypatch):
 
 
 def test_python_on_a_terminal_that_is_not_utf_8():
-    script = (
+    text = (
         "import semiring_mm as sm; print(sm.semirings); print(sm.semirings['max_min']);"
         "sm.show_config()"
     )
-    out = subprocess.run(
-        [sys.executable, "-c", script], env=ENVIRONMENT | {"PYTHONIOENCODING": "ascii"},
-        capture_output=True, check=True,
-    ).stdout.decode("ascii")  # fmt: skip
+    out = script(text, PYTHONIOENCODING="ascii")
+    assert out.isascii()
     assert out.splitlines()[0].split()[:3] == ["name", "add", "mul"]
 
 

@@ -2,8 +2,6 @@
 
 import gzip
 import random
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -522,17 +520,3 @@ def test_tntp_names_the_other_weight(tmp_path):
         GraphFileError, match="'init_node' is an end of the links; choose the weight"
     ):
         read_graph(path, weight=1)
-
-
-@pytest.mark.parametrize("kind", ["gml", "graphml"])
-def test_files_without_nodes_are_one_clear_line_on_the_command_line(tmp_path, kind):
-    text = {
-        "gml": "graph [ directed 1 ]",
-        "graphml": GRAPHML.format("directed", "").split("<node")[0] + "</graph></graphml>",
-    }[kind]
-    pytest.importorskip("networkx")
-    path = write(tmp_path, f"a.{kind}", text)
-    command = [sys.executable, "-m", "semiring_mm", "apsp", str(path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 2
-    assert run.stderr == f"semiring-mm: error: {path}: the graph has no nodes\n"

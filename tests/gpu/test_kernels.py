@@ -7,14 +7,13 @@ what a device would refuse. Operands lie within poison, so that a read beyond on
 import math
 import mmap
 import struct
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import host_device
 import numpy as np
 import pytest
 import reference
-from host_device import HostDevice, guarded
+from host_device import HostDevice, guarded, on_all_cores
 from numpy.testing import assert_allclose, assert_array_equal
 from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, check
 
@@ -218,17 +217,6 @@ def multiply(name, a, b, c=None, how="CCC", known=(), **options):
     around = np.ndarray((root.size // out.itemsize,), out.dtype, root)
     assert_array_equal(reference.comparable(around), np.full(around.shape, fill, "f4"))
     return result
-
-
-def on_all_cores(run, cases):
-    """Compiling takes most of the time, so several compilers at once."""
-    with ThreadPoolExecutor() as pool:
-        for case, done in [(case, pool.submit(run, case)) for case in cases]:
-            try:
-                done.result()
-            except Exception as error:
-                error.add_note(f"in the case {case}")
-                raise
 
 
 # --- the product --------------------------------------------------------------------------------

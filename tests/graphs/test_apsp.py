@@ -1,6 +1,5 @@
 """Shortest paths against SciPy, NetworkX and one edge at a time."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -571,27 +570,13 @@ def test_options_refused(options, error, words):
 def test_bits_do_not_depend_on_the_threads(dtype):
     w = rng(22).random((300, 300)).astype(dtype)
     w[w > 0.1] = inf
-    before = sm.get_num_threads()
     found = []
-    try:
-        for threads in (1, 2, 4, 2):
-            sm.set_num_threads(threads)
-            d, p = sm.apsp(w, return_predecessors=True)
-            found.append((d.tobytes(), p.tobytes(), sm.apsp(w).tobytes()))
-            found[-1] += (sm.apsp(np.minimum(w, w.T)).tobytes(),)
-    finally:
-        sm.set_num_threads(before)
+    for threads in (1, 2, 4, 2):
+        sm.set_num_threads(threads)
+        d, p = sm.apsp(w, return_predecessors=True)
+        found.append((d.tobytes(), p.tobytes(), sm.apsp(w).tobytes()))
+        found[-1] += (sm.apsp(np.minimum(w, w.T)).tobytes(),)
     assert len(set(found)) == 1
-
-
-def test_import_is_light():
-    code = (
-        "import sys, numpy; import semiring_mm; print(*sorted({'llvmlite', 'scipy', 'networkx', "
-        "'matplotlib', 'csv', 'gzip', 'cupy', 'ml_dtypes', 'importlib.metadata', "
-        "'semiring_mm.files', 'semiring_mm.plot', 'semiring_mm.cli'} & set(sys.modules)))"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == []
 
 
 @pytest.mark.parametrize("shape", [(40, 40), (3, 20, 20)])

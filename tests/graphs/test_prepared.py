@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from metrics import leave_core
+from metrics import grid, leave_core
 from optional import csgraph, nx, pd, sp
 from plain_kernels import MIN_PLUS, both
 
@@ -45,9 +45,7 @@ def family(name, rng):
                 [spine, np.stack([np.arange(10, 40) % 10, np.arange(10, 40)])], 1
             )
         case "grid":
-            i = np.arange(42).reshape(6, 7)
-            pairs = [(i[:, 1:], i[:, :-1]), (i[1:], i[:-1])]
-            return 42, np.concatenate([np.stack([x.ravel(), y.ravel()]) for x, y in pairs], 1)
+            return 42, np.stack(grid(6, 7)[1:])
         case "small world":
             ring = np.stack([np.arange(40), (np.arange(40) + 1) % 40])
             return 40, np.concatenate([ring, pick(0, 40, (2, 8))], 1)
@@ -368,10 +366,9 @@ def test_nested_dissection_is_flat():
 
 def large(seed=0):
     rng = np.random.default_rng(seed)
-    i = np.arange(60 * 70).reshape(60, 70)
-    row = np.concatenate([i[:, 1:].ravel(), i[1:].ravel(), [0, 5]])
-    col = np.concatenate([i[:, :-1].ravel(), i[:-1].ravel(), [9, 4000]])
-    return EdgeList(range(i.size), row, col, rng.integers(1, 100, len(row)), False)
+    n, row, col = grid(60, 70)
+    row, col = np.append(row, [0, 5]), np.append(col, [9, 4000])
+    return EdgeList(range(n), row, col, rng.integers(1, 100, len(row)), False)
 
 
 def test_against_scipy_with_threads():

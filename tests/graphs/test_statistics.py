@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from metrics import leave_core
+from metrics import grid, leave_core
 from optional import pd
 
 import semiring_mm as sm
@@ -18,12 +18,7 @@ def edges_of(kind, rng, n):
     if kind == "tree":
         return np.arange(1, n), (rng.random(n - 1) * np.arange(1, n)).astype(int)
     if kind == "grid":
-        side = int(n**0.5)
-        i = np.arange(side * side).reshape(side, side)
-        return (
-            np.concatenate([i[:, 1:].ravel(), i[1:].ravel()]),
-            np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()]),
-        )
+        return grid(int(n**0.5))[1:]
     if kind == "islands":
         u, v = edges_of("grid", rng, n // 2)
         return np.concatenate([u, u + n // 2]), np.concatenate([v, v + n // 2])

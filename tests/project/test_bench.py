@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import run
 
 import semiring_mm as sm
 from bench import (
@@ -36,10 +37,7 @@ DEVICE_CASES = [
 
 
 def bench(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "bench", *arguments],
-        cwd=ROOT, env=os.environ | environment, capture_output=True, text=True,
-    )  # fmt: skip
+    return run("-m", "bench", *arguments, cwd=ROOT, **environment)
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,12 @@ import functools
 import gc
 import os
 import re
-import subprocess
-import sys
 import threading
 import weakref
 
 import numpy as np
 import pytest
+from processes import script
 
 import semiring_mm as sm
 from semiring_mm.cpu import calls, compiler, product, vector
@@ -206,8 +205,7 @@ sys.exit(failed)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_child_compiles_and_multiplies_whatever_the_parents_threads_did():
-    done = subprocess.run([sys.executable, "-c", FORKS], timeout=200, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
+    script(FORKS)
 
 
 LATE = """
@@ -243,5 +241,4 @@ sys.exit(os.waitpid(child, 0)[1] != 0)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_child_computes_properties_that_the_parents_threads_were_computing():
-    done = subprocess.run([sys.executable, "-c", LATE], timeout=200, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
+    script(LATE)

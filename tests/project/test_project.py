@@ -1,12 +1,11 @@
 """What stands in more than one file of the project agrees."""
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from processes import run
 
 import semiring_mm as sm
 
@@ -35,10 +34,9 @@ def test_the_conda_recipe_takes_its_dependencies_from_the_project():
 
 def test_a_test_that_hangs_ends_the_run(tmp_path):
     (tmp_path / "test_it.py").write_text("import time\ndef test_it():\n    time.sleep(60)\n")
-    command = [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "test_it.py"]
-    done = subprocess.run(
-        [*command, "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0.5"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=50,
+    done = run(
+        "-m", "pytest", "-c", ROOT / "pyproject.toml", "test_it.py", "-p", "no:xdist",
+        "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0.5", cwd=tmp_path, timeout=50,
     )  # fmt: skip
     assert done.returncode == 1
     assert "Timeout (0:00:00.500000)!" in done.stderr

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -17,6 +16,7 @@ import fake_cupy
 import numpy as np
 import pytest
 import walks
+from processes import run, script
 
 import semiring_mm as sm
 from semiring_mm import engine as engines
@@ -295,7 +295,7 @@ def solve(n, path, **options):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak as Linux counts it")
 def test_memory_is_kept_within_its_limit(tmp_path):
     """A process with a small graph behind it takes the limit more, and no part of the result."""
-    script = (
+    used = script(
         RUN
         + f"""
 def peak():
@@ -308,8 +308,7 @@ for kind in ("npy", "zarr"):
     peak()
 """
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    before, npy, zarr = map(int, run.stdout.split())
+    before, npy, zarr = map(int, used.split())
     assert npy - before < 9 << 20
     assert zarr - before < 9 << 20
 
@@ -433,7 +432,7 @@ def test_a_call_of_the_system_that_fails(tmp_path, monkeypatch, what, every):
 @pytest.mark.parametrize(("kind", "trees"), [("npy", True), ("zarr", False)])
 def test_killed_at_any_moment(tmp_path, kind, trees, kill_seed):
     """Processes that end in the midst of a write, without a word, until one comes to the end."""
-    script = (
+    text = (
         RUN
         + f"""
 import os, signal
@@ -463,11 +462,10 @@ solve(200, r"{tmp_path}/d.{kind}", tile=None if resume else 48, resume=resume, t
     )
     final, ends = tmp_path / f"d.{kind}", []
     for life in (30, int(np.random.default_rng(kill_seed).integers(20, 100)), 10_000):
-        command = [sys.executable, "-c", script, str(life), str(bool(ends))]
-        run = subprocess.run(command, capture_output=True, text=True)
-        ends.append(run.returncode)
-        assert final.exists() == (run.returncode == 0), run.stderr
-    assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0], run.stderr
+        done = run("-c", text, str(life), str(bool(ends)))
+        ends.append(done.returncode)
+        assert final.exists() == (done.returncode == 0), done.stderr
+    assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0], done.stderr
     i, j = np.ogrid[:200, :200]
     w = ((i % 64 * 15 + j % 67 * 14) % 251 + 1).astype(np.float32)
     d = results.open_result(final)[:, :]

@@ -2,7 +2,6 @@
 
 import itertools
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from metrics import only
 from optional import csgraph, nx
+from processes import run, script
 
 import semiring_mm as sm
 from semiring_mm.closures.solve import Problem
@@ -318,7 +318,7 @@ def test_flipped_bytes_are_refused(tmp_path):
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_killed_at_any_moment(tmp_path, kill_seed):
     """Processes that end in the midst of a write, without a word, until one comes to the end."""
-    script = f"""
+    text = f"""
 import os, signal, sys
 import numpy as np
 import semiring_mm as sm
@@ -344,11 +344,10 @@ sm.apsp(w, return_predecessors=True, method="sparse", tiles=tiles)
     np.save(tmp_path / "w.npy", w)
     final, ends = tmp_path / "d.npy", []
     for life in (int(np.random.default_rng(kill_seed).integers(1, 12)), 1, 10_000):
-        command = [sys.executable, "-c", script, str(life), str(bool(ends))]
-        run = subprocess.run(command, capture_output=True, text=True)
-        ends.append(run.returncode)
-        assert final.exists() == (run.returncode == 0), run.stderr
-    assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0], run.stderr
+        done = run("-c", text, str(life), str(bool(ends)))
+        ends.append(done.returncode)
+        assert final.exists() == (done.returncode == 0), done.stderr
+    assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0], done.stderr
     d, p = (np.load(tmp_path / name) for name in ("d.npy", "p.npy"))
     np.testing.assert_array_equal(d, EXPECTED)
     walk(GRAPH, d, p)
@@ -360,7 +359,7 @@ sm.apsp(w, return_predecessors=True, method="sparse", tiles=tiles)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak as Linux counts it")
 def test_memory_is_kept_within_its_limit(tmp_path):
     """A process with a small graph behind it takes the limit more, and no part of the result."""
-    script = f"""
+    text = f"""
 import resource
 import numpy as np
 import semiring_mm as sm
@@ -375,8 +374,7 @@ def solve(n, limit):
 solve(600, "1GB")
 solve(2500, "16MB")  # of 75 MB
 """
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    before, after = map(int, run.stdout.split())
+    before, after = map(int, script(text).split())
     assert after - before < 16e6
 
 

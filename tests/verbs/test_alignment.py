@@ -10,7 +10,7 @@ from optional import Optional
 from plain_kernels import MIN_PLUS, both
 from reference import naive
 
-from semiring_mm import alignment, get_num_threads, set_num_threads
+from semiring_mm import alignment, set_num_threads
 from semiring_mm.cpu import alignment as cpu
 from semiring_mm.cpu.kernels import alignment as kernels
 from semiring_mm.progress import Watched
@@ -236,9 +236,6 @@ VERBS = {
 def pieces(monkeypatch):
     """Calls of few terms."""
     monkeypatch.setattr(cpu, "_PIECE", 10)
-    before = get_num_threads()
-    yield
-    set_num_threads(before)
 
 
 @pytest.mark.usefixtures("pieces")

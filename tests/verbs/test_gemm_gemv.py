@@ -29,16 +29,6 @@ def test_scalars_count_once_over_a_k_of_several_slabs(name, dtype, k, beta, monk
     assert_array_equal(found, joined[:, 0])
 
 
-@pytest.mark.parametrize("shape", [(5000, 3), (3, 5000), (2049, 17), (17, 2049), (64, 4096)])
-def test_gemv_of_long_and_flat_matrices(shape):
-    rng = np.random.default_rng(4)
-    a = rng.integers(-9, 10, shape).astype("f4")
-    x = rng.integers(-9, 10, shape[1]).astype("f4")
-    for matrix in (a, np.asfortranarray(a)):
-        assert_array_equal(sm.gemv(None, matrix, x), a @ x)
-        assert_array_equal(sm.gemv(None, matrix, x, semiring="max_plus"), (a + x).max(1))
-
-
 def test_scalars_stand_on_the_left_of_a_multiplication_with_sides():
     s = sm.Semiring("sided", "min(a, b)", "a - 2*b", inf, 0)
     rng = np.random.default_rng(10)

@@ -402,22 +402,17 @@ def test_points_in_any_order(order):
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_any_number_of_threads(workers):
     x, y = RNG.normal(size=(401, 5)), RNG.normal(size=(2000, 5))
-    expected = (
-        sm.neighbours.knn(x, y, 9, "l1"),
-        sm.neighbours.cdist(x, y, "l1"),
-        sm.neighbours.radius_count(x, y, 1, "l1"),
-    )
-    before = sm.get_num_threads()
-    sm.set_num_threads(workers)
-    try:
-        found = (
-            sm.neighbours.knn(x, y, 9, "l1"),
+
+    def found():
+        return (
+            *sm.neighbours.knn(x, y, 9, "l1"),
             sm.neighbours.cdist(x, y, "l1"),
             sm.neighbours.radius_count(x, y, 1, "l1"),
         )
-    finally:
-        sm.set_num_threads(before)
-    for got, want in zip([*found[0], *found[1:]], [*expected[0], *expected[1:]], strict=True):
+
+    expected = found()
+    sm.set_num_threads(workers)
+    for got, want in zip(found(), expected, strict=True):
         assert_array_equal(got, want)
 
 
@@ -435,19 +430,15 @@ def test_few_queries_share_the_points(workers, dtype, monkeypatch):
     monkeypatch.setattr(
         neighbours._Pairs, "across", lambda *args: parts.append(split(*args)) or parts[-1]
     )
-    before = sm.get_num_threads()
     sm.set_num_threads(workers)
-    try:
-        for k in (1, 700, 60_000):
-            d, i = sm.neighbours.knn(x, y, k, "hamming" if dtype == "i1" else "l1")
-            expected, order = by_sorting(compared, k)
-            assert_array_equal(d, expected)
-            assert_array_equal(i, order)
-        assert [len(found) for found in parts] == [workers, workers, 1]
-        counts = sm.neighbours.radius_count(x, y, 1, "hamming" if dtype == "i1" else "l1")
-        assert_array_equal(counts, (compared <= 1).sum(1))
-    finally:
-        sm.set_num_threads(before)
+    for k in (1, 700, 60_000):
+        d, i = sm.neighbours.knn(x, y, k, "hamming" if dtype == "i1" else "l1")
+        expected, order = by_sorting(compared, k)
+        assert_array_equal(d, expected)
+        assert_array_equal(i, order)
+    assert [len(found) for found in parts] == [workers, workers, 1]
+    counts = sm.neighbours.radius_count(x, y, 1, "hamming" if dtype == "i1" else "l1")
+    assert_array_equal(counts, (compared <= 1).sum(1))
 
 
 def test_nothing_of_size_mn_is_made(monkeypatch):

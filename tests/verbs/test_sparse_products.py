@@ -330,20 +330,16 @@ def test_threads_and_scipy(form):
         counts = np.minimum(random.pareto(1.1, m).astype(int), 3000)
         ends = np.r_[0, np.cumsum(counts)]
         a = csr(Cpu(), random.random(ends[-1]), random.integers(0, m, ends[-1]), ends, (m, m))
-    before = sm.get_num_threads()
-    try:
-        for b in (random.random(m), random.random((m, 6))):
-            found = []
-            for threads in (1, 2, 3):
-                sm.set_num_threads(threads)
-                found.append(sm.matmul(a, b))
-            assert_array_equal(found[1], found[0])
-            assert_array_equal(found[2], found[0])
-            assert_allclose(found[0], a @ b, rtol=1e-13)
-            assert_allclose(sm.gemm(None, a, b.reshape(m, -1), trans_a=True),
-                            a.T @ b.reshape(m, -1), rtol=1e-13)  # fmt: skip
-    finally:
-        sm.set_num_threads(before)
+    for b in (random.random(m), random.random((m, 6))):
+        found = []
+        for threads in (1, 2, 3):
+            sm.set_num_threads(threads)
+            found.append(sm.matmul(a, b))
+        assert_array_equal(found[1], found[0])
+        assert_array_equal(found[2], found[0])
+        assert_allclose(found[0], a @ b, rtol=1e-13)
+        assert_allclose(sm.gemm(None, a, b.reshape(m, -1), trans_a=True),
+                        a.T @ b.reshape(m, -1), rtol=1e-13)  # fmt: skip
 
 
 def test_threads_share_entries_and_rows():
