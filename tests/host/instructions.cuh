@@ -133,8 +133,8 @@ SR_FN Pack<u32, 4> load_streaming(const void* from) {
 }
 SR_FN void compiler_fence() {}
 
-template <class Word>
-SR_FN Word atomic_or(Word* word, Word bits) {  // one thread runs at a time
+template <class Word, class Bits>
+SR_FN Word atomic_or(Word* word, Bits bits) {  // one thread runs at a time
   const Word old = *word;
   *word |= bits;
   return old;
