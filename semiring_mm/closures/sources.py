@@ -80,6 +80,8 @@ class _Readable:
     n: int
     dtype: np.dtype[Any]
     margins: Array | None = None
+    #: With what the graph was given, where :meth:`numbers` replaced it.
+    _given: tuple[Semiring, np.dtype[Any]] | None = None
 
     def _entries(self, rows: slice, columns: slice) -> Array:
         """As :meth:`Source.read`, not worsened."""
@@ -98,6 +100,7 @@ class _Readable:
     def numbers(self, s: Semiring) -> Source:
         found = copy.copy(self)
         vars(found).pop("facts", None)
+        found._given = self._given or (self.s, self.dtype)
         found.s, found.dtype = s, np.dtype(np.uint8)
         return found
 
@@ -137,7 +140,8 @@ class _Readable:
         return EdgeList.joined(self.n, parts)
 
     def fingerprint(self) -> str:
-        mark = hashlib.sha256(f"{self.s} {self.n} {self.dtype}".encode())
+        s, dtype = self._given or (self.s, self.dtype)
+        mark = hashlib.sha256(f"{s} {self.n} {dtype}".encode())
         for x in self._marked():
             mark.update(x.tobytes())
         return mark.hexdigest()

@@ -89,6 +89,8 @@ def repeat(
     for x in operands:
         if type(x) is not np.ndarray:
             return None
+    if len(operands) < 2:
+        return None
     a, b, *joined = operands
     try:
         call = _calls.get(_key(head, a, b))

@@ -27,7 +27,7 @@ def own(i, add="min(a, b)"):
 
 
 def test_code_that_is_not_used_any_more_is_unloaded(monkeypatch):
-    for name in ("product_code", "choose"):
+    for name in ("product_code", "choose", "_alone"):
         few = functools.lru_cache(maxsize=4)(getattr(product, name).__wrapped__)
         monkeypatch.setattr(product, name, few)
     monkeypatch.setattr(calls, "KEPT", 4)
