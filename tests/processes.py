@@ -7,14 +7,15 @@ from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
 PATHS = [str(_HERE), str(_HERE.parent), os.environ.get("PYTHONPATH", "")]
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(PATHS)}
 
 
 def run(*arguments, cwd=None, timeout=300, **environment):
     """Standard output and errors of ``python ARGUMENTS``, and its exit code."""
+    # Of now, since a test may have changed the variables of this process.
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(PATHS)} | environment
     return subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=cwd,
-        timeout=timeout, env=ENVIRONMENT | environment,
+        timeout=timeout, env=variables,
     )  # fmt: skip
 
 
