@@ -23,6 +23,7 @@ from ..closures.sources import EdgeSource
 from ..deprecated import apart
 from ..display import cell, chosen, html_table
 from ..hierarchy.collector import Collector, LoadCollector, Wanted, zero_bin
+from ..hierarchy.demand import Demand
 from ..hierarchy.gradient import whole_weights
 from ..hierarchy.metric import Metric, customize
 from ..naming import named
@@ -623,7 +624,8 @@ class _Work:
                 counter = way
                 if kinds["out"] | kinds["in"] and not isinstance(way, Sweeps):
                     counter = _counter(request_of(self.edges, len(self.rows)))
-                collector = counter.loads(self.columns, stress=name == "paths")
+                demand = None if self.columns is None else Demand.to(self.edges.n, self.columns)
+                collector = counter.loads(demand, stress=name == "paths")
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)

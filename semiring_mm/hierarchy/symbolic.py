@@ -26,6 +26,7 @@ __all__ = [
     "factorize",
     "minimum_degree",
     "neighbours",
+    "transpose",
 ]  # fmt: skip
 
 #: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
@@ -85,7 +86,7 @@ class Structure(SymbolicFactor):
 
         RoutingKit's ``down_first_out``, ``down_head`` and ``down_to_up``.
         """
-        return _transpose(self.n, self.eliminated, self.first, self.head)
+        return transpose(self.n, self.eliminated, self.first, self.head)
 
     @cached_property
     def pairs(self) -> float:
@@ -395,8 +396,8 @@ def factorize(
         if state[1]:
             head = np.concatenate([head, np.empty(len(head), np.int32)])
     # By ascending tails: first the lower neighbours of each position, then the higher ones.
-    down_first, down_head, _ = _transpose(n, eliminated, struct_first, head[: struct_first[-1]])
-    _, head, _ = _transpose(eliminated, n, down_first, down_head)
+    down_first, down_head, _ = transpose(n, eliminated, struct_first, head[: struct_first[-1]])
+    _, head, _ = transpose(eliminated, n, down_first, down_head)
     return Structure(eliminated, rank, order, parent, height, struct_first, head)
 
 
@@ -407,7 +408,7 @@ def _inverse(order: Node) -> Node:
     return rank
 
 
-def _transpose(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
+def transpose(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
     """Transpose of a pattern: for each head where its edges begin, their tails, and the edges."""
     begin = np.zeros(n + 2, np.int64)
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)

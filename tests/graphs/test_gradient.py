@@ -14,6 +14,7 @@ from semiring_mm.graphs.kernels import gradient as kernels
 from semiring_mm.graphs.rows import Searches, eliminated
 from semiring_mm.graphs.statistics import problem_of
 from semiring_mm.hierarchy import gradient
+from semiring_mm.hierarchy.demand import Demand
 from semiring_mm.hierarchy.gradient import SweepLoads, whole_weights
 from semiring_mm.hierarchy.metric import customize
 from semiring_mm.hierarchy.symbolic import factorize, neighbours
@@ -128,8 +129,8 @@ def test_searches_give_what_sweeps_give(directed, unit):
         problem, every = problem_of(edges), np.arange(edges.n)
         found = []
         for rows in (Searches(problem), eliminated(problem)):
-            for targets in (None, every[::2]):
-                collector = rows.loads(targets)
+            for demand in (None, Demand.to(edges.n, every[::2])):
+                collector = rows.loads(demand)
                 results = collector.empty(edges.n)
                 for some in (every[::3], every[1::3], every[2::3]):
                     collector.run(some, some, results)
@@ -327,7 +328,9 @@ def test_kernels_are_those_of_python(directed, wide, monkeypatch):
     loads(edges, wide=wide)
     monkeypatch.undo()
     taken = {kernels.count_paths, kernels.reverse_sweeps, kernels.reverse_customization}
-    scratch = "place visited label paths power demand up_label up_paths up_power up_demand".split()
+    scratch = (
+        "place visited chain label paths power demand up_label up_paths up_power up_demand"
+    ).split()
     for kernel, plan, fields in calls:
         if kernel in taken:
             both(kernel, MIN_PLUS, plan, (*scratch, "walk", "met_row"), 1e-12, **fields)
