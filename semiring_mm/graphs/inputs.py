@@ -22,7 +22,7 @@ from ..warn import warn
 from .packages import from_dict, from_igraph, from_networkx
 
 __all__ = [
-    "adjacency", "are_paths", "as_graph", "check_matrix", "edges_hint", "positions",
+    "adjacency", "are_paths", "as_graph", "check_matrix", "edges_hint", "is_matrix", "positions",
     "warn_of_edges", "warn_of_entries",
 ]  # fmt: skip
 
@@ -189,7 +189,7 @@ def _edge_list(
 ) -> EdgeList | None:
     """The edges, or None for what is no list of edges."""
     chosen = source is not None or target is not None
-    table = is_table(graph) and (chosen or not _is_matrix(graph))
+    table = is_table(graph) and (chosen or not is_matrix(graph))
     if table or isinstance(graph, (str, PathLike)) or are_paths(graph):
         read_graph = provided("read_graph")
         graph = read_graph(graph, weight=weight, source=source, target=target, directed=directed)
@@ -230,7 +230,7 @@ def _edge_list(
     return None
 
 
-def _is_matrix(table: Any) -> bool:
+def is_matrix(table: Any) -> bool:
     """Whether a table is a matrix, of pandas: its rows and columns have the same labels."""
     same = getattr(getattr(table, "index", None), "equals", None)
     return same is not None and bool(same(table.columns))

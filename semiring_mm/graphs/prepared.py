@@ -9,7 +9,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from ..warn import warn
 from .inputs import are_paths, as_graph, check_matrix, positions, warn_of_edges, warn_of_entries
 from .queries import PathQuery
 from .rows import Sweeps
+
+if TYPE_CHECKING:
+    from .flows import Flows
 
 __all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "network", "prepare"]
 
@@ -65,7 +68,8 @@ _TYPES = {
 
 #: What users see of a prepared graph; the rest is for the modules that compute with it.
 _PUBLIC = (
-    "customize", "directed", "distance", "distances", "dtype", "nodes", "path", "save", "semiring",
+    "customize", "directed", "distance", "distances", "dtype", "flows", "nodes", "path", "save",
+    "semiring",
 )  # fmt: skip
 
 #: Prepared graphs by their keys, and how many there have been.
@@ -602,6 +606,35 @@ class PreparedGraph:
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
         """The positions of one or several nodes, None: all."""
         return positions(nodes, len(self.nodes), self._labels, name)
+
+    def flows(
+        self, demand: Any, *, trips: str | int = "trips", sources: Any = None, targets: Any = None,
+        ties: str = "share", progress: Progress = None,
+    ) -> Flows:  # fmt: skip
+        """Flows along the edges if every trip takes a shortest path: :func:`flows` of the graph.
+
+        Parameters
+        ----------
+        demand, trips, sources, targets, ties, progress
+            As for :func:`flows`.
+
+        Returns
+        -------
+        Flows
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> net.flows((["a", "b"], ["c", "c"], [10, 5])).load
+        array([10.,  0., 15.])
+        """
+        from .flows import flows
+
+        return flows(
+            self, demand, trips=trips, sources=sources, targets=targets, ties=ties,
+            progress=progress,
+        )  # fmt: skip
 
     def _place(self, node: Any) -> int:
         if self._labels is not None:

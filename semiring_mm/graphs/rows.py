@@ -18,7 +18,7 @@ from ..closures.sources import EdgeSource
 from ..closures.spanning import SpanningForest
 from ..closures.trees import repair_trees
 from ..hierarchy.collector import Collector, Extent, LoadCollector, Wanted
-from ..hierarchy.demand import Demand
+from ..hierarchy.demand import Demand, DemandRows
 from ..hierarchy.devices import DeviceCollector, Placed, place
 from ..hierarchy.gradient import SweepLoads
 from ..hierarchy.metric import Metric, customize
@@ -172,9 +172,9 @@ class Rows:
         self.fill(sources, d, columns=columns)
         return d
 
-    def rows(self, sources: Index) -> Array:
+    def rows(self, sources: Index, columns: Index | None = None) -> Array:
         """The distances from nodes in floating point, inf where there is no path."""
-        d = self.computed(sources)
+        d = self.computed(sources, columns)
         if d.dtype.kind == "f":
             return d
         found = d.astype(np.float64)
@@ -216,24 +216,26 @@ class Rows:
         return SearchLoads(source.given, demand, stress=stress, single=single)
 
     def edge_loads(
-        self, demand: Demand, *, single: bool = False, tick: Told = None
+        self, demand: Demand | DemandRows, *, single: bool = False, tick: Told = None
     ) -> tuple[NDArray[np.float64], float]:
         """What each of the graph's edges carries, either way, and the demand without a path.
 
         Parameters
         ----------
-        demand : Demand
+        demand : Demand or DemandRows
         single : bool
             Whether one shortest path between two nodes carries all; else they share it evenly.
         tick : callable, optional
             Is told how many of the demand's sources are done.
         """
-        collector, sources = self.loads(demand, single=single), demand.sources
+        collector, sources = self.loads(single=single), demand.sources
         check_memory(collector.bytes(), f"the work by {self.method} over {demand.n} nodes")
         results = collector.empty(len(sources))
         order = self.order(sources)
-        for done in range(0, len(order), collector.batch):
-            some = order[done : done + collector.batch]
+        step = min(collector.batch, demand.step)
+        for done in range(0, len(order), step):
+            some = order[done : done + step]
+            collector.demand = demand.batch(sources[some])
             collector.run(sources[some], some, results)
             if tick is not None:
                 tick(float(done + len(some)))

@@ -39,8 +39,8 @@ from .prepared import PreparedGraph, distances_of
 from .rows import HopRows, Rows, Searches, Sweeps, eliminated
 
 __all__ = [
-    "FEW", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder", "request_of",
-    "statistics",
+    "FEW", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder",
+    "of_all_edges", "path_counter", "request_of", "statistics",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -349,7 +349,7 @@ def statistics(
         if found is not None:
             return found
     if metric is None and of_paths >= set(asked):
-        way = _counter(request_of(edges, len(rows)))
+        way = path_counter(request_of(edges, len(rows)))
     elif metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
@@ -481,7 +481,7 @@ def finder(request: Request) -> Rows:
     return Sweeps(metric, request.sparse, request.count)
 
 
-def _counter(request: Request) -> Rows:
+def path_counter(request: Request) -> Rows:
     """Rows of distances by the cheapest method that counts shortest paths."""
     method = plan(request, {"breadth-first searches": "does not count paths"}).name
     if method == "sparse elimination" or not _comparable(request.listed):
@@ -541,6 +541,15 @@ def _place(rows: Rows, count: int, where: Sequence[int] | None, *, automatic: bo
     rows.devices = where if own is None else [own]
     if rows.devices is not None and isinstance(rows, Sweeps):
         rows.method = "sweeps on CUDA"
+
+
+def of_all_edges(edges: EdgeList, loads: Array) -> Array:
+    """Loads of all edges, from those of edges that have an end."""
+    if len(loads) == len(edges.col):
+        return loads
+    every = np.zeros(len(edges.col))
+    every[edges.weight < np.inf] = loads
+    return every
 
 
 def problem_of(graph: EdgeList) -> Problem:
@@ -623,7 +632,7 @@ class _Work:
             if name in loads:
                 counter = way
                 if kinds["out"] | kinds["in"] and not isinstance(way, Sweeps):
-                    counter = _counter(request_of(self.edges, len(self.rows)))
+                    counter = path_counter(request_of(self.edges, len(self.rows)))
                 demand = None if self.columns is None else Demand.to(self.edges.n, self.columns)
                 collector = counter.loads(demand, stress=name == "paths")
             if name == "bins":
@@ -641,12 +650,8 @@ class _Work:
 
     def _loads(self, nodes: Array, edges: Array) -> dict[str, Array]:
         """Loads of nodes and of all edges; each pair of nodes of an undirected graph once."""
-        x, scale = self.edges, 1.0 if self.edges.directed else 0.5
-        if len(edges) != len(x.col):  # those without end were left out
-            there, few = x.weight < np.inf, edges
-            edges = np.zeros(len(there))
-            edges[there] = few
-        return {"nodes": scale * nodes, "edges": scale * edges}
+        scale = 1.0 if self.edges.directed else 0.5
+        return {"nodes": scale * nodes, "edges": scale * of_all_edges(self.edges, edges)}
 
     def _result(
         self, way: Rows, found: dict[str, dict[str, Array]],

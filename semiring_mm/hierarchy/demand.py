@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from ..graph_kernels import Index, Node, offsets, ranges
 from .symbolic import transpose
 
-__all__ = ["Demand"]
+__all__ = ["Demand", "DemandRows"]
 
 Array = NDArray[Any]
+
+_ENTRIES = 1 << 24  # of a matrix that are computed at a time
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,18 @@ class Demand:
         """
         if hasattr(matrix, "tocoo"):
             entries = matrix.tocoo()
-            row, col, amount = entries.row, entries.col, entries.data
-        else:
+            return cls.between(n, sources[entries.row], targets[entries.col], entries.data)
+        row, col = np.argsort(sources), np.argsort(targets)
+        start, end = sources[row], targets[col]
+        if (np.diff(start) == 0).any() or (np.diff(end) == 0).any():
             row, col = np.nonzero(matrix)
-            amount = matrix[row, col]
-        return cls.between(n, sources[row], targets[col], amount)
+            return cls.between(n, sources[row], targets[col], matrix[row, col])
+        matrix = matrix[np.ix_(row, col)]  # whose entries are those of compressed rows, in order
+        there = (matrix != 0) & (start[:, np.newaxis] != end)
+        counts = np.zeros(n, np.int64)
+        counts[start] = there.sum(axis=1)
+        target = end.astype(np.int32)[np.nonzero(there)[1]]
+        return cls(n, target, offsets(counts), matrix[there].astype(np.float64))
 
     @property
     def sources(self) -> Index:
@@ -76,6 +85,20 @@ class Demand:
         if self.first is None:
             return np.arange(self.n)
         return np.flatnonzero(np.diff(self.first))
+
+    @property
+    def step(self) -> int:
+        """Sources of a :meth:`batch` at most."""
+        return max(1, self.n)
+
+    @property
+    def total(self) -> float:
+        """The sum of the amounts."""
+        return float(self.target.size if self.amount is None else self.amount.sum())
+
+    def batch(self, sources: Index) -> Demand:
+        """The demand of some sources."""
+        return self
 
     def rows(self, sources: Index) -> tuple[Index, Node, Array]:
         """Entries of some sources: where those of each begin, their targets and amounts."""
@@ -117,3 +140,37 @@ class Demand:
             "entry_first": np.append(begin[there], len(entry)), "entry_lane": lane % width,
             "amount": amount[entry],
         }  # fmt: skip
+
+
+class DemandRows:
+    """Demand whose amounts are computed for some sources at a time.
+
+    Parameters
+    ----------
+    n : int
+    sources, targets : (s,) and (t,) int64
+        Different nodes each.
+
+    Attributes
+    ----------
+    total : float
+        The amounts so far, between different nodes.
+    """
+
+    def __init__(self, n: int, sources: Index, targets: Index) -> None:
+        self.n, self.sources, self.targets, self.total = n, sources, targets, 0.0
+
+    @property
+    def step(self) -> int:
+        """Sources of a :meth:`batch` at most."""
+        return max(1, _ENTRIES // max(1, len(self.targets)))
+
+    def batch(self, sources: Index) -> Demand:
+        """The demand of some sources."""
+        some = Demand.of(self.n, sources, self.targets, self.amounts(sources))
+        self.total += some.total
+        return some
+
+    def amounts(self, sources: Index) -> Array:
+        """The (k, t) amounts from k of the sources."""
+        raise NotImplementedError

@@ -114,7 +114,7 @@ class SweepLoads(LoadCollector):
         x = metric.structure
         assert not x.core, "the core is eliminated, too"
         self.structure, self.edges, self.stress, self.single = x, edges, stress, single
-        self.demand = Demand.to(x.n) if demand is None else demand
+        self.demand = demand
         self.edge = np.flatnonzero(edges.weight != np.inf)  # those that there are
         bound = metric.bound[0]
         weight, scale, slack = whole_weights(edges.weight[self.edge], bound)
@@ -200,7 +200,7 @@ class SweepLoads(LoadCollector):
             raise ValueError(
                 f"the length of the cycle through {u!r} and {v!r} {why}: there are no finite "
                 f"numbers of shortest paths, which betweenness is made of; join these nodes, or "
-                f"give their edges a length"
+                f"give their edges a length (flows with ties='one' take any)"
             )
 
     def bytes(self) -> int:
@@ -258,15 +258,14 @@ class SweepLoads(LoadCollector):
         fields |= {"visited": np.empty(self.ancestors, np.int32)}
         fields |= {name: np.empty(x.n, np.int32) for name in ("place", "chain")}
         kernel = self.metric.compiled(kernels.reverse_sweeps)
+        demand = Demand.to(x.n) if self.demand is None else self.demand
         step = max(1, int(_LOOK / (width * (len(x.head) + x.n))))
         for some in range(begin, end, step):
             blocks = min(step, end - some)
             mine = sources[some * width : (some + blocks) * width]
             source = np.full((blocks, width + 1), x.n)
             source[:, :-1].flat[: len(mine)] = x.rank[mine]
-            kernel(
-                **fields, **self.demand.blocks(mine, width, x.rank), source=source, blocks=blocks
-            )
+            kernel(**fields, **demand.blocks(mine, width, x.rank), source=source, blocks=blocks)
             pool.look()
 
     def loads(self, results: dict[str, Array]) -> tuple[Array, Array]:
