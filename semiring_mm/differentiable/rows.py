@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import alignment, blas, chain_gradients, chains, gradients, neighbours, sequences
-from ..arrays import Call
+from ..arrays import Call, check_memory
 from ..expressions import derivative
 from ..graphs import apsp as graphs
 from ..graphs.inputs import positions
@@ -147,7 +147,10 @@ def _of_each(
             None if x is None else np.broadcast_to(x, (*batch, *x.shape[x.ndim - len(like.axes) :]))
             for x, like in zip(arrays, row.operands, strict=True)
         ]
-        found = np.empty(shape, wide[0].dtype.type)
+        kind = np.dtype(wide[0].dtype.type)
+        size = " x ".join(f"{k:,}" for k in shape)
+        check_memory(math.prod(shape) * kind.itemsize, f"the result of {size} entries")
+        found = np.empty(shape, kind)
         for i in np.ndindex(batch):
             parts: list[Any] = [None if x is None else x[i] for x in wide]
             start, end = positions(parts[1], n, None), positions(parts[2], n, None, "targets")

@@ -12,6 +12,7 @@ from semiring_mm.closures.edges import EdgeList
 
 torch = pytest.importorskip("torch", reason="PyTorch is not here: pip install '.[torch]'")
 
+from semiring_mm.differentiable.rows import VERBS  # noqa: E402
 from semiring_mm.torch import distances  # noqa: E402
 
 BOTH = pytest.mark.parametrize("directed", [True, False])
@@ -250,14 +251,31 @@ def test_on_chicago():
     np.testing.assert_allclose(weight @ found, (g * d).sum(), rtol=1e-12)
 
 
+def test_arrays_of_a_device(there):
+    net = sm.prepare({0: {1: 3.0, 2: 8.0}, 1: {2: 1.0}})
+    weight, sources, g = (there.put(np.array(x)) for x in ([3.0, 8, 1], [0], [[5.0, 1, 2]]))
+    (d,) = VERBS["network_distances"].compute(weight, sources, None, net.key)
+    (loads,) = VERBS["network_loads"].compute(weight, sources, None, g, net.key)
+    assert isinstance(d, there.kind)
+    assert isinstance(loads, there.kind)
+    assert there.get(d).tolist() == [[0, 3, 4]]
+    assert there.get(loads).tolist() == [3, 0, 2]
+
+
 @pytest.mark.gpu
-def test_weights_on_a_device():
+def test_tensors_of_a_device():
     if not torch.cuda.is_available():
         pytest.skip("PyTorch finds no CUDA device")
-    net = sm.prepare({0: {1: 3.0, 2: 8.0}, 1: {2: 1.0}})
+    net = sm.prepare(EdgeList(range(3), np.array([0, 0, 1]), np.array([1, 2, 2]), np.ones(3), True))
     weight = torch.tensor([3.0, 8.0, 1.0], device="cuda", requires_grad=True)
     d = distances(net, weight, [0], torch.tensor([2, 1], device="cuda"))
     d.sum().backward()
     assert d.device.type == weight.grad.device.type == "cuda"
     assert d.tolist() == [[4, 3]]
     assert weight.grad.tolist() == [2, 0, 1]
+
+
+def test_results_that_do_not_fit():
+    net = sm.prepare(EdgeList.of(1 << 20, np.array([0]), np.array([1]), np.ones(1)))
+    with pytest.raises(MemoryError, match="1,048,576 x 1,048,576 entries"):
+        distances(net, torch.ones(1))
