@@ -206,7 +206,7 @@ class SweepLoads(LoadCollector):
     def bytes(self) -> int:
         """Memory of the passes of all threads."""
         rows = self.depth * (self.dtype.itemsize + 24) + self.ancestors * (self.dtype.itemsize + 24)
-        each = rows * self.width + 16 * len(self.structure.head) + 12 * self.structure.n
+        each = rows * self.width + 16 * len(self.structure.head) + 16 * self.structure.n
         return pool.get_num_threads() * each
 
     def empty(self, count: int) -> dict[str, Array]:

@@ -239,7 +239,6 @@ def enter(
         best = up_label[met, j] if met >= 0 else zero
         for e in range(first[v], first[v + 1]):
             best = add(best, mul(label[slot[e], j], back[e]))
-        label[row, j] = best
         given = each(1.0 if (entry >= 0) & (amount is None) else 0.0)
         if paths is None:
             given = given if better(best, zero) else 0.0
@@ -265,6 +264,7 @@ def enter(
             if stress:
                 given = given * count
             given = given if count > 0.0 else 0.0
+        label[row, j] = best
         demand[row, j] = given
         ends[v] += across(given, sum)
     if amount is not None:  # noqa: SIM102 - decided when it is compiled
