@@ -113,7 +113,8 @@ def randomly(n: int, edges: int) -> Network:
 
 @functools.lru_cache(maxsize=2)
 def prepared(name: str, dtype: str = "float64") -> Any:
-    return sm.prepare(network(name).of(dtype).edges, directed=False, dtype=dtype)
+    x = network(name).of(dtype)
+    return sm.prepare(x.edges, directed=x.directed, dtype=dtype)
 
 
 @functools.lru_cache(maxsize=2)
@@ -419,6 +420,38 @@ def stats(name: str, options: Options) -> Line:
         ],
         most=1,
     )
+
+
+def flows(name: str, options: Options) -> Line:
+    """All trips of a demand on shortest paths."""
+    x, net = network(name), prepared(name)
+    zones = np.random.default_rng(7).permutation(x.n)[:10_000]
+    trips = 100 * len(zones)
+    ends = zones[np.random.default_rng(8).integers(0, len(zones), (2, trips))]
+    demand = scipy.sparse.csr_array((np.ones(trips), ends), shape=(x.n, x.n))
+    few = zones[:4]
+    expected = dijkstra(x.csr, indices=few, directed=True)
+    expected[np.isinf(expected)] = 0
+
+    def check(found: Any) -> None:
+        np.testing.assert_allclose(found.load @ net.edges.weight, found.distance, rtol=1e-12)
+        some = net.flows(demand[few], sources=few)
+        np.testing.assert_allclose(some.distance, demand[few].multiply(expected).sum(), rtol=1e-9)
+
+    return line(
+        f"{_title(name)}, {trips:,} trips between {len(zones):,} zones",
+        [
+            part(OURS, lambda: net.flows(demand), check=check),
+            own("ties on one path", lambda: net.flows(demand, ties="one"), check=check),
+            own("as arrays of labels", lambda: net.flows((*ends, np.ones(trips))), check=check),
+            part(
+                "SciPy's searches alone",
+                lambda: dijkstra(x.csr, indices=zones[:16], return_predecessors=True),
+                len(zones) / 16, told=", from 16 of them",
+            ),
+        ],
+        most=5,
+    )  # fmt: skip
 
 
 def matrix(name: str, options: Options) -> Line:
@@ -732,6 +765,7 @@ CASES = [
     Case("one source to all, float32", rows("float32"), ("NY",), quick=("12",)),
     Case("table", table, ("NY", "FLA"), quick=("12",)),
     Case("statistics of all pairs", stats, ("NY",), quick=("12",), full=("FLA",)),
+    Case("flows of a demand", flows, ("Chicago",), quick=("12",)),
     Case("all pairs as a matrix", matrix, ("Chicago", "random"), quick=("12",)),
     Case("hop counts, one source", hops, ((100_000, 1_000_000),), quick=((200, 600),)),
     Case("widest paths, undirected", widest, (4096,), quick=(64,), full=(16384,)),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .config import show_config
     from .graphs.apsp import apsp, closure
     from .graphs.explain import Explanation, explain
+    from .graphs.flows import Flows, Gravity, flows
     from .graphs.inputs import adjacency
     from .graphs.nearest import Nearest, nearest
     from .graphs.prepared import PreparedGraph, load, prepare
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BitMatrix",
     "Explanation",
+    "Flows",
+    "Gravity",
     "Histogram",
     "LabelledArray",
     "Nearest",
@@ -58,6 +61,7 @@ __all__ = [
     "dgemv",
     "einsum",
     "explain",
+    "flows",
     "gemm",
     "gemv",
     "get_num_threads",
@@ -87,6 +91,7 @@ _HOMES = {
     "config": "show_config",
     "graphs.apsp": "apsp closure",
     "graphs.explain": "Explanation explain",
+    "graphs.flows": "Flows Gravity flows",
     "graphs.inputs": "adjacency",
     "graphs.nearest": "Nearest nearest",
     "graphs.prepared": "PreparedGraph load prepare",

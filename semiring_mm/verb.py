@@ -284,7 +284,7 @@ class Verb:
             raise NotImplementedError(
                 f"{library.__class__.__module__.rpartition('.')[0]} has second derivatives of "
                 f"products whose ⊕ is min or max and over plus_times, and of what is made of them: "
-                f"none of other products, and none of closures"
+                f"none of other products, and none of closures and distances of prepared graphs"
             )
         found = self.gradient(Backward(library, came, given, shapes, needs))
         return [

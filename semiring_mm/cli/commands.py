@@ -13,7 +13,7 @@ import semiring_mm as sm
 from ..files.file import PACKINGS
 from ..files.formats import FORMATS
 from ..plot import PANELS
-from . import apsp, nearest, prepare, stats, table
+from . import apsp, flows, nearest, prepare, stats, table
 from .options import KINDS, MATRICES, PICTURES, TABLES, WHAT
 
 __all__ = ["COMMANDS", "Command"]
@@ -165,6 +165,17 @@ the computation:{_THREADS}{_EXPLAIN}
 the output:
   -o --output FILE     N.csv, N.csv.gz or N.parquet: a row for each node and facility (node, rank,
                        facility, distance). Default: CSV is printed{_manner()}"""
+_FLOWS = f"""{_graph()}
+the demand:
+  --demand FILE!       trips between nodes: a table with columns from (or origin), to (or
+                       destination) and trips, in any form of GRAPH, or _trips.tntp
+  --trips COLUMN       the column of the demand with the trips, by name or number; default trips
+  --ties {{share,one}}   whether shortest paths of equal length share trips evenly, which is the
+                       default, or one of them carries all
+the computation:{_THREADS}
+the output:
+  -o --output FILE     F.csv, F.csv.gz or F.parquet: a row for each edge (from, to, weight, load).
+                       Default: CSV is printed{_manner()}"""
 _STATS = f"""{_graph()}
 the statistics:
   --what LIST          some of {",".join(WHAT)}; default all
@@ -213,6 +224,12 @@ COMMANDS = {
         "The k nearest of some facilities to every node, and their distances, of a graph or of "
         "what semiring-mm prepare made of it.",
         _NEAREST, nearest.run, {"--output": TABLES},
+    ),
+    "flows": Command(
+        "what each edge carries if all trips take shortest paths",
+        "What each edge of a graph, or of what semiring-mm prepare made of it, carries if every "
+        "trip of a demand takes a shortest path: an all-or-nothing assignment.",
+        _FLOWS, flows.run, {"--output": TABLES},
     ),
     "stats": Command(
         "statistics of all distances",

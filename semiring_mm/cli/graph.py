@@ -127,8 +127,8 @@ def read(args: argparse.Namespace, *, dense: bool = False, tiles: bool = False) 
     kind = KINDS[args.semiring]
     if _is_prepared(args):
         raise Refusal(
-            f"{args.graph[0]} is prepared already: semiring-mm apsp, table, nearest and stats read "
-            f"it"
+            f"{args.graph[0]} is prepared already: semiring-mm apsp, table, nearest, flows "
+            f"and stats read it"
         )
     plain = len(args.graph) == 1 and args.graph[0].lower().endswith(".npy") and not args.format
     if (

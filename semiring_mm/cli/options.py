@@ -291,6 +291,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "--what": {"type": _some_of(WHAT)},
     "--bins": {"type": lambda word: (_numbers if "," in word else _positive)(word), "default": 50},
     "--within": {"type": _numbers},
+    "--trips": {"default": "trips"},
     "-k": {"type": _positive, "default": 1},
 }
 

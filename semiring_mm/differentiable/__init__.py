@@ -52,7 +52,9 @@ def _bound(home: str, library: Library, function: Any) -> Callable[..., Any]:
 
     signature, source = inspect.signature(function), function.source
     parameters = [x for name, x in signature.parameters.items() if name != "library"]
+    owner = source.__qualname__.rpartition(".")[0]  # of a method
     theirs = "semiring_mm" if function.__name__ in public.__all__ else source.__module__
+    theirs = f"semiring_mm.{owner}" if owner else theirs
     call.__doc__ = docstring(function, source, library.ARRAY, theirs)
     call.__name__ = call.__qualname__ = function.__name__
     call.__module__ = home

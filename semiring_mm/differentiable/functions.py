@@ -6,6 +6,7 @@ The first argument of each function is the library; see :func:`semiring_mm.diffe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 import semiring_mm as public
 
 from .. import alignment, chains, neighbours, summation
+from ..graphs.prepared import PreparedGraph, network
 from ..metrics import Metric
 from ..products import check_inner
 from ..semirings import Semiring, as_semiring, row_of, semiring_of
@@ -20,7 +22,7 @@ from ..verb import Library
 from . import like
 from .rows import VERBS
 
-__all__ = ["apsp", "cdist", "chain", "closure", "dtw", "einsum", "matmul", "scan"]
+__all__ = ["apsp", "cdist", "chain", "closure", "distances", "dtw", "einsum", "matmul", "scan"]
 
 Array = Any  # of any array library
 
@@ -166,6 +168,72 @@ def _best_paths(
     trees = wanted or any(library.differentiated(a))
     results = library.run("closure", a, row, sources, trees)
     return results[:2] if wanted else results[0]
+
+
+@like(PreparedGraph.distances)
+def distances(
+    library: Library, graph: PreparedGraph, weights: Any, sources: Any = None, targets: Any = None
+) -> Any:
+    """Distances of a prepared graph whose edges have these weights, with gradients.
+
+    Parameters
+    ----------
+    graph : PreparedGraph
+        Of :func:`semiring_mm.prepare`, over min_plus. Its own weights are not used, nor changed.
+    weights : array_like, shape (..., m)
+        A length for each edge, in the order of the edges of the graph, or for each row of the table
+        that it was prepared from; none negative, inf closes an edge.
+    sources, targets : node, or sequence of nodes, optional
+        Default: all nodes. An array has their numbers, from 0 on, and may be traced and batched.
+
+    Returns
+    -------
+    ndarray, shape (..., sources, targets)
+        inf where there is no path.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or NaN, there are more or fewer weights than edges, or there is no
+        such node; for gradients, if a cycle has length 0.
+
+    Notes
+    -----
+    The gradient of a weight is what its edge carries if each pair sends what came to its distance
+    along the shortest path, and shares it evenly among several: edges of pairs without a path have
+    0. There are no second derivatives. O(f) for each source, f being the edges of the elimination,
+    and O(Σ degree²) for the weights, forward and backward; on the CPU, wherever the arrays live.
+    """
+    if not isinstance(graph, PreparedGraph):
+        raise TypeError(
+            f"distances: a prepared graph, got a {type(graph).__name__}: write sm.prepare(graph), "
+            f"or, for a matrix of weights, apsp"
+        )
+    if graph.semiring.name != "min_plus":
+        raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
+    (w,) = library.real("distances", *library.arrays("distances", weights=weights))
+    start, end = (
+        _places(library, graph, x, w, name)
+        for x, name in ((sources, "sources"), (targets, "targets"))
+    )
+    shapes = (None if x is None else x.shape for x in (w, start, end))
+    VERBS["network_distances"].check(shapes, library.broadcast_shapes, "distances")
+    return library.run("network_distances", w, start, end, graph.key)[0]
+
+
+def _places(library: Library, graph: PreparedGraph, nodes: Any, like: Array, name: str) -> Any:
+    """The numbers of nodes; arrays have them already, unless nodes have labels."""
+    plain = isinstance(graph.nodes, range)
+    if nodes is None:
+        return None
+    if not isinstance(nodes, int) and getattr(nodes, "ndim", None):
+        if plain:
+            return library.lengths(nodes, like)
+        nodes = nodes.tolist()
+    several = isinstance(nodes, (list, tuple) if plain else list)  # a tuple may be a label
+    given = tuple(nodes) if several else (nodes,)
+    given = tuple(index(x) if type(x) is int else x for x in given)  # which compilers keep
+    return library.lengths(places(graph.key, given, name, several), like)
 
 
 @like(chains.chain)
@@ -363,4 +431,9 @@ def path(subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) ->
     return summation.found_path(subscripts, shapes, optimize)
 
 
-CONSTANTS = (selects, commutes, have_laws, row_of_sum, path)
+def places(key: str, nodes: Any, name: str, several: bool) -> list[int]:
+    found = network(key).positions(list(nodes) if several else nodes[0], name)
+    return [] if found is None else found.tolist()
+
+
+CONSTANTS = (selects, commutes, have_laws, row_of_sum, path, places)

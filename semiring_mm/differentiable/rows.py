@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import alignment, blas, chain_gradients, chains, gradients, neighbours, sequences
+from ..arrays import Call, check_memory
 from ..expressions import derivative
 from ..graphs import apsp as graphs
+from ..graphs.inputs import positions
+from ..graphs.prepared import PreparedGraph, network
+from ..graphs.rows import Sweeps
+from ..hierarchy.demand import Demand
 from ..metrics import BuiltIn, Metric, as_metric, smooth
 from ..semirings import row_of, semiring_of
 from ..verb import Backward, Library, Verb
@@ -19,6 +25,7 @@ __all__ = ["VERBS"]
 
 Array = Any  # of any array library
 Given = Mapping[str, Any]
+Index = NDArray[np.int64]
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -111,6 +118,78 @@ def _closure_gradient(at: Backward) -> tuple[Array]:
 
 def _trees(g: Array, d: Array | None, w: Array | None, p: Array, row: str) -> tuple[Array]:
     return (gradients.along_trees(semiring_of(row), g, d, w, p),)
+
+
+# --- distances of prepared graphs -----------------------------------------------------------------
+
+
+def _of_each(
+    verb: str, one: Callable[..., Array], key: str, weights: Array, *others: Array | None
+) -> tuple[Array]:
+    """The result of each of a batch.
+
+    Parameters
+    ----------
+    verb : str
+        Of the operands: weights, sources, targets, and more.
+    one : callable
+        Of the graph with its weights, of the places of sources and targets, and of what is more.
+    key : str
+        Of the prepared graph.
+    """
+    graph, row = network(key), VERBS[verb]
+    n, names = len(graph.nodes), [x.name for x in row.operands]
+    with Call(None, **dict(zip(names, (weights, *others), strict=True))) as call:
+        arrays = [None if call[name] is None else call.engine.to_host(call[name]) for name in names]
+        shape = row.result_shapes((*arrays, key))[0] or ()
+        batch = shape[: len(shape) - len(row.results[0].axes)]
+        wide: list[Any] = [
+            None if x is None else np.broadcast_to(x, (*batch, *x.shape[x.ndim - len(like.axes) :]))
+            for x, like in zip(arrays, row.operands, strict=True)
+        ]
+        kind = np.dtype(wide[0].dtype.type)
+        size = " x ".join(f"{k:,}" for k in shape)
+        check_memory(math.prod(shape) * kind.itemsize, f"the result of {size} entries")
+        found = np.empty(shape, kind)
+        for i in np.ndindex(batch):
+            parts: list[Any] = [None if x is None else x[i] for x in wide]
+            start, end = positions(parts[1], n, None), positions(parts[2], n, None, "targets")
+            start = np.arange(n) if start is None else start
+            found[i] = one(graph.reweighted(parts[0]), start, end, *parts[3:])
+        return (call.give(call.engine.xp.asarray(found)),)
+
+
+def _network_sizes(sizes: dict[str, int], given: Given) -> None:
+    if "network" in given:
+        n = len(network(given["network"]).nodes)
+        sizes.update({axis: n for axis in "ST" if axis not in sizes})
+
+
+def _network_distances(
+    weights: Array, sources: Array | None, targets: Array | None, key: str
+) -> tuple[Array]:
+    return _of_each("network_distances", PreparedGraph.table, key, weights, sources, targets)
+
+
+def _network_gradient(at: Backward) -> tuple[Array | None, ...]:
+    given = (at[name] for name in ("weights", "sources", "targets"))
+    (loads,) = at.library.run("network_loads", *given, at.came[0], at["network"])
+    return loads, None, None
+
+
+def _network_loads(
+    weights: Array, sources: Array | None, targets: Array | None, demand: Array, key: str
+) -> tuple[Array]:
+    def loads(graph: PreparedGraph, start: Index, end: Index | None, demand: Array) -> Array:
+        n = len(graph.nodes)
+        pairs = Demand.of(n, start, np.arange(n) if end is None else end, demand)
+        found, _ = Sweeps(graph.metric, graph.problem).edge_loads(pairs)
+        rows = graph.edges.table_rows
+        if rows is None or weights.shape[-1] == len(found):
+            return found
+        return np.bincount(rows, found, weights.shape[-1])  # of which some are two edges
+
+    return _of_each("network_loads", loads, key, weights, sources, targets, demand)
 
 
 # --- chains and sequences -------------------------------------------------------------------------
@@ -338,6 +417,20 @@ VERBS = {
             "closure_trees",
             "g ...RN, d ...RN = none, w ...NN = none, p ...RN:i4; semiring: str -> weights ...NN",
             _trees,
+        ),
+        Verb(
+            "network_distances",
+            "weights ...E, sources ...S:i8 = none, targets ...T:i8 = none; network: str -> d ...ST",
+            _network_distances, _network_gradient, lambda given, needs: {
+                "weights", "sources", "targets"
+            },
+            sizes=_network_sizes,
+        ),
+        Verb(
+            "network_loads",
+            "weights ...E, sources ...S:i8 = none, targets ...T:i8 = none, demand ...ST; "
+            "network: str -> loads ...E",
+            _network_loads, sizes=_network_sizes,
         ),
         Verb(
             "chain",

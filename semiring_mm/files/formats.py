@@ -93,11 +93,12 @@ def read_graph(
     path : path, stream of bytes, list of them, or table
         An edge list (`.csv`, `.tsv`, `.txt`, `.dat`, `.edgelist`, `.edges`, `.el`, `.parquet`),
         DIMACS shortest paths (`.gr`), MatrixMarket (`.mtx`), METIS (`.graph`), Pajek (`.net`),
-        `.ncol`, a TNTP network (`_net.tntp`), GraphML, GML or GEXF (`.graphml`, `.gml`, `.gexf`), a
-        dense matrix (`.npy`; inf is no edge), or a sparse or dense one in an archive (`.npz`). Text
-        may be compressed (`.gz`, `.bz2`, `.xz`, `.zst`). The edges of several files make one
-        graph, nodes of one label being one. A table is a DataFrame of pandas or Polars, or a Table
-        of Arrow, and read as if it were in a file; its nodes keep their type.
+        `.ncol`, a TNTP network (`_net.tntp`) or trips (`_trips.tntp`), GraphML, GML or GEXF
+        (`.graphml`, `.gml`, `.gexf`), a dense matrix (`.npy`; inf is no edge), or a sparse or dense
+        one in an archive (`.npz`). Text may be compressed (`.gz`, `.bz2`, `.xz`, `.zst`). The edges
+        of several files make one graph, nodes of one label being one. A table is a DataFrame of
+        pandas or Polars, or a Table of Arrow, and read as if it were in a file; its nodes keep
+        their type.
     weight : str, int or None, default "weight"
         The column, by name or by number from 1 on, or the edge attribute that holds the weights.
         By default the first that is there of weight, distance, length, cost, ...; with none, an

@@ -86,11 +86,11 @@ def read(
 ) -> Reading:
     """The graph of a table of edges; nodes in the order in which the rows name them."""
     columns = headed(table, None, table.names, weight, source, target)
-    index: dict[Any, int] = {}
     ends = [table.values(k) for k in (columns.source, columns.target)]
     both = [x for pair in zip(*ends, strict=True) for x in pair]
     try:
-        places = np.array([index.setdefault(x, len(index)) for x in both], np.int64)
+        index = {x: k for k, x in enumerate(dict.fromkeys(both))}
+        places = np.fromiter(map(index.__getitem__, both), np.int64, len(both))
     except TypeError as error:
         raise table.error(None, f"what names a node can be a key of a dict ({error})") from None
     if any(map(is_missing, index)):

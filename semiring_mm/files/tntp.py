@@ -1,4 +1,4 @@
-"""TNTP networks, ``_net.tntp``, of the Transportation Networks collection."""
+"""TNTP networks and trips, ``_net.tntp`` and ``_trips.tntp``, of Transportation Networks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST = 1 << 62  # number of a node
 
 
 def read(file: File, weight: str | None) -> Reading:
-    """The directed graph of a network; by default its weights are the lengths."""
+    """The directed graph of a network, by default with its lengths; or that of trips."""
     lines = file.lines()
     end, tags = _metadata(file, lines)
 
@@ -33,6 +33,8 @@ def read(file: File, weight: str | None) -> Reading:
         number, words = tags[tag]
         return number, file.count(number, words, what)
 
+    if "NUMBER OF ZONES" in tags and not {"NUMBER OF NODES", "NUMBER OF LINKS"} & {*tags}:
+        return _trips(file, count("NUMBER OF ZONES", "zones")[1], lines)
     n = count("NUMBER OF NODES", "nodes")[1]
     promised, m = count("NUMBER OF LINKS", "links")
     edges = NumberedEdges(file, n, m, promised, "links", _LARGEST)
@@ -68,6 +70,42 @@ def read(file: File, weight: str | None) -> Reading:
         weight_source="" if table is None else table.weight_source,
     )
     return Reading(_labelled(file, graph, n, at))
+
+
+def _trips(file: File, n: int, lines: Iterator[tuple[int, str]]) -> Reading:
+    """Trips between zones: after a line ``Origin i`` there are many ``j : trips;`` of it."""
+    row, col, trips = array("q"), array("q"), array("d")
+    origin = 0
+    for number, line in lines:
+        parts = line.strip().removesuffix(";").split(";")
+        if parts == [""] or parts[0].startswith("~"):
+            continue
+        try:
+            begins = parts[0].casefold().startswith("origin")
+            if not plain(line) or not (origin or begins):
+                raise ValueError
+            zones = [int(parts[0][6:])] if begins else [int(x.partition(":")[0]) for x in parts]
+            values = [] if begins else [float(x.partition(":")[2]) for x in parts]
+            if not all(map(math.isfinite, values)):
+                raise ValueError
+        except ValueError:
+            raise file.error(
+                number, f"expected 'Origin ZONE', or 'ZONE : TRIPS;' of it, got {quote(line)}"
+            ) from None
+        for zone in zones:
+            if not 1 <= zone <= n:
+                raise file.out_of_range(number, zone, n)
+        if begins:
+            (origin,) = zones
+            continue
+        row.extend([origin - 1] * len(zones))
+        col.extend(zone - 1 for zone in zones)
+        trips.extend(values)
+    return Reading(Graph(
+        NumberLabels(1, n), np.array(row, np.int64), np.array(col, np.int64), np.array(trips),
+        directed=True, weight_source="trips",
+        direction_source="a .tntp file of trips tells where they begin",
+    ))  # fmt: skip
 
 
 def _metadata(

@@ -13,6 +13,7 @@ from .. import pool
 from ..closures.edges import EdgeList, both_ways
 from ..graph_kernels import HopDependencies
 from ..hierarchy.collector import Extent, LoadCollector, Wanted
+from ..hierarchy.demand import Demand
 from ..hierarchy.gradient import whole_weights
 from ..lazy import cached_property
 from ..plan import Facts, make_plan
@@ -34,6 +35,7 @@ _WIDTH, _NARROW, _MANY = 16, 8, 1 << 15
 _PARTS, _ENTRIES = 64, 1 << 24
 _CALL = 1 << 22  # arcs and nodes of batches in a call, between which Ctrl-C is seen
 _BATCH = 4096  # sources of a call of :class:`SearchLoads`
+_TARGETS = "bounds", "target", "entry_first", "entry_lane", "amount"  # of kernels
 _EXACT = 1 << 53
 _LARGEST = 1e300  # number of paths whose inverse has all its digits
 _NODES = 1 << 26  # whose events a device numbers in 32 bits
@@ -58,7 +60,8 @@ class Dependencies:
     arcs : EdgeList
         Directed edges by rows, of finite positive weights, in float64 without rounding.
     device : int, optional
-        A CUDA device, -1 for the current one, if all weights are equal. Default: the CPU.
+        A CUDA device, -1 for the current one, if all weights are equal and the demand is that of
+        :meth:`Demand.to`. Default: the CPU.
     """
 
     def __init__(self, arcs: EdgeList, device: int | None = None) -> None:
@@ -71,26 +74,30 @@ class Dependencies:
         }  # fmt: skip
 
     def loads(
-        self, sources: Index, demand: Float | None = None, *, edges: bool = False,
-        stress: bool = False,
-    ) -> tuple[Float, Float | None]:  # fmt: skip
+        self, sources: Index, demand: Demand | None = None, *, edges: bool = False,
+        stress: bool = False, single: bool = False,
+    ) -> tuple[Float, Float | None, float]:  # fmt: skip
         """Sums over sources; those of nodes leave out paths that begin or end there.
 
         Parameters
         ----------
         sources : (k,) int64
             One that comes twice counts twice.
-        demand : (n,) float64, optional
-            By what the shares of the paths to each node are multiplied. Default: 1.
+        demand : Demand, optional
+            What the paths between two nodes carry. Default: 1.
         edges : bool
             Whether the sums of edges are wanted.
         stress : bool
             Whether each shortest path counts 1, not all of those between two nodes together.
+        single : bool
+            Whether one of the shortest paths between two nodes carries all; with `edges`.
 
         Returns
         -------
         nodes : (n,) float64
         edges : (arcs,) float64, or None
+        lost : float
+            The amounts of pairs without a path; 0 where there are none but those that count 1.
 
         Raises
         ------
@@ -102,55 +109,63 @@ class Dependencies:
         near = np.argsort(self._place[sources], kind="stable")
         ordered = np.ascontiguousarray(sources[near], np.int64)
         if self.device is None:
-            nodes, links, more = self._on_host(ordered, demand, edges=edges, stress=stress)
+            nodes, links, lost, more = self._on_host(
+                ordered, demand, edges=edges, stress=stress, single=single
+            )
         else:
+            assert not single, "a device shares ties evenly"
+            each, lost = None if demand is None else demand.of_targets, 0.0
             with engine_on(self.device):
                 nodes, links, more = self._there.sums(
-                    ordered, demand, _LARGEST, edges=edges, stress=stress
+                    ordered, each, _LARGEST, edges=edges, stress=stress
                 )
         if more or not np.isfinite(nodes).all():
             raise OverflowError(
                 f"there are more than {_LARGEST:g} shortest paths between two nodes, whose shares "
                 f"are below what float64 holds; a prepared graph (sm.prepare) counts any number"
             )
-        return nodes, links
+        return nodes, links, lost
 
     def _on_host(
-        self, ordered: Index, demand: Float | None, *, edges: bool, stress: bool
-    ) -> tuple[Float, Float | None, bool]:
-        """Sums, and whether there are too many paths."""
+        self, ordered: Index, demand: Demand | None, *, edges: bool, stress: bool, single: bool
+    ) -> tuple[Float, Float | None, float, bool]:
+        """Sums, the demand without a path, and whether there are too many paths."""
         width = self._width
         batches = -(-len(ordered) // width)
         parts = min(self._parts(edges), max(1, batches))
-        rows = np.full((batches, width), self.n)
-        rows.ravel()[: len(ordered)] = ordered
         nodes = np.zeros((parts, self.n))
         links = np.zeros((parts, len(self.arcs.col))) if edges else None
-        most = np.ones((parts, 1))
+        most, lost = np.ones((parts, 1)), np.zeros((parts, 1))
         cuts = [batches * i // parts for i in range(parts + 1)]
 
         def some(k: int, _: int) -> None:
             sums = {
                 "node_load": nodes[k], "arc_load": None if links is None else links[k],
-                "most": most[k], "demand": demand, "stress": stress,
+                "most": most[k], "lost": lost[k], "stress": stress, "single": single,
             }  # fmt: skip
-            mine = rows[cuts[k] : cuts[k + 1]]
             step = max(1, _CALL // max(1, self.n + len(self.arcs.col)))
             room = self._room(width)
-            for i in range(0, len(mine), step):
-                self._add(mine[i : i + step], sums | room)
+            room["demand"] = None if demand is None else np.zeros((self.n, width))
+            for i in range(cuts[k], cuts[k + 1], step):
+                mine = ordered[i * width : min(i + step, cuts[k + 1]) * width]
+                given: dict[str, Any] = dict.fromkeys(_TARGETS)
+                if demand is not None:
+                    given = demand.blocks(mine, width)
+                rows = np.full((-(-len(mine) // width), width), self.n)
+                rows.ravel()[: len(mine)] = mine
+                self._add(rows, sums | room | given)
                 pool.look()
 
         pool.run_parts(some, parts, parts)
         carried = None if links is None else links.sum(axis=0)
-        return nodes.sum(axis=0), carried, bool(most.max() > _LARGEST)
+        return nodes.sum(axis=0), carried, float(lost.sum()), bool(most.max() > _LARGEST)
 
     def bytes(self) -> int:
         """Memory of the host that :meth:`loads` of nodes and edges takes."""
         if self.device is not None:
             return 0
         n, m, width = self.n, len(self.arcs.col), self._width
-        each = 24 * n + 16 * n * width if self.unit else 32 * n + 12 * m
+        each = 24 * n + 24 * n * width if self.unit else 40 * n + 12 * m
         return self._parts(True) * 8 * (n + m) + pool.get_num_threads() * each
 
     @property
@@ -231,21 +246,24 @@ class SearchLoads(LoadCollector):
     ----------
     edges : EdgeList
         Of parallel ones the shortest share what the pair of nodes carries.
-    targets : (k,) int64, optional
-        The nodes to which paths count; None: all.
+    demand : Demand, optional
+        What the paths of each pair of nodes carry; None: 1.
     stress : bool
         Whether each of the shortest paths between two nodes counts 1, not all of them together.
+    single : bool
+        Whether one of the shortest paths between two nodes, and one of parallel edges, carries all.
     devices : sequence of int, optional
         CUDA devices that share the sources, -1 for the current one, if all weights are equal; None:
-        the CPU.
+        the CPU. They take demand that is the same for all sources.
     """
 
     def __init__(
-        self, edges: EdgeList, targets: Index | None = None, *, stress: bool = False,
-        devices: Sequence[int] | None = None,
+        self, edges: EdgeList, demand: Demand | None = None, *, stress: bool = False,
+        single: bool = False, devices: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         places = [*devices] if devices else [None]
-        self.m, self.stress, self.devices = len(edges.col), stress, len(places)
+        self.m, self.demand, self.devices = len(edges.col), demand, len(places)
+        self.stress, self.single = stress, single
         self.batch = _BATCH * self.devices
         edge = np.flatnonzero((edges.weight != np.inf) & (edges.row != edges.col))
         row, col = (x[edge].astype(np.int64) for x in (edges.row, edges.col))
@@ -264,14 +282,10 @@ class SearchLoads(LoadCollector):
         new = np.ones(len(order), bool)
         new[1:] = (row[1:] != row[:-1]) | (col[1:] != col[:-1])
         self.pair = np.cumsum(new) - 1  # of each arc the nodes that it joins
-        self.shortest = real == real[new][self.pair]
+        self.shortest = new if single else real == real[new][self.pair]
         first = np.searchsorted(row[new], np.arange(edges.n + 1))
         arcs = EdgeList.by_rows(first, col[new], real[new])
         self.dependencies = [Dependencies(arcs, device) for device in places]
-        self.demand = None
-        if targets is not None:
-            self.demand = np.zeros(edges.n)
-            self.demand[targets] = 1.0
         super().__init__(Extent(bound, False, False, np.dtype(np.float64)), Wanted(frozenset()))
 
     def bytes(self) -> int:
@@ -280,13 +294,13 @@ class SearchLoads(LoadCollector):
 
     def empty(self, count: int) -> dict[str, Any]:
         x = self.dependencies[0]
-        return {"nodes": np.zeros(x.n), "edges": np.zeros(len(x.arcs.col))}
+        return {"nodes": np.zeros(x.n), "edges": np.zeros(len(x.arcs.col)), "lost": np.zeros(1)}
 
     def collect(self, device: int, sources: Index) -> dict[str, Any]:
-        nodes, edges = self.dependencies[device].loads(
-            sources, self.demand, edges=True, stress=self.stress
+        nodes, edges, lost = self.dependencies[device].loads(
+            sources, self.demand, edges=True, stress=self.stress, single=self.single
         )
-        return {"nodes": nodes, "edges": edges}
+        return {"nodes": nodes, "edges": edges, "lost": np.array([lost])}
 
     def loads(self, results: dict[str, Any]) -> tuple[Float, Float]:
         parallel = np.bincount(self.pair, self.shortest)

@@ -22,7 +22,7 @@ from ..warn import warn
 from .packages import from_dict, from_igraph, from_networkx
 
 __all__ = [
-    "adjacency", "are_paths", "as_graph", "check_matrix", "edges_hint", "positions",
+    "adjacency", "are_paths", "as_graph", "check_matrix", "edges_hint", "is_matrix", "positions",
     "warn_of_edges", "warn_of_entries",
 ]  # fmt: skip
 
@@ -191,7 +191,7 @@ def _edge_list(
     chosen = source is not None or target is not None
     if hasattr(type(graph), "tocoo") and not chosen:
         return _edges_of_sparse(graph, weight)
-    table = is_table(graph) and (chosen or not _is_matrix(graph))
+    table = is_table(graph) and (chosen or not is_matrix(graph))
     if table or isinstance(graph, (str, PathLike)) or are_paths(graph):
         read_graph = provided("read_graph")
         graph = read_graph(graph, weight=weight, source=source, target=target, directed=directed)
@@ -235,7 +235,7 @@ def _edges_of_sparse(graph: Any, weight: str | int | None) -> EdgeList:
     return edges if weight else _unweighted(edges)
 
 
-def _is_matrix(table: Any) -> bool:
+def is_matrix(table: Any) -> bool:
     """Whether a table is a matrix, of pandas: its rows and columns have the same labels."""
     same = getattr(getattr(table, "index", None), "equals", None)
     return same is not None and bool(same(table.columns))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +36,10 @@ from .inputs import are_paths, as_graph, check_matrix, positions, warn_of_edges,
 from .queries import PathQuery
 from .rows import Sweeps
 
-__all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "prepare"]
+if TYPE_CHECKING:
+    from .flows import Flows
+
+__all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "network", "prepare"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -63,8 +68,37 @@ _TYPES = {
 
 #: What users see of a prepared graph; the rest is for the modules that compute with it.
 _PUBLIC = (
-    "customize", "directed", "distance", "distances", "dtype", "nodes", "path", "save", "semiring",
+    "customize", "directed", "distance", "distances", "dtype", "flows", "nodes", "path", "save",
+    "semiring",
 )  # fmt: skip
+
+#: Prepared graphs by their keys, and how many there have been.
+_networks: weakref.WeakValueDictionary[str, PreparedGraph] = weakref.WeakValueDictionary()
+_count = itertools.count()
+
+
+class Key(str):
+    """The text by which operators of array libraries, which take no objects, name a graph.
+
+    Attributes
+    ----------
+    graph : PreparedGraph
+        The graph without a state, which so lives as long as any copy of the key that is no mere
+        text.
+    """
+
+    graph: PreparedGraph
+
+
+def network(key: str) -> PreparedGraph:
+    """The prepared graph of a key, of which only :meth:`PreparedGraph.reweighted` is used."""
+    found = key.graph if isinstance(key, Key) else _networks.get(key)
+    if found is None:
+        raise RuntimeError(
+            "a prepared graph is gone, whose distances were compiled or exported: keep it as long "
+            "as they and their gradients are computed"
+        )
+    return found
 
 
 class PreparedGraph:
@@ -121,7 +155,17 @@ class PreparedGraph:
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._table: Any = None  # what it was prepared from, if that has columns of weights
         self._customizers: dict[int, Callable[[Problem], Metric]] = {}  # of CUDA devices
+        self._rows = edges.table_rows
+        self._last: PreparedGraph | None = None  # of other weights
+        bare, self.key = self._copy(), Key(f"prepared graph {next(_count)}")
+        self.key.graph = _networks[str(self.key)] = bare
         self._state = self._customized(edges, None, progress=progress)
+
+    def _copy(self) -> PreparedGraph:
+        """The same graph, whose state may change without this one's."""
+        other = object.__new__(PreparedGraph)
+        vars(other).update(vars(self))
+        return other
 
     @property
     def edges(self) -> EdgeList:
@@ -227,23 +271,51 @@ class PreparedGraph:
                 f"over {self.semiring.name} in bool an edge has no weight: prepare the graph "
                 f"without the edges that are closed"
             )
-        row, col = self._arcs.row, self._arcs.col
         index, place = device_index(device), where(weights, "weights")
         if place is not None:
             engine = engines.named("cuda")
             index = place if device is None else index
             with engine.on(place):
                 weights = engine.to_host(engine.xp.asarray(weights))
-        values, rows = self._as_weights(weights, weight), self._state.edges.table_rows
+        edges = self._weighted(self._as_weights(weights, weight))
+        warn_of_edges(self.semiring, edges)
+        typed = _typed(self.semiring, edges, self.dtype)
+        self._state = self._customized(typed, self._state, index, progress)
+
+    def _weighted(self, values: Array) -> EdgeList:
+        """The edges with a weight for each."""
+        row, col, rows = self._arcs.row, self._arcs.col, self._rows
         if values.shape != row.shape:
             read = "" if rows is None else f", read from a table of {rows.max() + 1} rows"
             raise ValueError(
                 f"the prepared graph has {len(row)} edges, one weight each{read}, got {len(values)}"
             )
-        edges = EdgeList(self.nodes, row, col, values, self.directed, table_rows=rows)
-        warn_of_edges(self.semiring, edges)
-        typed = _typed(self.semiring, edges, self.dtype)
-        self._state = self._customized(typed, self._state, index, progress)
+        return EdgeList(self.nodes, row, col, values, self.directed, table_rows=rows)
+
+    def reweighted(self, weights: Array) -> PreparedGraph:
+        """The same graph with other weights, in float64; this one stays as it is.
+
+        That of the weights of the last call is kept, of which a gradient asks again.
+
+        Parameters
+        ----------
+        weights : (m,) array
+            As for :meth:`customize`; none of them negative.
+        """
+        values = np.array(self._as_weights(weights, None), np.float64)  # theirs may change in place
+        last, edges = self._last, self._weighted(values)
+        if (negative := np.flatnonzero(edges.weight < 0)).size:
+            e = int(negative[0])
+            raise ValueError(
+                f"the weight of {self._edge(e)} is {edges.weight[e]:g}, and lengths that are "
+                f"learned are not negative: keep them so, as by softplus or exp"
+            )
+        if last is None or not np.array_equal(last.edges.weight, values):
+            last = self._copy()
+            last.dtype, last._last = values.dtype, None
+            last._state = last._customized(edges, None)
+            self._last = last
+        return last
 
     def _as_weights(self, weights: Any, weight: str | int | None) -> Array:
         """One for each edge."""
@@ -264,7 +336,7 @@ class PreparedGraph:
                     f"out, as weights has a number for each edge"
                 )
             values = np.asarray(weights)
-            rows = self._state.edges.table_rows
+            rows = self._rows
             if rows is not None and len(values) == rows.max() + 1:
                 values = values[rows]
             if values.dtype.kind == "O":  # such as a column that had words, or lacks entries
@@ -420,8 +492,7 @@ class PreparedGraph:
         arrays = {name: x for name, x in given.items() if _is_array(x)}
         with Call(device, **arrays) as call:
             given |= {name: call.engine.to_host(call[name]) for name in arrays}
-            rows = positions(given["sources"], n, self._labels)
-            columns = positions(given["targets"], n, self._labels, "targets")
+            rows, columns = (self.positions(given[name], name) for name in given)
             count, width = (n if x is None else len(x) for x in (rows, columns))
             if rows is None and columns is None:
                 check_all_pairs(
@@ -436,13 +507,7 @@ class PreparedGraph:
             tick = reporter(progress, float(count), "sweeps", "sources")
             host = call.engine.FactorSweeps is None
             if host:
-                d = np.empty((count, width), self.dtype)
-                work = float(count)  # in rows of all nodes
-                if columns is not None and d.size:
-                    x = self._structure
-                    work *= len(x.ancestors(x.rank[columns].astype(np.int64))) / n
-                rows_ = Sweeps(state.metric, state.problem, work)
-                rows_.write(start, d, None, part_of(tick, 0.0, count), columns=columns)
+                d = self.table(start, columns, part_of(tick, 0.0, count))
             else:
                 d = self._on_device(call, state, start, columns)
             if tick is not None:
@@ -452,6 +517,18 @@ class PreparedGraph:
         if self._labels is None:
             return d
         return labelled(d, None, self.semiring, self.nodes, rows, columns)[0]
+
+    def table(
+        self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None
+    ) -> Array:
+        """Distances by positions, on the host; `tick` is told the fraction done."""
+        n, x, state = len(self.nodes), self._structure, self._state
+        d = np.empty((len(start), n if end is None else len(end)), self.dtype)
+        work = float(len(start))  # in rows of all nodes
+        if end is not None and d.size:
+            work *= len(x.ancestors(x.rank[end].astype(np.int64))) / n
+        Sweeps(state.metric, state.problem, work).write(start, d, None, tick, columns=end)
+        return d
 
     @property
     def placed(self) -> Callable[[Sequence[int]], Placed]:
@@ -526,12 +603,45 @@ class PreparedGraph:
             raise ValueError(f"there is no path from {source!r} to {target!r}")
         return nodes if self._labels is None else [self.nodes[v] for v in nodes]
 
+    def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
+        """The positions of one or several nodes, None: all."""
+        return positions(nodes, len(self.nodes), self._labels, name)
+
+    def flows(
+        self, demand: Any, *, trips: str | int = "trips", sources: Any = None, targets: Any = None,
+        ties: str = "share", progress: Progress = None,
+    ) -> Flows:  # fmt: skip
+        """Flows along the edges if every trip takes a shortest path: :func:`flows` of the graph.
+
+        Parameters
+        ----------
+        demand, trips, sources, targets, ties, progress
+            As for :func:`flows`.
+
+        Returns
+        -------
+        Flows
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> net.flows((["a", "b"], ["c", "c"], [10, 5])).load
+        array([10.,  0., 15.])
+        """
+        from .flows import flows
+
+        return flows(
+            self, demand, trips=trips, sources=sources, targets=targets, ties=ties,
+            progress=progress,
+        )  # fmt: skip
+
     def _place(self, node: Any) -> int:
         if self._labels is not None:
             return self._labels.place(node)
         if type(node) is int and 0 <= node < len(self.nodes):
             return node
-        place = positions([node], len(self.nodes), None, "nodes")
+        place = self.positions([node])
         assert place is not None
         return int(place[0])
 

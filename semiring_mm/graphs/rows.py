@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from .. import pool
+from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.spanning import SpanningForest
 from ..closures.trees import repair_trees
 from ..hierarchy.collector import Collector, Extent, LoadCollector, Wanted
+from ..hierarchy.demand import Demand, DemandRows
 from ..hierarchy.devices import DeviceCollector, Placed, place
 from ..hierarchy.gradient import SweepLoads
 from ..hierarchy.metric import Metric, customize
@@ -170,9 +172,9 @@ class Rows:
         self.fill(sources, d, columns=columns)
         return d
 
-    def rows(self, sources: Index) -> Array:
+    def rows(self, sources: Index, columns: Index | None = None) -> Array:
         """The distances from nodes in floating point, inf where there is no path."""
-        d = self.computed(sources)
+        d = self.computed(sources, columns)
         if d.dtype.kind == "f":
             return d
         found = d.astype(np.float64)
@@ -195,18 +197,49 @@ class Rows:
             self.problem.steps.identities[0], wanted, negative=self.negative,
         )  # fmt: skip
 
-    def loads(self, targets: Index | None = None, *, stress: bool = False) -> LoadCollector:
-        """What collects the loads of nodes and edges in the shortest paths to all nodes or some.
+    def loads(
+        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False
+    ) -> LoadCollector:
+        """What collects the loads of nodes and edges in the shortest paths between all nodes.
 
         Parameters
         ----------
-        targets : (k,) int64, optional
+        demand : Demand, optional
+            What the paths of each pair of nodes carry; None: 1.
         stress : bool
-            Whether each shortest path counts 1, not all of those between two nodes together.
+            Whether each shortest path counts, not all of those between two nodes together.
+        single : bool
+            Whether one shortest path between two nodes carries all.
         """
         source = self.problem.source
         assert isinstance(source, EdgeSource)
-        return SearchLoads(source.given, targets, stress=stress)
+        return SearchLoads(source.given, demand, stress=stress, single=single)
+
+    def edge_loads(
+        self, demand: Demand | DemandRows, *, single: bool = False, tick: Told = None
+    ) -> tuple[NDArray[np.float64], float]:
+        """What each of the graph's edges carries, either way, and the demand without a path.
+
+        Parameters
+        ----------
+        demand : Demand or DemandRows
+        single : bool
+            Whether one shortest path between two nodes carries all; else they share it evenly.
+        tick : callable, optional
+            Is told how many of the demand's sources are done.
+        """
+        collector, sources = self.loads(single=single), demand.sources
+        check_memory(collector.bytes(), f"the work by {self.method} over {demand.n} nodes")
+        results = collector.empty(len(sources))
+        order = self.order(sources)
+        step = min(collector.batch, demand.step)
+        for done in range(0, len(order), step):
+            some = order[done : done + step]
+            collector.demand = demand.batch(sources[some])
+            collector.run(sources[some], some, results)
+            if tick is not None:
+                tick(float(done + len(some)))
+        return collector.loads(results)[1], float(results["lost"][0])
 
 
 class Sweeps(Rows):
@@ -290,12 +323,14 @@ class Sweeps(Rows):
             return DeviceCollector(place(metric, self.devices), metric, wanted)
         return DeviceCollector(self.placed(self.devices), metric, wanted)
 
-    def loads(self, targets: Index | None = None, *, stress: bool = False) -> LoadCollector:
+    def loads(
+        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False
+    ) -> LoadCollector:
         source = self.problem.source
         assert isinstance(source, EdgeSource)
         if self.metric.structure.core:
-            return super().loads(targets, stress=stress)
-        return SweepLoads(self.metric, source.given, targets, stress=stress)
+            return super().loads(demand, stress=stress, single=single)
+        return SweepLoads(self.metric, source.given, demand, stress=stress, single=single)
 
 
 def eliminated(problem: Problem) -> Rows:
@@ -354,10 +389,12 @@ class Searches(Rows):
         source = self.problem.source
         return paths_device(source.n, len(source.edges().col), count) if self.unit else None
 
-    def loads(self, targets: Index | None = None, *, stress: bool = False) -> LoadCollector:
-        source = self.problem.source
+    def loads(
+        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False
+    ) -> LoadCollector:
+        source, devices = self.problem.source, self.devices
         assert isinstance(source, EdgeSource)
-        return SearchLoads(source.given, targets, stress=stress, devices=self.devices)
+        return SearchLoads(source.given, demand, stress=stress, single=single, devices=devices)
 
     @property
     def fixed(self) -> int:

@@ -23,6 +23,7 @@ from ..closures.sources import EdgeSource
 from ..deprecated import apart
 from ..display import cell, chosen, html_table
 from ..hierarchy.collector import Collector, LoadCollector, Wanted, zero_bin
+from ..hierarchy.demand import Demand
 from ..hierarchy.gradient import whole_weights
 from ..hierarchy.metric import Metric, customize
 from ..naming import named
@@ -40,7 +41,7 @@ from .rows import HopRows, Rows, Searches, Sweeps, eliminated
 
 __all__ = [
     "FEW", "Histogram", "Statistics", "collect", "dependencies", "extremes", "fastest", "finder",
-    "request_of", "statistics",
+    "of_all_edges", "path_counter", "request_of", "statistics",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -351,14 +352,14 @@ def statistics(
         if found is not None:
             return found
     if metric is None and of_paths >= set(asked):
-        way = counter = counter or _counter(request_of(edges, len(rows)))
+        way = counter = counter or path_counter(request_of(edges, len(rows)))
     elif metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
     else:
         way = Sweeps(*metric)
     if counter is None and of_paths:
-        counter = way if isinstance(way, Sweeps) else _counter(request_of(edges, len(rows)))
+        counter = way if isinstance(way, Sweeps) else path_counter(request_of(edges, len(rows)))
     automatic = where is None and device is None
     if isinstance(counter, Searches):
         own = counter.loads_device(len(rows)) if automatic else None
@@ -501,7 +502,7 @@ def _on_device(edges: EdgeList, metric: tuple[Metric, Problem] | None, name: str
     return searches
 
 
-def _counter(request: Request) -> Rows:
+def path_counter(request: Request) -> Rows:
     """Rows of distances by the cheapest method that counts shortest paths."""
     method = plan(request, {"breadth-first searches": "does not count paths"}).name
     if method == "sparse elimination" or not _comparable(request.listed):
@@ -571,6 +572,15 @@ def _place(rows: Rows, count: int, where: Sequence[int] | None, *, automatic: bo
     rows.devices = where if own is None else [own]
     if rows.devices is not None and isinstance(rows, Sweeps):
         rows.method = "sweeps on CUDA"
+
+
+def of_all_edges(edges: EdgeList, loads: Array) -> Array:
+    """Loads of all edges, from those of edges that have an end."""
+    if len(loads) == len(edges.col):
+        return loads
+    every = np.zeros(len(edges.col))
+    every[edges.weight < np.inf] = loads
+    return every
 
 
 def problem_of(graph: EdgeList) -> Problem:
@@ -651,7 +661,8 @@ class _Work:
                     Wanted(frozenset(kinds["in"])), self.columns, backward=True
                 )
             if name in loads:
-                collector = counter.loads(self.columns, stress=name == "paths")
+                demand = None if self.columns is None else Demand.to(self.edges.n, self.columns)
+                collector = counter.loads(demand, stress=name == "paths")
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)
@@ -667,12 +678,8 @@ class _Work:
 
     def _loads(self, nodes: Array, edges: Array) -> dict[str, Array]:
         """Loads of nodes and of all edges; each pair of nodes of an undirected graph once."""
-        x, scale = self.edges, 1.0 if self.edges.directed else 0.5
-        if len(edges) != len(x.col):  # those without end were left out
-            there, few = x.weight < np.inf, edges
-            edges = np.zeros(len(there))
-            edges[there] = few
-        return {"nodes": scale * nodes, "edges": scale * edges}
+        scale = 1.0 if self.edges.directed else 0.5
+        return {"nodes": scale * nodes, "edges": scale * of_all_edges(self.edges, edges)}
 
     def _result(
         self, way: Rows, found: dict[str, dict[str, Array]],

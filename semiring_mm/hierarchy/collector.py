@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..graph_kernels import Index
 
 if TYPE_CHECKING:
+    from .demand import Demand
     from .metric import Metric
 
 __all__ = ["NO_PATH", "Collector", "Extent", "LoadCollector", "Wanted", "zero_bin"]
@@ -182,8 +183,15 @@ class LoadCollector(Collector):
     """Passes over sources, whose loads of nodes and edges are added up.
 
     Results of :meth:`empty` are sums over the sources so far, which :meth:`loads` turns into those
-    of nodes and edges.
+    of nodes and edges. ``lost`` among them is the demand without a path.
+
+    Attributes
+    ----------
+    demand : Demand, optional
+        That of the next sources at least; None: 1 between all nodes.
     """
+
+    demand: Demand | None
 
     def loads(self, results: dict[str, Array]) -> tuple[Array, Array]:
         """The loads of nodes, their own paths left out, and of edges, either way."""

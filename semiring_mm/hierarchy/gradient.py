@@ -18,6 +18,7 @@ from ..graph_kernels import Index
 from ..graphs.kernels import gradient as kernels
 from ..graphs.kernels.statistics import depths
 from .collector import NO_PATH, Extent, LoadCollector, Wanted
+from .demand import Demand
 from .metric import Arcs, Metric, factorize_weights
 
 __all__ = ["SweepLoads", "whole_weights"]
@@ -93,48 +94,51 @@ class SweepLoads(LoadCollector):
     edges : EdgeList
         Those of which `metric` was made; of parallel ones the shortest share what the pair of nodes
         carries.
-    targets : (k,) int64, optional
-        The nodes to which paths count; None: all.
+    demand : Demand, optional
+        What the paths of each pair of nodes carry; None: 1.
     stress : bool
-        Whether each of the shortest paths between two nodes counts 1, not all of them together.
+        Whether each of the shortest paths between two nodes counts, not all of them together.
+    single : bool
+        Whether one of the shortest paths between two nodes, and one of parallel edges, carries all.
 
     Raises
     ------
     ValueError
-        If a cycle has length 0, or not more than what is lost in rounding.
+        If a cycle has length 0, unless one path carries all, or is lost in rounding.
     """
 
     def __init__(
-        self, metric: Metric, edges: EdgeList, targets: Index | None = None, *, stress: bool = False
+        self, metric: Metric, edges: EdgeList, demand: Demand | None = None, *,
+        stress: bool = False, single: bool = False,
     ) -> None:  # fmt: skip
         x = metric.structure
         assert not x.core, "the core is eliminated, too"
-        self.structure, self.edges, self.stress = x, edges, stress
+        self.structure, self.edges, self.stress, self.single = x, edges, stress, single
+        self.demand = demand
         self.edge = np.flatnonzero(edges.weight != np.inf)  # those that there are
         bound = metric.bound[0]
         weight, scale, slack = whole_weights(edges.weight[self.edge], bound)
         most = int(bound * scale * (1 + 1e-6)) + 1
         dtype = np.dtype(np.int32 if most < NO_PATH["i4"] else np.int64)
         super().__init__(Extent(most, False, False, dtype), Wanted(frozenset()))
-        self.metric = self._customized(metric, weight, slack)
+        self.metric = self._customized(metric, weight, 0 if single else slack, exact=not slack)
         self.width = _VECTORS * engines.host_rows().lanes(dtype.itemsize)
         self.batch = max(_BATCH, self.width * pool.get_num_threads())
         depth = np.empty(x.n, np.int32)
         engines.compiled(depths)(n=x.n, parent=x.parent, depth=depth)
         self.depth = int(depth.max(initial=-1)) + 1
         self.ancestors = min(x.n, self.width * self.depth)
-        seed = None
-        if targets is not None:
-            seed = np.zeros(x.n)
-            seed[x.rank[targets]] = 1.0
         self._fields |= {
             "eliminated": x.n, "depth": self.depth, "ancestors": self.ancestors,
             "width": self.width, "vectors": _VECTORS, "stress": stress, "parent": x.parent,
-            "slot": depth[x.head], "depth_row": depth, "seed": seed,
+            "slot": depth[x.head], "depth_row": depth,
         }  # fmt: skip
 
-    def _customized(self, metric: Metric, weight: Array, slack: int) -> Metric:
-        """The metric in whole numbers, with numbers of shortest paths of the factor's edges."""
+    def _customized(self, metric: Metric, weight: Array, slack: int, *, exact: bool) -> Metric:
+        """The metric in whole numbers, with numbers of shortest paths of the factor's edges.
+
+        If one path carries all, these numbers are of the graph's own edges only: 0 or 1.
+        """
         x, edges = self.structure, self.edges.kept(self.edges.weight != np.inf)
         far, size = NO_PATH[self.dtype.str[1:]], len(x.head)
         arcs = Arcs.of(x, edges.row, edges.col, undirected=not edges.directed)
@@ -150,10 +154,12 @@ class SweepLoads(LoadCollector):
         steps = replace(metric.steps, look=False)  # it was looked at before
         metric = replace(metric, steps=steps, out=out, back=back)
         factorize_weights(metric)
-        self._check(metric, 2 * slack)
+        self._check(metric, -1 if self.single else 2 * slack, exact=exact)
         # The graph's own edges that are shortest paths: one path, however many are parallel.
         final = np.stack([metric.out, metric.back], 1).ravel()
-        tight = np.tile(weight, len(ends)) <= final[slot] + slack
+        tight = np.flatnonzero(np.tile(weight, len(ends)) <= final[slot] + slack)
+        if self.single:
+            tight = tight[np.unique(slot[tight], return_index=True)[1]]
         self.arc, self.end = np.tile(edge, len(ends))[tight], np.concatenate(ends)[tight]
         self.slot = slot[tight]
         self.parallel = np.bincount(self.slot, minlength=2 * size)
@@ -171,16 +177,17 @@ class SweepLoads(LoadCollector):
         alone = {"back_count": None, "back_power": None} if arcs.undirected else {}
         self.counts = dict(zip(("out_count", "back_count"), counts, strict=True))
         self.powers = dict(zip(("out_power", "back_power"), powers, strict=True))
-        metric.compiled(kernels.count_paths)(
-            **self._fields | self._triangles | self.counts | self.powers | alone
-        )
+        if not self.single:
+            metric.compiled(kernels.count_paths)(
+                **self._fields | self._triangles | self.counts | self.powers | alone
+            )
         if arcs.undirected:
             self.counts["back_count"] = self.counts["out_count"]
             self.powers["back_power"] = self.powers["out_power"]
         self.wide = any(bool(x.any()) for x in self.powers.values())
         return metric
 
-    def _check(self, metric: Metric, most: int) -> None:
+    def _check(self, metric: Metric, most: int, *, exact: bool) -> None:
         """Raise ValueError if a cycle is no longer than `most`: all pass along an edge and back."""
         far = metric.identities[0]
         there = (metric.out < far) & (metric.back < far)
@@ -189,34 +196,33 @@ class SweepLoads(LoadCollector):
             x = self.structure
             tail = int(np.searchsorted(x.first, e, side="right")) - 1
             u, v = (self.edges.nodes[x.order[k]] for k in (tail, x.head[e]))
-            why = "is lost in rounding" if most else "is 0"
+            why = "is 0" if exact else "is lost in rounding"
             raise ValueError(
                 f"the length of the cycle through {u!r} and {v!r} {why}: there are no finite "
                 f"numbers of shortest paths, which betweenness is made of; join these nodes, or "
-                f"give their edges a length"
+                f"give their edges a length (flows with ties='one' take any)"
             )
 
     def bytes(self) -> int:
         """Memory of the passes of all threads."""
         rows = self.depth * (self.dtype.itemsize + 24) + self.ancestors * (self.dtype.itemsize + 24)
-        each = rows * self.width + 16 * len(self.structure.head) + 12 * self.structure.n
+        each = rows * self.width + 16 * len(self.structure.head) + 16 * self.structure.n
         return pool.get_num_threads() * each
 
     def empty(self, count: int) -> dict[str, Array]:
         x = self.structure
-        return {"out": np.zeros(len(x.head)), "back": np.zeros(len(x.head)), "ends": np.zeros(x.n)}
+        sizes = {"out": len(x.head), "back": len(x.head), "ends": x.n, "lost": 1}
+        return {name: np.zeros(size) for name, size in sizes.items()}
 
     def collect(self, device: int, sources: Index) -> dict[str, Array]:
-        position, x, width = np.sort(self.structure.rank[sources]), self.structure, self.width
-        blocks = -(-len(sources) // width)
-        source = np.full((blocks, width + 1), x.n)
-        source[:, :-1].flat[: len(sources)] = position
+        sources = sources[np.argsort(self.structure.rank[sources], kind="stable")]
+        blocks = -(-len(sources) // self.width)
         parts = max(1, min(pool.get_num_threads(), blocks))
         cuts = itertools.pairwise(blocks * i // parts for i in range(parts + 1))
         sums = [self.empty(0) for _ in range(parts)]
-        peaks = np.zeros((parts, width))
+        peaks = np.zeros((parts, self.width))
         pool.run([
-            functools.partial(self._some, source, *cut, mine, peak)
+            functools.partial(self._some, sources, *cut, mine, peak)
             for cut, mine, peak in zip(cuts, sums, peaks, strict=True)
         ])  # fmt: skip
         if not self.wide and not bool((peaks < kernels.RADIX).all()):
@@ -230,35 +236,43 @@ class SweepLoads(LoadCollector):
         return {name: np.sum([x[name] for x in sums], axis=0) for name in sums[0]}
 
     def _some(
-        self, source: Array, begin: int, end: int, sums: dict[str, Array], peak: Array
+        self, sources: Index, begin: int, end: int, sums: dict[str, Array], peak: Array
     ) -> None:
         """Solves of some blocks and their reverse."""
-        rows, width = {"": self.depth, "up_": self.ancestors}, self.width
-        fields: dict[str, Any] = {**self._fields, **self.counts, "source": source, "peak": peak}
+        x, rows, width = self.structure, {"": self.depth, "up_": self.ancestors}, self.width
+        fields: dict[str, Any] = {**self._fields, **self.counts, "peak": peak}
         fields |= {"ends": sums["ends"], "out_load": sums["out"], "back_load": sums["back"]}
-        fields |= dict.fromkeys((*self.powers, "power", "up_power"))
+        fields |= {"lost": sums["lost"]} | dict.fromkeys((*self.powers, "power", "up_power"))
         names = ["paths", "demand"]
         if self.wide:
             fields |= self.powers
             names += ["power"]
+        if self.single:
+            fields |= dict.fromkeys((*self.counts, "paths", "up_paths"))
+            names = ["demand"]
         for up, count in rows.items():
             fields[f"{up}label"] = np.empty((count, width), self.dtype)
             fields |= {f"{up}{name}": np.empty((count, width)) for name in names}
         for name in ("walk", "met_row"):
             fields[name] = np.empty(self.depth, np.int32)
         fields |= {"visited": np.empty(self.ancestors, np.int32)}
-        fields |= {"place": np.empty(self.structure.n, np.int32)}
+        fields |= {name: np.empty(x.n, np.int32) for name in ("place", "chain")}
         kernel = self.metric.compiled(kernels.reverse_sweeps)
-        step = max(1, int(_LOOK / (width * (len(self.structure.head) + self.structure.n))))
+        demand = Demand.to(x.n) if self.demand is None else self.demand
+        step = max(1, int(_LOOK / (width * (len(x.head) + x.n))))
         for some in range(begin, end, step):
-            kernel(**fields, begin=some, end=min(some + step, end))
+            blocks = min(step, end - some)
+            mine = sources[some * width : (some + blocks) * width]
+            source = np.full((blocks, width + 1), x.n)
+            source[:, :-1].flat[: len(mine)] = x.rank[mine]
+            kernel(**fields, **demand.blocks(mine, width, x.rank), source=source, blocks=blocks)
             pool.look()
 
     def loads(self, results: dict[str, Array]) -> tuple[Array, Array]:
         loads = {"out_load": results["out"].copy(), "back_load": results["back"].copy()}
         self.metric.compiled(kernels.reverse_customization)(
             **{k: self._fields[k] for k in ("slack", "first", "head", "out", "back")},
-            **self._triangles, **self.counts, **self.powers, **loads,
+            **self._triangles, **self.counts, **self.powers, **loads, single=self.single,
         )  # fmt: skip
         share = np.stack(
             [

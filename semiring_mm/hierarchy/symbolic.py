@@ -26,6 +26,7 @@ __all__ = [
     "factorize",
     "minimum_degree",
     "neighbours",
+    "transpose",
 ]  # fmt: skip
 
 #: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
@@ -87,13 +88,7 @@ class Structure(SymbolicFactor):
 
         RoutingKit's ``down_first_out``, ``down_head`` and ``down_to_up``.
         """
-        begin = np.zeros(self.n + 2, np.int64)
-        tail, edge = np.empty(len(self.head), np.int32), np.empty(len(self.head), np.int64)
-        compiled(kernels.transpose)(
-            n=self.n, rows=self.eliminated, first=self.first, head=self.head, begin=begin,
-            tail=tail, edge=edge,
-        )  # fmt: skip
-        return begin[:-1], tail, edge
+        return transpose(self.n, self.eliminated, self.first, self.head)
 
     @property
     def degree(self) -> Index:
@@ -412,3 +407,13 @@ def factorize(
     found = Structure(eliminated, graph["rank"], graph["order"], parent, height, struct_first, head)
     vars(found)["down"] = begin[:-1], tail, edge
     return found
+
+
+def transpose(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
+    """Transpose of a pattern: for each head where its edges begin, their tails, and the edges."""
+    begin = np.zeros(n + 2, np.int64)
+    tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
+    compiled(kernels.transpose)(
+        n=n, rows=rows, first=first, head=head, begin=begin, tail=tail, edge=edge
+    )
+    return begin[:-1], tail, edge

@@ -11,13 +11,18 @@ on CUDA. What is here differentiates besides, and works on traced arrays.
 
 All of :mod:`semiring_mm.torch` is here, under the same names:
 
->>> from semiring_mm.jax import apsp, cdist, dtw, einsum, scan
+>>> from semiring_mm.jax import apsp, cdist, distances, dtw, einsum, scan
 >>> softmax = jax.grad(lambda a: einsum("i->", a, semiring="log_plus"))
 >>> softmax(jnp.zeros(2)).tolist()
 [0.5, 0.5]
 >>> weights = jnp.array([[0, 3, 8], [jnp.inf, 0, 1], [2, jnp.inf, 0]])
 >>> jax.grad(lambda w: apsp(w)[0, 2])(weights).tolist()
 [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+>>> import semiring_mm as sm
+>>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+>>> total = lambda w: distances(net, w, ["a"], ["b", "c"]).sum()
+>>> jax.jit(jax.grad(total))(jnp.array([3.0, 8, 1])).tolist()
+[2.0, 0.0, 1.0]
 >>> jax.grad(lambda x: scan(x[:, None, None]).sum())(jnp.array([2.0, 3, 5])).tolist()
 [19.0, 12.0, 6.0]
 >>> jax.grad(lambda x: cdist(x, jnp.zeros((1, 1)))[0, 0])(jnp.array([[3.0]])).tolist()

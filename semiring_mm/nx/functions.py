@@ -21,6 +21,7 @@ from ..closures.paths import NO_PREDECESSOR
 from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
 from ..graphs.statistics import dependencies
+from ..hierarchy.demand import Demand
 from .convert import Graph, Network
 from .distances import (
     Reached,
@@ -597,13 +598,17 @@ def _subsets(name: str, G: Graph, net: Network, sources: Any, targets: Any) -> t
 
 
 def _loads(
-    net: Network, sources: Array, demand: Array | None = None, *, edges: bool = False
+    net: Network, sources: Array, targets: Array | None = None, *, edges: bool = False
 ) -> tuple[Array, Any]:
-    """Sums over the sources of the shares of shortest paths through nodes and along arcs."""
+    """Sums over the sources of the shares of shortest paths through nodes and along arcs.
+
+    `targets` has 1 for the nodes to which paths count.
+    """
     refuse_negative(net)
     sums = dependencies(net.arcs, len(sources), device_name())
+    demand = None if targets is None else Demand.to(len(targets), np.flatnonzero(targets))
     try:
-        return sums.loads(sources, demand, edges=edges)
+        return sums.loads(sources, demand, edges=edges)[:2]
     except (ValueError, OverflowError) as error:
         raise NotImplementedError(f"{error}; this is left to networkx") from None
 

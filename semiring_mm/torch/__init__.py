@@ -14,7 +14,7 @@ tensor([[4., 0.],
 
 Sums, distances, chains and alignments have gradients, too:
 
->>> from semiring_mm.torch import apsp, cdist, chain, closure, dtw, einsum, scan
+>>> from semiring_mm.torch import apsp, cdist, chain, closure, distances, dtw, einsum, scan
 >>> log_a = torch.tensor([[0.0, -1.0]], requires_grad=True)
 >>> einsum("ij,jk->", log_a, torch.zeros(2, 1), semiring="log_plus").backward()
 >>> log_a.grad  # the softmax
@@ -25,6 +25,12 @@ tensor([[0.7311, 0.2689]])
 tensor([[0., 3., 0.],
         [0., 0., 3.],
         [3., 0., 0.]])
+>>> import semiring_mm as sm
+>>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+>>> lengths = torch.tensor([3.0, 8.0, 1.0], requires_grad=True)
+>>> distances(net, lengths, ["a"], ["b", "c"]).sum().backward()
+>>> lengths.grad  # how many shortest paths use an edge of a sparse network
+tensor([2., 0., 1.])
 >>> width = torch.tensor([[0.0, 5, 1], [0, 0, 3], [0, 0, 0]], requires_grad=True)
 >>> closure(width, "max_min")[0, 2].backward()
 >>> width.grad.nonzero()  # the narrowest edge of the widest path

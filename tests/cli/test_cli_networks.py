@@ -342,6 +342,50 @@ def test_nearest(run):
     assert read_table("N.csv")[1] == ["A", "1", "C", "3"]
 
 
+# --- flows ---------------------------------------------------------------------------------------
+
+DEMAND = "origin,destination,trips\nA,B,10\nA,D_2,5\nD_2,A,2\nB,B,9\nD_2,D_2,1\n"
+
+
+def test_flows(run):
+    Path("d.csv").write_text(DEMAND)
+    run("prepare", "g.csv", "-o", "net.npz")
+    rows = ["A,B,4,0", "A,B,3,15", "B,C,0,0", "C,A,5,0", "C,C,2,0", "D,A,1,0", "B,D_2,2.5,5"]
+    for graph in ("g.csv", "net.npz"):
+        code, out, err = run("flows", graph, "--demand", "d.csv")
+        assert (code, out.splitlines()) == (0, ["from,to,weight,load", *rows])
+        assert "note: 2 trips have no path and are left out" in err
+    found = run.json("flows", "g.csv", "--demand", "d.csv", "--ties", "one")
+    assert (found["trips"], found["without_path"], found["distance"]) == (17, 2, 57.5)
+    assert found["flows"][1] == {"from": "A", "to": "B", "weight": 3, "load": 15}
+    code, out, err = run("flows", "g.csv", "--demand", "d.csv", "-o", "F.csv")
+    assert (code, out.splitlines()) == (0, [
+        "g.csv: flows",
+        "  edges         7, directed (the default of an edge list)",
+        "  trips         17",
+        "  distance      57.500 km, 3.8333 km a trip",
+        "  largest load  15, A → B",
+    ])  # fmt: skip
+    assert err.endswith("wrote F.csv (7 rows)\n")
+    assert [",".join(row) for row in read_table("F.csv")[1:]] == rows
+
+
+def test_flows_of_other_files(run):
+    """By the number of a column, and by the names of nodes; undirected edges that tie."""
+    Path("h.csv").write_text("from,to\na,b\na,c\nb,d\nc,d\n")
+    Path("names.csv").write_text("id,name\na,North\nb,East\nc,West\nd,South\n")
+    Path("d.csv").write_text("South,North,6\nd,a,4\n")
+    given = ["flows", "h.csv", "--undirected", "--nodes", "names.csv", "--demand", "d.csv"]
+    loads = [row["load"] for row in run.json(*given, "--trips", "3")["flows"]]
+    assert loads == [5, 5, 5, 5]
+    loads = [row["load"] for row in run.json(*given, "--trips", "3", "--ties", "one")["flows"]]
+    assert sorted(loads) == [0, 0, 10, 10]
+    Path("d_trips.tntp").write_text("<NUMBER OF ZONES> 2\n<END OF METADATA>\nOrigin 2\n1 : 3.5;\n")
+    Path("i.csv").write_text("2,9,1\n9,1,1\n2,1,3\n")
+    loads = run.json("flows", "i.csv", "--demand", "d_trips.tntp")["flows"]
+    assert [row["load"] for row in loads] == [3.5, 3.5, 0]
+
+
 # --- stats -------------------------------------------------------------------------------------
 
 
@@ -633,6 +677,20 @@ def test_what_is_drawn(run, monkeypatch, n, words, axes, title):
             ["stats", "edge.csv", "--within", "1", "--nodes", "two.csv", "--attribute", "people"],
             "two.csv:3: expected a finite number as people, got 'many'",
         ),
+        (["flows", "net.npz"], "the following arguments are required: --demand"),
+        (["flows", "net.npz", "--demand", "absent.csv"], "absent.csv: No such file"),
+        (["flows", "wide.npz", "--demand", "d.csv"], "wide.npz is over max_min, and distances are"),
+        (["flows", "net.npz", "--demand", "d.csv", "--trips", "n"], "d.csv:1: no column 'n'"),
+        (["flows", "net.npz", "--demand", "short.csv"], "short.csv:1: no column 'trips'"),
+        (["flows", "net.npz", "--demand", "less.csv"], "less.csv: trips are not negative, got -3"),
+        (["flows", "net.npz", "--demand", "far.csv"], "far.csv: no node 'Q'"),
+        (["flows", "net.npz", "--demand", "d.csv", "--ties", "all"], "invalid choice: 'all'"),
+        (["flows", "net.npz", "--demand", "d.csv", "-o", "F.npy"], "expected a name in .csv"),
+        (["flows", "loop.csv", "--demand", "edge.csv", "--trips", "3"], "negative cycle of weight"),
+        (
+            ["flows", "zero.csv", "--demand", "edge.csv", "--trips", "3"],
+            "the cycle through 'A' and",
+        ),
         (["stats", "net.npz", "--resume"], "keep a state beside the output: add -o S.csv"),
         (["stats", "wide.npz"], "wide.npz is over max_min, and distances are of min_plus"),
         (["stats", "big.csv", "--plot", "s.png", "--what", "mean"], "there is nothing to draw"),
@@ -654,6 +712,10 @@ def test_refused(run, arguments, words):
     Path("T.from.txt").write_text("mine\n")
     Path("two.csv").write_text("id,people\nA,3\nB,many\n")
     Path("edge.csv").write_text("A,B,1\n")
+    Path("zero.csv").write_text("A,B,0\nB,A,0\n")
+    Path("d.csv").write_text(DEMAND)
+    Path("less.csv").write_text("from,to,trips\nA,B,-3\n")
+    Path("far.csv").write_text("from,to,trips\nA,Q,1\n")
     Path("big.csv").write_text("".join(f"{k},{k + 1}\n" for k in range(400)))
     net = sm.prepare("g.csv")
     net.save("net.npz")

@@ -205,11 +205,13 @@ def test_compiled_in_one_graph(torch, learn):
 
 TAGS = [0, 1, 2, 0, 1]
 MODEL = ((5, 3), (3, 3))
+NETWORK = sm.prepare({0: {1: 3.0, 2: 8.0}, 1: {2: 1.0, 3: 4.0}, 2: {3: 1.0}})
 #: Every public function, and the shapes of its operands.
 FUNCTIONS = {
     "matmul": (lambda m, x, y: m.matmul(x, y, "log_plus"), ((3, 4), (4, 5))),
     "closure": (lambda m, x: m.closure(x, "max_min"), ((4, 4),)),
     "apsp": (lambda m, x: m.apsp(x), ((4, 4),)),
+    "distances": (lambda m, x: m.distances(NETWORK, x, [0, 1], [2, 3]), ((5,),)),
     "chain": (lambda m, a, x: m.chain(a, x, "log_plus"), ((3, 2, 2), (2,))),
     "scan": (lambda m, a: m.scan(a), ((3, 2, 2),)),
     "einsum": (lambda m, x, y: m.einsum("ij,kj->ik", x, y, semiring="min_plus"), ((3, 4), (5, 4))),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import real_file, scipy
 
+import semiring_mm as sm
 from semiring_mm import arrays
 from semiring_mm.closures.edges import NumberLabels
 from semiring_mm.files import (
@@ -160,6 +161,28 @@ def test_tntp(tmp_path):
         other = read_graph(path, weight=name)
         assert other.weight.tolist() == [3.0, 0.0]
         assert other.unit == "min"
+
+
+TRIPS = """<NUMBER OF ZONES> 3
+<TOTAL OD FLOW> 12.5
+<END OF METADATA>
+
+~ who goes where
+Origin  1
+    1 :    0.0;     2 :    2.5;    3 : 4;
+Origin 3
+1:6;
+"""
+
+
+def test_tntp_trips(tmp_path):
+    graph = read_graph(write(tmp_path, "a_trips.tntp", TRIPS), weight="trips")
+    assert edges(graph) == [("1", "1", 0.0), ("1", "2", 2.5), ("1", "3", 4.0), ("3", "1", 6.0)]
+    assert graph.directed
+    net = read_graph(write(tmp_path, "a_net.tntp", TNTP))
+    found = sm.flows(net, graph)
+    assert found.load.tolist() == [6.5, 4.0]
+    assert found.without_path == 6
 
 
 @pytest.mark.parametrize(
@@ -698,6 +721,15 @@ REFUSED = [
     ("a.tntp", TNTP.replace("Length (miles)", "long"), ":8: no column 'length'; columns: Init "),
     ("a.tntp", TNTP.replace("0.25\t", ""), ":10: expected 4 numbers (Init node, Term node, "),
     ("a.tntp", TNTP.replace("\t2\t3", "\t2\t4"), ":10: node 4 is out of range"),
+    ("a.tntp", TRIPS.replace("ZONES", "SQUARES"), ":3: no <NUMBER OF NODES> before"),
+    ("a.tntp", TRIPS.replace("Origin  1", "From 1"), ":6: expected 'Origin ZONE', or"),
+    ("a.tntp", TRIPS.replace("Origin  1", "Origin"), ":6: expected 'Origin ZONE', or"),
+    ("a.tntp", TRIPS.replace("Origin  1\n", ""), ":6: expected 'Origin ZONE', or"),
+    ("a.tntp", TRIPS.replace("2.5;", "many;"), ":7: expected 'Origin ZONE', or 'ZONE : TRIPS;' of"),
+    ("a.tntp", TRIPS.replace("2.5;", "inf;"), ":7: expected 'Origin ZONE', or 'ZONE : TRIPS;' of"),
+    ("a.tntp", TRIPS.replace("1:6", "1:6_0"), ":9: expected 'Origin ZONE', or 'ZONE : TRIPS;' of"),
+    ("a.tntp", TRIPS.replace("Origin 3", "Origin 4"), ":8: node 4 is out of range: nodes are 1 to"),
+    ("a.tntp", TRIPS.replace("3 : 4", "0 : 4"), ":7: node 0 is out of range: nodes are 1 to 3"),
     # edge lists
     ("a.csv", "A,B,2\nB,C,x\n", ":2: expected a finite number as weight, got 'x'"),
     ("a.csv", "A,B,2\nB,C,\n", ":2: expected a finite number as weight, got ''"),

@@ -14,6 +14,7 @@ from semiring_mm.gpu import engine as gpu
 from semiring_mm.gpu.dependencies import HopDependencies
 from semiring_mm.graphs import choice, rows, statistics
 from semiring_mm.graphs.dependencies import Dependencies
+from semiring_mm.hierarchy.demand import Demand
 from tests.graphs.test_dependencies import doubling, graph
 
 HOST = HostDevice()
@@ -39,11 +40,11 @@ def there(arcs, **options):
 
 def check(arcs, device, sources):
     """All sums are the host's, and the same bits when they are asked for again."""
-    demand = np.random.default_rng(2).random(arcs.n)
+    some = Demand.to(arcs.n, np.flatnonzero(np.random.default_rng(2).random(arcs.n) < 0.5))
     here = Dependencies(arcs)
     for stress in (False, True):
-        for given in (None, demand):
-            nodes, edges = here.loads(sources, given, edges=True, stress=stress)
+        for demand, given in ((None, None), (some, some.of_targets)):
+            nodes, edges, _ = here.loads(sources, demand, edges=True, stress=stress)
             first = device.sums(sources, given, 1e300, edges=True, stress=stress)
             np.testing.assert_allclose(first[0], nodes, 1e-13, 1e-13)
             np.testing.assert_allclose(first[1], edges, 1e-13, 1e-13)
@@ -83,7 +84,7 @@ def test_many_levels(host, monkeypatch):
 
 
 def test_too_many_paths(host):
-    nodes, _ = Dependencies(doubling(990, 1.0), -1).loads(np.array([0]))
+    nodes, _, _ = Dependencies(doubling(990, 1.0), -1).loads(np.array([0]))
     np.testing.assert_array_equal(nodes[1:], np.arange(989, -1, -1))
     with pytest.raises(OverflowError, match="1e\\+300 shortest paths"):
         Dependencies(doubling(1000, 1.0), -1).loads(np.array([0]))

@@ -14,6 +14,7 @@ from semiring_mm.graphs.kernels import gradient as kernels
 from semiring_mm.graphs.rows import Searches
 from semiring_mm.graphs.statistics import problem_of
 from semiring_mm.hierarchy import gradient
+from semiring_mm.hierarchy.demand import Demand
 from semiring_mm.hierarchy.gradient import SweepLoads, whole_weights
 from semiring_mm.hierarchy.metric import customize
 from semiring_mm.hierarchy.symbolic import factorize, neighbours
@@ -100,13 +101,13 @@ def test_whole_weights():
         whole_weights(np.array([1 << 59]), 1 << 61)
 
 
-def loads(edges, order=None, *, wide=False):
+def loads(edges, order=None, *, wide=False, **more):
     """Loads of nodes and edges over an elimination in some order."""
     first, near = neighbours(edges.n, edges.row, edges.col)
     order = np.arange(edges.n) if order is None else order
     structure = factorize(edges.n, first, near, order.astype(np.int32), edges.n)
     metric = problem_of(edges).solve(lambda x: customize(structure, x))
-    collector = SweepLoads(metric, edges)
+    collector = SweepLoads(metric, edges, **more)
     collector.wide = wide
     results, every = collector.empty(edges.n), np.arange(edges.n)
     collector.run(every, every, results)
@@ -286,11 +287,17 @@ def test_a_run_that_is_resumed_gives_the_same(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found.edge_betweenness, expected.edge_betweenness)
 
 
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    "more", [{}, {"wide": True}, {"demand": True}, {"demand": True, "single": True}]
+)
 @pytest.mark.parametrize("directed", [False, True])
-def test_kernels_are_those_of_python(directed, wide, monkeypatch):
+def test_kernels_are_those_of_python(directed, more, monkeypatch):
     """Each call of a kernel, in plain Python on copies of its arrays."""
     edges, calls = edges_of(graph(2, directed=directed)), []
+    if "demand" in more:
+        every, rng = np.arange(edges.n), np.random.default_rng(1)
+        amounts = rng.integers(-2, 3, (edges.n, edges.n))
+        more = more | {"demand": Demand.of(edges.n, every, every, amounts)}
     compiled = gradient.engines.compiled
     monkeypatch.setattr(gradient, "_VECTORS", 1)
 
@@ -305,10 +312,13 @@ def test_kernels_are_those_of_python(directed, wide, monkeypatch):
         return call
 
     monkeypatch.setattr("semiring_mm.engine.compiled", kept)
-    loads(edges, wide=wide)
+    loads(edges, **more)
     monkeypatch.undo()
-    taken = {kernels.count_paths, kernels.reverse_sweeps, kernels.reverse_customization}
-    scratch = "place visited label paths power demand up_label up_paths up_power up_demand".split()
+    taken = {kernels.reverse_sweeps, kernels.reverse_customization}
+    taken |= set() if "single" in more else {kernels.count_paths}
+    scratch = (
+        "place visited chain label paths power demand up_label up_paths up_power up_demand"
+    ).split()
     for kernel, plan, fields in calls:
         if kernel in taken:
             both(kernel, MIN_PLUS, plan, (*scratch, "walk", "met_row"), 1e-12, **fields)

@@ -405,6 +405,7 @@ learning = pytest.mark.parametrize("row", VERBS_WITH, ids=lambda row: row.name)
 #: Rows whose gradients have none: those of products whose ⊕ adds logarithms, and of closures.
 NO_SECOND = {("product", "log_plus"), ("product", "plus_min")}
 NO_SECOND |= {("closure", name) for name in ("min_plus", "max_times", "max_min", "min_max")}
+NO_SECOND |= {("network_distances", None)}
 NO_SECOND |= {("cdist", name) for name in naive.METRICS if name not in ("chebyshev", "cosine")}
 
 

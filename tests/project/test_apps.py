@@ -22,6 +22,7 @@ SMALL = {
     "centrality": "--nodes 60",
     "nearest_digits": "--known 300 --queries 60",
     "differentiable_paths": "--side 5 --steps 60",
+    "road_speeds": "--side 14 --places 50 --steps 80",
     "crf": "--steps 30",
     "strassen": "--side 64",
 }
@@ -35,6 +36,7 @@ NEEDS = {
     "centrality": ["networkx"],
     "nearest_digits": ["scipy"],
     "differentiable_paths": ["torch"],
+    "road_speeds": ["torch"],
     "crf": ["torch"],
     "strassen": [],
 }
@@ -208,6 +210,21 @@ def test_differentiable_paths(run):
     torch.testing.assert_close(found, expected)
     ours, theirs = (torch.autograd.grad(d.sum(), layer.raw) for d in (found, expected))
     torch.testing.assert_close(ours, theirs)
+
+
+def test_road_speeds(run):
+    names = run("road_speeds", *small("road_speeds"))
+    assert names["losses"][-1] < names["losses"][0] / 20
+    assert names["after"] < names["before"] / 4
+    # Roads of the centre are slow, and are learned to be.
+    used, jam = names["used"], names["jam"]
+    assert np.corrcoef(names["learned"][used], jam[used])[0, 1] > 0.7
+
+
+def test_road_speeds_of_chicago(run):
+    graph = real_file("ChicagoRegional_net.tntp")
+    names = run("road_speeds", "--data", graph, "--places", 30, "--steps", 12)
+    assert names["losses"][-1] < names["losses"][0] / 4
 
 
 def test_crf(run):

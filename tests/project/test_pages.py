@@ -141,6 +141,8 @@ def test_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", "examples")
     Path("grid.csv").write_text("from,to,capacity\nA,B,40\nB,C,25\nA,C,10\n", encoding="utf-8")
+    trips = "from,to,trips\nFRA,SYD,300\nJFK,SIN,200\nLYR,SYD,100\n"
+    Path("trips.csv").write_text(trips, encoding="utf-8")
     text = (DOCS / "command-line.md").read_text(encoding="utf-8")
     sessions = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
     commands = re.findall(r"^\$ semiring-mm (.*)\n((?:[^$].*\n)*)", sessions, re.MULTILINE)

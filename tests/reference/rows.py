@@ -15,6 +15,7 @@ import numpy as np
 
 import reference
 import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
 from semiring_mm.differentiable.rows import VERBS
 from semiring_mm.verb import Verb
 
@@ -486,11 +487,31 @@ PUBLIC = [*PRODUCTS, *SEQUENCES, *GRAPHS, *OTHERS]
 
 # --- the rows of the package --------------------------------------------------------------------
 
+#: A graph of each kind by its key, with parallel edges, a loop, and a node that has no edge.
+ENDS_OF = np.array([[0, 1, 1, 2, 3, 4, 0, 2, 5], [1, 2, 2, 3, 4, 0, 3, 2, 1]])
+NETWORKS = {
+    graph.key: graph
+    for graph in (
+        sm.prepare(EdgeList(range(7), *ENDS_OF, np.ones(9), directed)) for directed in (True, False)
+    )
+}  # fmt: skip
+
+
+def network_distances(weights, sources=None, targets=None, *, network):
+    """The closure of the matrix of the shortest edges."""
+    graph = NETWORKS[network]
+    matrix = np.full((7, 7), np.inf, weights.dtype)
+    for row, col in (ENDS_OF, ENDS_OF[::-1])[: 2 - graph.directed]:
+        np.minimum.at(matrix, (row, col), weights)
+    return naive.apsp(matrix, sources=sources, targets=targets)
+
+
 #: Of an option by its name, what is tried; of a bool both, of a number or nothing, too.
 ASKED = {
     "semiring": ["min_plus", "max_times", "plus_times", "log_plus"], "metric": list(naive.METRICS),
     "cost": ["absolute", "squared"], "what": [0, 1, 2], "verb": ["log_partition"], "p": [2.0],
     "sources": [None], "wanted": [False], "trees": [False], "paths": [False],
+    "network": list(NETWORKS),
 }  # fmt: skip
 OF_KIND = {"bool": [False, True], "int?": [None, 1], "int": [1], "float": [2.0]}
 
@@ -506,10 +527,16 @@ PLAIN = {
     "path_score": lambda verb, **model: naive.score(**model),
     "cdist": lambda X, Y, metric, p: naive.cdist(X, Y, metric=metric, p=p),
     "dtw": lambda paths, **named: naive.dtw(**named),
+    "network_distances": network_distances,
 }  # fmt: skip
 #: Rows that are the gradients of others, which are compared with differences.
-SHARES = {"product_shares", "closure_trees"}
-SETTLED = {"chain": one_matrix_a_step}
+SHARES = {"product_shares", "closure_trees", "network_loads"}
+SETTLED = {
+    "chain": one_matrix_a_step,
+    "network_distances": lambda sizes: sizes.update(E=len(ENDS_OF[0])),
+}
+#: How numbers are drawn, where not as scores.
+DRAWN = {"closure": edges, "network_distances": points}
 
 
 def of_verb(verb):
@@ -521,8 +548,7 @@ def of_verb(verb):
         asked["semiring"] = ["min_plus", "max_times", "max_min", "min_max"]
     plain = PLAIN.get(verb.name) or getattr(naive, verb.name, None)
     assert plain, f"write {verb.name} in {naive.__file__}: 5 to 20 lines of NumPy"
-    floats = {x.name: edges if verb.name == "closure" else scores for x in verb.operands
-              if x.dtype is None}  # fmt: skip
+    floats = {x.name: DRAWN.get(verb.name, scores) for x in verb.operands if x.dtype is None}
 
     def call(**named):
         found = verb.compute(*(named.get(name) for name in verb.names))

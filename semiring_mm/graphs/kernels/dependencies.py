@@ -52,12 +52,34 @@ def breadth_first(
 
 
 @kernel
+def put(begin, end, width, target, entry_first, entry_lane, amount, demand):
+    """Write the amounts of some targets to their rows."""
+    for t in range(begin, end):
+        if amount is None:
+            for j in lanes(width, width, whole=True):
+                demand[target[t], j] = 1.0
+        else:
+            for k in range(entry_first[t], entry_first[t + 1]):
+                demand[target[t], entry_lane[k]] = amount[k]
+
+
+@kernel
+def clear(begin, end, width, target, demand):
+    """Write zeros there again."""
+    for t in range(begin, end):
+        for j in lanes(width, width, whole=True):
+            demand[target[t], j] = 0.0
+
+
+@kernel
 def by_levels(
     n: i64, arcs: i64, batches: i64, width: static, source: i64[batches, width] < n + 1,
     first: i64[n + 1], head: i32[arcs] < n, back_first: i64[n + 1], tail: i32[arcs] < n,
-    demand: f64[n], seen: u32[n], mask: u32[2, n], node: i32[(n + 1) * width],
-    event: u32[(n + 1) * width], begins: i64[n + 2], value: f64[n, width], node_load: f64[n],
-    arc_load: f64[arcs], most: f64[1], stress: static,
+    bounds: i64[batches, 2], target: i32[:] < n, entry_first: i64[target.size + 1],
+    entry_lane: i32[:], amount: f64[entry_lane.size], demand: f64[n, width], seen: u32[n],
+    mask: u32[2, n], node: i32[(n + 1) * width], event: u32[(n + 1) * width], begins: i64[n + 2],
+    value: f64[n, width], node_load: f64[n], arc_load: f64[arcs], most: f64[1], lost: f64[1],
+    stress: static, single: static,
 ):  # fmt: skip
     """Add dependencies of batches of sources, a lane each, where every edge counts 1.
 
@@ -65,8 +87,11 @@ def by_levels(
     arcs of the node serve all of them at once. Values are gathered, from the level before or
     behind it, so the bytes that are read at random are those of ``value`` and of the masks.
     Source n stands for none. ``node_load``, ``arc_load`` (which may be None) and ``most``, the
-    largest number of paths, hold what other calls have added; ``mask`` holds zeros. Without a
-    ``demand`` each node counts 1. With `stress` each path to a node counts, not all together once.
+    largest number of paths, hold what other calls have added; ``mask`` and ``demand`` hold zeros.
+    A batch has the targets from ``bounds[batch, 0]`` to ``bounds[batch, 1]``. Each counts 1 for all
+    sources or, where there is an ``amount``, those amounts for the lanes of its entries; ``lost``
+    is the sum of those that are not reached. Without a ``demand`` each node counts 1. With `stress`
+    each path to a node counts, not all together once; with `single` one carries all.
     """
     for batch in range(batches):
         for j in lanes(width, width, whole=True):
@@ -112,6 +137,8 @@ def by_levels(
                         before = here[tail[e]]
                         x = value[tail[e], j]
                         paths = paths + x if bit(before, j) else paths
+                    if single:
+                        paths = each(1.0)
                     x = value[v, j]
                     paths = paths if bit(m, j) else x
                     value[v, j] = paths
@@ -123,6 +150,16 @@ def by_levels(
                 level += 1
                 begins[level + 1] = end
             most[0] = max(most[0], across(largest, max))
+            if demand is not None:
+                put(
+                    bounds[batch, 0], bounds[batch, 1], width, target, entry_first, entry_lane,
+                    amount, demand,
+                )  # fmt: skip
+            if amount is not None:
+                for t in range(bounds[batch, 0], bounds[batch, 1]):
+                    for k in range(entry_first[t], entry_first[t + 1]):
+                        if (seen[target[t]] >> entry_lane[k]) & 1 == 0:
+                            lost[0] += amount[k]
             for k in range(level - 1, -1, -1):  # ``here`` has the masks of the level behind
                 for i in range(begins[k], begins[k + 1]):
                     v = node[i]
@@ -135,13 +172,17 @@ def by_levels(
                         if arc_load is None:
                             worth = worth + x if bit(behind, j) else worth
                         else:
-                            x = x if bit(behind, j) else 0.0
-                            worth += x
-                            arc_load[e] += across(paths * x, sum)
+                            part = x if bit(behind, j) else 0.0
+                            worth += part
+                            arc_load[e] += across(paths * part, sum)
+                            if single:
+                                value[head[e], j] = 0.0 if bit(behind, j) else x
                     if k > 0:
                         through = paths * worth if bit(m, j) else 0.0
                         node_load[v] += across(through, sum)
-                        own = 1.0 if demand is None else demand[v]
+                        own = each(1.0)
+                        if demand is not None:
+                            own = demand[v, j]
                         share = own if stress else own / paths
                         value[v, j] = share + worth if bit(m, j) else paths
                 for i in range(begins[k + 1], begins[k + 2]):
@@ -150,14 +191,18 @@ def by_levels(
                     here[node[i]] = event[i]
             for i in range(begins[1]):
                 here[node[i]] = 0
+            if demand is not None:
+                clear(bounds[batch, 0], bounds[batch, 1], width, target, demand)
 
 
 @kernel
 def by_searches(
     n: i64, arcs: i64, sources: i64, source: i64[sources] < n, first: i64[n + 1],
-    head: i32[arcs] < n, weight: T[arcs], demand: f64[n], heap: i32[arcs + 1], key: T[arcs + 1],
-    node: i32[n], label: T[n], value: f64[n], node_load: f64[n], arc_load: f64[arcs], most: f64[1],
-    stress: static,
+    head: i32[arcs] < n, weight: T[arcs], bounds: i64[sources, 2], target: i32[:] < n,
+    entry_first: i64[target.size + 1], entry_lane: i32[:], amount: f64[entry_lane.size],
+    demand: f64[n, 1], heap: i32[arcs + 1], key: T[arcs + 1], node: i32[n], label: T[n],
+    value: f64[n], node_load: f64[n], arc_load: f64[arcs], most: f64[1], lost: f64[1],
+    stress: static, single: static,
 ) -> i64:  # fmt: skip
     """Add dependencies of sources by a search of Dijkstra's from each; as :func:`by_levels`.
 
@@ -191,8 +236,17 @@ def by_searches(
                     value[u] = value[v]
                     push(heap, key, u, through, size)
                     size += 1
-                elif through == label[u]:
+                elif through == label[u] and not single:
                     value[u] += value[v]
+        if demand is not None:
+            put(
+                bounds[row, 0], bounds[row, 1], 1, target, entry_first, entry_lane, amount, demand
+            )  # fmt: skip
+        if amount is not None:
+            for t in range(bounds[row, 0], bounds[row, 1]):
+                for k in range(entry_first[t], entry_first[t + 1]):
+                    if not better(label[target[t]], zero):
+                        lost[0] += amount[k]
         for i in range(count - 1, -1, -1):
             v = node[i]
             here, paths, worth = label[v], value[v], 0.0
@@ -202,8 +256,14 @@ def by_searches(
                     worth += x
                     if arc_load is not None:
                         arc_load[e] += paths * x
+                    if single:
+                        value[head[e]] = 0.0
             if i > 0:
-                own = 1.0 if demand is None else demand[v]
+                own = 1.0
+                if demand is not None:
+                    own = demand[v, 0]
                 node_load[v] += paths * worth
                 value[v] = own + worth if stress else own / paths + worth
+        if demand is not None:
+            clear(bounds[row, 0], bounds[row, 1], 1, target, demand)
     return 0

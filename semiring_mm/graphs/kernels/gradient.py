@@ -113,24 +113,39 @@ def count_paths(
 
 @kernel
 def hand_down(
-    e, low, g, one, one_power, two, two_power, whole, whole_power, load, one_load, two_load
+    e, low, g, single, one, one_power, two, two_power, whole, whole_power, load, one_load, two_load
 ):  # fmt: skip
-    """The legs of a triangle receive their share of the load of its edge."""
-    paths, power = times(one[low], one_power[low], two[g], two_power[g], True)
-    if paths > 0.0:
-        part = load[e] * quotient(paths, power, whole[e], whole_power[e], True)
-        one_load[low] += part
-        two_load[g] += part
+    """The legs of a triangle receive their share of the load of its edge.
+
+    With `single` that is all, unless there is an edge of the graph that carries it.
+    """
+    if single:
+        if whole[e] == 0.0:
+            part = load[e]
+            load[e] = 0.0
+            one_load[low] += part
+            two_load[g] += part
+    else:
+        paths, power = times(one[low], one_power[low], two[g], two_power[g], True)
+        if paths > 0.0:
+            part = load[e] * quotient(paths, power, whole[e], whole_power[e], True)
+            one_load[low] += part
+            two_load[g] += part
 
 
 @kernel
 def reverse_customization(
-    n: i64, slack: T, first: i64[n + 1], head: i32[first[-1]], low_first: i64[:], low_edge: i64[:],
-    low_tail: i32[low_edge.size], place: i64[:], out: T[head.size], back: T[head.size],
-    out_count: f64[head.size], back_count: f64[head.size], out_power: f64[head.size],
-    back_power: f64[head.size], out_load: f64[head.size], back_load: f64[head.size],
+    n: i64, slack: T, single: static, first: i64[n + 1], head: i32[first[-1]], low_first: i64[:],
+    low_edge: i64[:], low_tail: i32[low_edge.size], place: i64[:], out: T[head.size],
+    back: T[head.size], out_count: f64[head.size], back_count: f64[head.size],
+    out_power: f64[head.size], back_power: f64[head.size], out_load: f64[head.size],
+    back_load: f64[head.size],
 ):  # fmt: skip
-    """Hand the loads of all edges to the legs of the triangles that attain their weights."""
+    """Hand the loads of all edges to the legs of the triangles that attain their weights.
+
+    With `single` the counts are 1 where there is an edge of the graph of that weight, which keeps
+    its load, and else 0: then one triangle carries all.
+    """
     for v in range(n - 1, -1, -1):
         for e in range(first[v], first[v + 1]):
             place[head[e]] = e
@@ -138,14 +153,14 @@ def reverse_customization(
             low = low_edge[k]
             for g in range(low + 1, first[low_tail[k] + 1]):
                 e = place[head[g]]
-                if out_load[e] > 0.0 and mul(back[low], out[g]) <= out[e] + slack:
+                if out_load[e] != 0.0 and mul(back[low], out[g]) <= out[e] + slack:
                     hand_down(
-                        e, low, g, back_count, back_power, out_count, out_power, out_count,
+                        e, low, g, single, back_count, back_power, out_count, out_power, out_count,
                         out_power, out_load, back_load, out_load,
                     )  # fmt: skip
-                if back_load[e] > 0.0 and mul(back[g], out[low]) <= back[e] + slack:
+                if back_load[e] != 0.0 and mul(back[g], out[low]) <= back[e] + slack:
                     hand_down(
-                        e, low, g, out_count, out_power, back_count, back_power, back_count,
+                        e, low, g, single, out_count, out_power, back_count, back_power, back_count,
                         back_power, back_load, out_load, back_load,
                     )  # fmt: skip
 
@@ -188,42 +203,79 @@ def count_up(
 
 
 @kernel
+def ancestors_of(eliminated, begin, end, target, parent, chain):
+    """The targets from `begin` to `end`, ascending, and their ancestors, ascending; their number.
+
+    Subtrees are ranges: a parent beyond the next target is an ancestor of that one, too.
+    """
+    count, t = 0, begin
+    v = eliminated
+    if t < end:
+        v = target[t]
+    while v < eliminated:
+        chain[count] = v
+        count += 1
+        after = i64(parent[v])
+        if t < end and target[t] == v:
+            t += 1
+        if t < end:
+            after = min(after, target[t])
+        v = after
+    return count
+
+
+@kernel
 def enter(
-    v, row, met, width, vectors, wide, stress, slack, source, seed, first, slot, back, back_count,
-    back_power, up_label, up_paths, up_power, label, paths, power, demand, peak, ends,
+    v, row, met, entry, width, vectors, wide, stress, slack, source, entry_first, entry_lane,
+    amount, first, slot, back, back_count, back_power, up_label, up_paths, up_power, label, paths,
+    power, demand, peak, ends, lost,
 ):  # fmt: skip
     """Distances and numbers of paths to a vertex, from those of its ancestors, and its demand.
 
-    `met`: the row of its labels on the way up; -1: there are none.
+    `met`: the row of its labels on the way up; -1: there are none. `entry`: its place among the
+    targets; -1: it is none.
     """
     for j in lanes(width, vectors, whole=True):
         best = up_label[met, j] if met >= 0 else zero
         for e in range(first[v], first[v + 1]):
             best = add(best, mul(label[slot[e], j], back[e]))
-        limit = best + slack
-        count, top = each(f64(0)), each(f64(0))
-        if met >= 0:
-            count = up_paths[met, j] if up_label[met, j] <= limit else 0.0
+        given = each(1.0 if (entry >= 0) & (amount is None) else 0.0)
+        if paths is None:
+            given = given if better(best, zero) else 0.0
+        else:
+            limit = best + slack
+            count, top = each(f64(0)), each(f64(0))
+            if met >= 0:
+                count = up_paths[met, j] if up_label[met, j] <= limit else 0.0
+                if wide:
+                    top = up_power[met, j] if up_label[met, j] <= limit else 0.0
+            for e in range(first[v], first[v + 1]):
+                u = slot[e]
+                tie = mul(label[u, j], back[e]) <= limit
+                if across(tie, any):
+                    m, x = through(paths, power, u, j, back_count, back_power, e, wide)
+                    m = m if tie else 0.0
+                    count, top = plus(count, top, m, x if tie else 0.0, wide)
+            paths[row, j] = count
             if wide:
-                top = up_power[met, j] if up_label[met, j] <= limit else 0.0
-        for e in range(first[v], first[v + 1]):
-            u = slot[e]
-            tie = mul(label[u, j], back[e]) <= limit
-            if across(tie, any):
-                m, x = through(paths, power, u, j, back_count, back_power, e, wide)
-                m = m if tie else 0.0
-                count, top = plus(count, top, m, x if tie else 0.0, wide)
+                power[row, j] = top
+            most = peak[j]
+            peak[j] = most if most > count else count
+            if stress:
+                given = given * count
+            given = given if count > 0.0 else 0.0
         label[row, j] = best
-        paths[row, j] = count
-        if wide:
-            power[row, j] = top
-        most = peak[j]
-        peak[j] = most if most > count else count
-        given = 1.0 if seed is None else seed[v]
-        asked = given * count if stress else given
-        wanted = asked if count > 0.0 else 0.0
-        demand[row, j] = wanted
-        ends[v] += across(wanted, sum)
+        demand[row, j] = given
+        ends[v] += across(given, sum)
+    if amount is not None:  # noqa: SIM102 - decided when it is compiled
+        if entry >= 0:
+            for k in range(entry_first[entry], entry_first[entry + 1]):
+                lane = entry_lane[k]
+                if better(label[row, lane], zero):
+                    demand[row, lane] = amount[k]
+                    ends[v] += amount[k]
+                else:
+                    lost[0] += amount[k]
     if met >= 0:
         for lane in range(width):
             if source[lane] == v:
@@ -236,26 +288,43 @@ def leave(
     v, row, met, width, vectors, wide, slack, first, slot, back, back_count, back_power, back_load,
     up_label, up_paths, up_power, up_demand, label, paths, power, demand,
 ):  # fmt: skip
-    """The demand of a vertex is handed to its ancestors and edges, and to its labels going up."""
+    """The demand of a vertex is handed to its ancestors and edges, and to its labels going up.
+
+    Without numbers of paths one of them receives all.
+    """
     for j in lanes(width, vectors, whole=True):
         limit = label[row, j] + slack
-        count, top = paths[row, j], exponents(power, row, j)
         wanted = demand[row, j]
-        if not wide:
-            wanted = wanted / count if count > 0.0 else 0.0
-        for e in range(first[v], first[v + 1]):
-            u = slot[e]
-            tie = mul(label[u, j], back[e]) <= limit
-            if across(tie, any):
-                m, x = through(paths, power, u, j, back_count, back_power, e, wide)
+        if paths is None:
+            if met >= 0:
+                tie = up_label[met, j] <= limit
+                up_demand[met, j] = wanted if tie else 0.0
+                wanted = 0.0 if tie else wanted
+            for e in range(first[v], first[v + 1]):
+                u = slot[e]
+                tie = (mul(label[u, j], back[e]) <= limit) & (wanted != 0.0)
+                if across(tie, any):
+                    part = wanted if tie else 0.0
+                    demand[u, j] += part
+                    back_load[e] += across(part, sum)
+                    wanted = 0.0 if tie else wanted
+        else:
+            count, top = paths[row, j], exponents(power, row, j)
+            if not wide:
+                wanted = wanted / count if count > 0.0 else 0.0
+            for e in range(first[v], first[v + 1]):
+                u = slot[e]
+                tie = mul(label[u, j], back[e]) <= limit
+                if across(tie, any):
+                    m, x = through(paths, power, u, j, back_count, back_power, e, wide)
+                    part = wanted * (quotient(m, x, count, top, wide) if wide else m)
+                    part = part if tie & (count > 0.0) else 0.0
+                    demand[u, j] += part
+                    back_load[e] += across(part, sum)
+            if met >= 0:
+                m, x = up_paths[met, j], exponents(up_power, met, j)
                 part = wanted * (quotient(m, x, count, top, wide) if wide else m)
-                part = part if tie & (count > 0.0) else 0.0
-                demand[u, j] += part
-                back_load[e] += across(part, sum)
-        if met >= 0:
-            m, x = up_paths[met, j], exponents(up_power, met, j)
-            part = wanted * (quotient(m, x, count, top, wide) if wide else m)
-            up_demand[met, j] = part if (up_label[met, j] <= limit) & (count > 0.0) else 0.0
+                up_demand[met, j] = part if (up_label[met, j] <= limit) & (count > 0.0) else 0.0
 
 
 @kernel
@@ -273,9 +342,16 @@ def reverse_up(
                 u = place[head[e]]
                 tie = mul(label[i, j], out[e]) <= label[u, j] + slack
                 if across(tie, any):
-                    m, x = through(paths, power, i, j, out_count, out_power, e, wide)
-                    part = demand[u, j] * quotient(m, x, paths[u, j], exponents(power, u, j), wide)
-                    part = part if tie & (paths[u, j] > 0.0) else 0.0
+                    handed = demand[u, j]
+                    if paths is None:
+                        part = handed if tie else 0.0
+                        demand[u, j] = 0.0 if tie else handed
+                    else:
+                        m, x = through(paths, power, i, j, out_count, out_power, e, wide)
+                        part = handed * quotient(
+                            m, x, paths[u, j], exponents(power, u, j), wide
+                        )  # fmt: skip
+                        part = part if tie & (paths[u, j] > 0.0) else 0.0
                     total += part
                     out_load[e] += across(part, sum)
             demand[i, j] = total
@@ -283,37 +359,51 @@ def reverse_up(
 
 @kernel
 def reverse_sweeps(
-    begin: i64, end: i64, eliminated: i64, depth: i64, ancestors: i64, width: static,
-    vectors: static, stress: static, slack: T, source: i64[end, width + 1],
-    visited: i32[ancestors], place: i32[eliminated], parent: i32[eliminated],
+    blocks: i64, eliminated: i64, depth: i64, ancestors: i64, width: static,
+    vectors: static, stress: static, slack: T, source: i64[blocks, width + 1],
+    bounds: i64[blocks, 2], target: i32[:], entry_first: i64[target.size + 1], entry_lane: i32[:],
+    amount: f64[entry_lane.size], chain: i32[eliminated], visited: i32[ancestors],
+    place: i32[eliminated], parent: i32[eliminated],
     first: i64[eliminated + 1], head: i32[first[-1]], slot: i32[first[-1]],
     depth_row: i32[eliminated], out: T[slot.size], back: T[slot.size], out_count: f64[slot.size],
     back_count: f64[slot.size], out_power: f64[slot.size], back_power: f64[slot.size],
-    seed: f64[eliminated], label: T[depth, width], paths: f64[depth, width],
+    label: T[depth, width], paths: f64[depth, width],
     power: f64[depth, width], demand: f64[depth, width], up_label: T[ancestors, width],
     up_paths: f64[ancestors, width], up_power: f64[ancestors, width],
     up_demand: f64[ancestors, width], walk: i32[depth], met_row: i32[depth], peak: f64[width],
-    ends: f64[eliminated], out_load: f64[slot.size], back_load: f64[slot.size],
+    ends: f64[eliminated], lost: f64[1], out_load: f64[slot.size], back_load: f64[slot.size],
 ):  # fmt: skip
-    """Add the loads of edges in the shortest paths from blocks of sources to all vertices.
+    """Add the loads of edges in the shortest paths from blocks of sources to their targets.
 
-    A vertex counts ``seed`` as a target, or 1; with `stress` that times the number of paths.
-    ``ends`` are the demands of each vertex, added up. ``peak`` is, of each lane, the largest number
-    of paths; unless there is a ``power`` loads are right only if that is below RADIX.
+    A block has the targets from ``bounds[block, 0]`` to ``bounds[block, 1]``, ascending. Each
+    counts 1 in all lanes or, where there is an ``amount``, those amounts in the lanes of its
+    entries. With `stress` a target counts that times the number of paths. Without ``paths`` one
+    shortest path carries all. ``ends`` are the demands of each vertex, added up, and ``lost`` the
+    amounts to which there is no path. ``peak`` is, of each lane, the largest number of paths;
+    unless there is a ``power`` loads are right only if that is below RADIX.
     """
-    for block in range(begin, end):
+    for block in range(blocks):
+        number = ancestors_of(
+            eliminated, bounds[block, 0], bounds[block, 1], target, parent, chain
+        )  # fmt: skip
         count = forward_solve(
             eliminated, 0, width, vectors, source[block], visited, place, parent, first, head, out,
             None, up_label, None,
         )  # fmt: skip
-        count_up(
-            count, eliminated, width, vectors, power is not None, slack, source[block], visited,
-            place, first, head, out, out_count, out_power, up_label, up_paths, up_power,
-        )  # fmt: skip
-        left, top = count, -1
-        for i in range(eliminated + 1):
-            v = eliminated - 1 - i
-            row = depth_row[v] if i < eliminated else 0
+        for i in range(count):
+            for j in lanes(width, vectors, whole=True):
+                up_demand[i, j] = 0.0
+        if paths is not None:
+            count_up(
+                count, eliminated, width, vectors, power is not None, slack, source[block], visited,
+                place, first, head, out, out_count, out_power, up_label, up_paths, up_power,
+            )  # fmt: skip
+        left, top, t = count, -1, bounds[block, 1]
+        for i in range(number + 1):
+            v = 0
+            if i < number:
+                v = i64(chain[number - 1 - i])
+            row = depth_row[v] if i < number else 0
             while top >= row:
                 leave(
                     walk[top], top, met_row[top], width, vectors, power is not None, slack, first,
@@ -321,15 +411,21 @@ def reverse_sweeps(
                     up_demand, label, paths, power, demand,
                 )  # fmt: skip
                 top -= 1
-            if i < eliminated:
-                met = -1
+            if i < number:
+                met, entry = -1, -1
+                while left > 0 and visited[left - 1] > v:
+                    left -= 1
                 if left > 0 and visited[left - 1] == v:
                     left -= 1
                     met = left
+                if t > bounds[block, 0] and target[t - 1] == v:
+                    t -= 1
+                    entry = t
                 enter(
-                    v, row, met, width, vectors, power is not None, stress, slack, source[block],
-                    seed, first, slot, back, back_count, back_power, up_label, up_paths, up_power,
-                    label, paths, power, demand, peak, ends,
+                    v, row, met, entry, width, vectors, power is not None, stress, slack,
+                    source[block], entry_first, entry_lane, amount, first, slot, back, back_count,
+                    back_power, up_label, up_paths, up_power, label, paths, power, demand, peak,
+                    ends, lost,
                 )  # fmt: skip
                 walk[row] = v
                 met_row[row] = met
