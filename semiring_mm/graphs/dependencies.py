@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..closures.edges import EdgeList, both_ways
+from ..hierarchy import costs
 from ..hierarchy.collector import Extent, LoadCollector, Wanted
 from ..hierarchy.gradient import whole_weights
 from ..lazy import cached_property
 from ..plan import Facts, make_plan
 from ..semirings import semirings
+from .choice import Request
 from .kernels import dependencies as kernels
 
-__all__ = ["Dependencies", "SearchLoads"]
+__all__ = ["Dependencies", "SearchLoads", "searches_bytes", "searches_cost"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -32,6 +34,9 @@ _CALL = 1 << 22  # arcs and nodes of batches in a call, between which Ctrl-C is 
 _BATCH = 4096  # sources of a call of :class:`SearchLoads`
 _EXACT = 1 << 53
 _LARGEST = 1e300  # number of paths whose inverse has all its digits
+#: Where searches tell equal lengths by rounded sums, how much longer sweeps may take, and
+#: nanoseconds that they may take anyway.
+_ROUNDED, _BRIEF = 4, 1e8
 
 
 class Dependencies:
@@ -88,7 +93,7 @@ class Dependencies:
         ordered = np.ascontiguousarray(sources[near], np.int64)
         width = self._width
         batches = -(-len(ordered) // width)
-        parts = min(self._parts(edges), max(1, batches))
+        parts = min(_parts(self.n + len(self.arcs.col) * edges), max(1, batches))
         rows = np.full((batches, width), self.n)
         rows.ravel()[: len(ordered)] = ordered
         nodes = np.zeros((parts, self.n))
@@ -118,19 +123,12 @@ class Dependencies:
 
     def bytes(self) -> int:
         """Memory of :meth:`loads` of nodes and edges."""
-        n, m, width = self.n, len(self.arcs.col), self._width
-        each = 24 * n + 16 * n * width if self.unit else 32 * n + 12 * m
-        return self._parts(True) * 8 * (n + m) + pool.get_num_threads() * each
+        return _bytes(self.n, len(self.arcs.col), unit=self.unit)
 
     @property
     def _width(self) -> int:
         """Sources of a batch."""
-        return 1 if not self.unit else _WIDTH if self.n <= _MANY else _NARROW
-
-    def _parts(self, edges: bool) -> int:
-        """Sums that are computed apart."""
-        entries = self.n + len(self.arcs.col) * edges
-        return max(1, min(_PARTS, _ENTRIES // max(1, entries)))
+        return 1 if not self.unit else _width(self.n)
 
     @cached_property
     def _place(self) -> NDArray[np.int32]:
@@ -178,6 +176,47 @@ class Dependencies:
                 "weights: some are 0, negative, or too small to change the sum of others, so that "
                 "searches cannot count shortest paths; give positive weights"
             )
+
+
+def _width(n: int) -> int:
+    """Sources of a batch where every edge counts 1."""
+    return _WIDTH if n <= _MANY else _NARROW
+
+
+def _parts(entries: int) -> int:
+    """Sums of so many entries that are computed apart."""
+    return max(1, min(_PARTS, _ENTRIES // max(1, entries)))
+
+
+def _bytes(n: int, arcs: int, *, unit: bool) -> int:
+    """Memory of the sums of all parts and of the searches of all threads."""
+    each = 24 * n + 16 * n * _width(n) if unit else 32 * n + 12 * arcs
+    return _parts(n + arcs) * 8 * (n + arcs) + pool.get_num_threads() * each
+
+
+def searches_bytes(r: Request) -> int:
+    """Memory of searches that count shortest paths."""
+    return _bytes(r.n, r.both, unit=_equal(r))
+
+
+def searches_cost(r: Request, _: float) -> float:
+    """Nanoseconds of searches that count shortest paths."""
+    cost = costs.reversed_searches(r.n, r.both, r.count, unit=_equal(r), threads=r.threads)
+    return cost if _comparable(r.listed) else max(_BRIEF, _ROUNDED * cost)
+
+
+def _equal(r: Request) -> bool:
+    """Whether all edges have one weight."""
+    facts = r.sparse.weights.facts
+    return bool(facts.lo == facts.hi)
+
+
+def _comparable(edges: EdgeList) -> bool:
+    """Whether searches tell equal lengths: sums of whole numbers of a unit."""
+    weight = edges.weight
+    if not weight.size or weight.dtype.kind in "biu":
+        return True
+    return whole_weights(weight, edges.n * float(weight.max()))[2] == 0
 
 
 class SearchLoads(LoadCollector):

@@ -21,17 +21,17 @@ from ..hierarchy.devices import DeviceCollector, Placed, place
 from ..hierarchy.gradient import SweepLoads
 from ..hierarchy.metric import Metric, customize
 from ..hierarchy.statistics import SweepCollector
-from ..hierarchy.symbolic import Structure, analyze
+from ..hierarchy.symbolic import Structure
 from ..lazy import cached_property
 from ..progress import part_of
-from .choice import hop_device, sweep_device
+from .choice import Request, hop_device, sweep_device
 from .dependencies import SearchLoads
 from .dijkstra import search
 from .hops import HopCollector, Hops
 
 __all__ = [
-    "WIDE", "Forest", "HopRows", "RowCollector", "Rows", "Searches", "Sweeps", "eliminated",
-    "has_ties",
+    "WIDE", "Forest", "HopRows", "RowCollector", "Rows", "Searches", "Sweeps", "has_ties",
+    "searched", "swept",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -40,9 +40,6 @@ Trees = NDArray[np.int32] | None
 Told = Callable[[float], None] | None
 
 _ROWS = 64  # of a thread, that are added up together
-#: Edges of an elimination for each of the graph's own, from which searches from 16 sources at once,
-#: over edges that all count 1, take less time than sweeps back and forth.
-_FILL = 16
 #: Rows, and entries, of a result that are computed at a time where they are converted, and entries
 #: that a thread converts at a time.
 WIDE, _PIECE, _LINE = 64, 1 << 16, 1 << 14
@@ -298,16 +295,13 @@ class Sweeps(Rows):
         return SweepLoads(self.metric, source.given, targets, stress=stress)
 
 
-def eliminated(problem: Problem) -> Rows:
-    """Sweeps over an elimination of all nodes; searches where separators are large."""
-    source, facts = problem.source, problem.weights.facts
-    assert isinstance(source, EdgeSource)
-    row, col, _ = source.given.arrays
-    structure = analyze(source.n, row, col, "auto")
-    fill = len(structure.head) / max(1, len(row))
-    if structure.core or (facts.lo == facts.hi > 0 and fill > _FILL):
-        return Searches(problem)
-    return Sweeps(problem.solve(lambda x: customize(structure, x)), problem)
+def swept(r: Request) -> Rows:
+    """Sweeps over the elimination of the request's structure."""
+    structure = r.structure
+    assert structure is not None
+    if structure.core:  # there is no other method, and searches tell why they are none
+        return searched(r)
+    return Sweeps(r.sparse.solve(lambda x: customize(structure, x)), r.sparse)
 
 
 class HopRows(Rows):
@@ -353,6 +347,11 @@ class Searches(Rows):
         _, trees = search(self.problem, sources=sources, out=d)
         if p is not None and trees is not None:
             p[...] = trees
+
+
+def searched(r: Request) -> Searches:
+    """Searches over the request's edges."""
+    return Searches(r.sparse)
 
 
 class Forest(Rows):

@@ -23,7 +23,6 @@ from ..closures.sources import EdgeSource
 from ..deprecated import apart
 from ..display import cell, chosen, html_table
 from ..hierarchy.collector import Collector, LoadCollector, Wanted, zero_bin
-from ..hierarchy.gradient import whole_weights
 from ..hierarchy.metric import Metric, customize
 from ..naming import named
 from ..progress import Progress, reporter
@@ -35,10 +34,11 @@ from .choice import Request
 from .inputs import positions
 from .methods import plan
 from .prepared import PreparedGraph, distances_of
-from .rows import HopRows, Rows, Searches, Sweeps, eliminated
+from .rows import HopRows, Rows, Searches, Sweeps
 
 __all__ = [
-    "FEW", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder", "request_of",
+    "FEW", "OF_PATHS", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder",
+    "request_of",
     "statistics",
 ]  # fmt: skip
 
@@ -60,7 +60,8 @@ _KINDS = {
     "edge_betweenness": ("paths", {"shares"}),
     "stress": ("paths", {"paths"}),
 }
-_OF_PATHS = {name for name, (side, _) in _KINDS.items() if side == "paths"}
+#: Statistics for which shortest paths are counted.
+OF_PATHS = tuple(name for name, (side, _) in _KINDS.items() if side == "paths")
 _EXTREMES = {"diameter", "radius", "center"}  # by bounds, where they are all that is asked for
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
 _FORMAT = 2
@@ -319,7 +320,7 @@ def statistics(
     """
     asked = _asked(what, radius)
     options = TileOptions.of(device, tiles, "memory")
-    of_paths = _OF_PATHS & set(asked)
+    of_paths = set(OF_PATHS) & set(asked)
     if options.devices is not None or device not in (None, "cpu"):
         if targets is not None:
             raise ValueError(
@@ -348,7 +349,7 @@ def statistics(
         if found is not None:
             return found
     if metric is None and of_paths >= set(asked):
-        way = _counter(request_of(edges, len(rows)))
+        way = finder(request_of(edges, len(rows), loads=True))
     elif metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
@@ -467,8 +468,12 @@ def request_of(edges: EdgeList, count: int, **more: Any) -> Request:
 
 
 def finder(request: Request) -> Rows:
-    """Rows of distances by the cheapest method."""
-    method = plan(request).name
+    """Rows of distances, or with numbers of paths, by the cheapest method."""
+    best = plan(request)
+    method = best.name
+    if request.loads:
+        rows: Rows = best.run(request)
+        return rows
     if method == "a search from each source":
         return Searches(request.sparse)
     if method == "breadth-first searches":
@@ -478,24 +483,6 @@ def finder(request: Request) -> Rows:
     assert structure is not None
     metric = request.sparse.solve(lambda x: customize(structure, x, trees=False))
     return Sweeps(metric, request.sparse, request.count)
-
-
-def _counter(request: Request) -> Rows:
-    """Rows of distances by the cheapest method that counts shortest paths."""
-    method = plan(request, {"breadth-first searches": "does not count paths"}).name
-    if method == "sparse elimination" or not _comparable(request.listed):
-        return eliminated(request.sparse)
-    return Searches(request.sparse)
-
-
-def _comparable(edges: EdgeList) -> bool:
-    """Whether searches tell equal lengths: positive ones, which are whole numbers of a unit."""
-    weight = edges.weight
-    if not weight.size or weight.min() <= 0:
-        return not weight.size
-    if weight.dtype.kind in "biu":
-        return True
-    return whole_weights(weight, edges.n * float(np.abs(weight).max()))[2] == 0
 
 
 def fastest(edges: EdgeList, sources: Index) -> Rows:
@@ -622,7 +609,7 @@ class _Work:
             if name in loads:
                 counter = way
                 if kinds["out"] | kinds["in"] and not isinstance(way, Sweeps):
-                    counter = _counter(request_of(self.edges, len(self.rows)))
+                    counter = finder(request_of(self.edges, len(self.rows), loads=True))
                 collector = counter.loads(self.columns, stress=name == "paths")
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
@@ -657,7 +644,7 @@ class _Work:
         inward = out if way.symmetric else found.get("in", {})
         kind = way.dtype.type if way.dtype.kind == "f" else np.int64
         nodes: Sequence[Any] = x.nodes
-        of_all = set(asked) <= _OF_PATHS
+        of_all = set(asked) <= set(OF_PATHS)
         if not of_all and not (len(rows) == x.n and (rows == np.arange(x.n)).all()):
             nodes = [x.nodes[i] for i in rows.tolist()]
         fields: dict[str, Any] = {}

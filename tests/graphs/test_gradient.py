@@ -11,12 +11,12 @@ from plain_kernels import Operations, both
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.graphs.kernels import gradient as kernels
-from semiring_mm.graphs.rows import Searches, eliminated
+from semiring_mm.graphs.rows import Searches, Sweeps
 from semiring_mm.graphs.statistics import problem_of
 from semiring_mm.hierarchy import gradient
 from semiring_mm.hierarchy.gradient import SweepLoads, whole_weights
 from semiring_mm.hierarchy.metric import customize
-from semiring_mm.hierarchy.symbolic import factorize, neighbours
+from semiring_mm.hierarchy.symbolic import analyze, factorize, neighbours
 
 MIN_PLUS = Operations(min, lambda x, y: x + y, lambda x, y: x < y, (1 << 30) - 1, 0)
 BOTH = ("betweenness", "edge_betweenness")
@@ -127,7 +127,9 @@ def test_searches_give_what_sweeps_give(directed, unit):
         edges = edges_of(graph(seed, directed=directed, unit=unit, multi=True))
         problem, every = problem_of(edges), np.arange(edges.n)
         found = []
-        for rows in (Searches(problem), eliminated(problem)):
+        structure = analyze(edges.n, edges.row, edges.col, "auto")
+        sweeps = Sweeps(problem.solve(lambda x, y=structure: customize(y, x)), problem)
+        for rows in (Searches(problem), sweeps):
             for targets in (None, every[::2]):
                 collector = rows.loads(targets)
                 results = collector.empty(edges.n)
@@ -284,7 +286,7 @@ def test_what_is_asked_for_together(unit):
 
 
 def test_a_run_that_is_resumed_gives_the_same(tmp_path, monkeypatch):
-    G, path = nx.grid_2d_graph(20, 20), tmp_path / "run.npz"
+    G, path = sm.prepare(nx.grid_2d_graph(20, 20)), tmp_path / "run.npz"
     monkeypatch.setattr(gradient, "_BATCH", 64)
     monkeypatch.setattr(gradient, "_VECTORS", 1)
     expected = sm.statistics(G, BOTH)
