@@ -233,12 +233,15 @@ class SearchLoads(LoadCollector):
         The nodes to which paths count; None: all.
     stress : bool
         Whether each of the shortest paths between two nodes counts 1, not all of them together.
+    of_edges : bool
+        Whether the loads of edges are wanted; else they are 0.
     """
 
     def __init__(
-        self, edges: EdgeList, targets: Index | None = None, *, stress: bool = False
-    ) -> None:
-        self.m, self.stress, self.batch = len(edges.col), stress, _BATCH
+        self, edges: EdgeList, targets: Index | None = None, *, stress: bool = False,
+        of_edges: bool = True,
+    ) -> None:  # fmt: skip
+        self.m, self.stress, self.of_edges, self.batch = len(edges.col), stress, of_edges, _BATCH
         edge = np.flatnonzero((edges.weight != np.inf) & (edges.row != edges.col))
         row, col = (x[edge].astype(np.int64) for x in (edges.row, edges.col))
         bound = edges.n * float(edges.weight[edge].max(initial=0))
@@ -271,13 +274,17 @@ class SearchLoads(LoadCollector):
 
     def empty(self, count: int) -> dict[str, Any]:
         x = self.dependencies
-        return {"nodes": np.zeros(x.n), "edges": np.zeros(len(x.arcs.col))}
+        return {"nodes": np.zeros(x.n), "edges": np.zeros(len(x.arcs.col) * self.of_edges)}
 
     def collect(self, device: int, sources: Index) -> dict[str, Any]:
-        nodes, edges = self.dependencies.loads(sources, self.demand, edges=True, stress=self.stress)
-        return {"nodes": nodes, "edges": edges}
+        nodes, edges = self.dependencies.loads(
+            sources, self.demand, edges=self.of_edges, stress=self.stress
+        )
+        return {"nodes": nodes, "edges": np.zeros(0) if edges is None else edges}
 
     def loads(self, results: dict[str, Any]) -> tuple[Float, Float]:
+        if not self.of_edges:
+            return results["nodes"], np.zeros(self.m)
         parallel = np.bincount(self.pair, self.shortest)
         flow = np.where(self.shortest, (results["edges"] / parallel)[self.pair], 0.0)
         edges: Float = np.bincount(self.edge, flow, self.m).astype(np.float64, copy=False)

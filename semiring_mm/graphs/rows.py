@@ -192,7 +192,9 @@ class Rows:
             self.problem.steps.identities[0], wanted, negative=self.negative,
         )  # fmt: skip
 
-    def loads(self, targets: Index | None = None, *, stress: bool = False) -> LoadCollector:
+    def loads(
+        self, targets: Index | None = None, *, stress: bool = False, of_edges: bool = True
+    ) -> LoadCollector:
         """What collects the loads of nodes and edges in the shortest paths to all nodes or some.
 
         Parameters
@@ -200,10 +202,12 @@ class Rows:
         targets : (k,) int64, optional
         stress : bool
             Whether each shortest path counts 1, not all of those between two nodes together.
+        of_edges : bool
+            Whether the loads of edges are wanted.
         """
         source = self.problem.source
         assert isinstance(source, EdgeSource)
-        return SearchLoads(source.given, targets, stress=stress)
+        return SearchLoads(source.given, targets, stress=stress, of_edges=of_edges)
 
 
 class Sweeps(Rows):
@@ -287,11 +291,13 @@ class Sweeps(Rows):
             return DeviceCollector(place(metric, self.devices), metric, wanted)
         return DeviceCollector(self.placed(self.devices), metric, wanted)
 
-    def loads(self, targets: Index | None = None, *, stress: bool = False) -> LoadCollector:
+    def loads(
+        self, targets: Index | None = None, *, stress: bool = False, of_edges: bool = True
+    ) -> LoadCollector:
         source = self.problem.source
         assert isinstance(source, EdgeSource)
         if self.metric.structure.core:
-            return super().loads(targets, stress=stress)
+            return super().loads(targets, stress=stress, of_edges=of_edges)
         return SweepLoads(self.metric, source.given, targets, stress=stress)
 
 

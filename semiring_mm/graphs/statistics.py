@@ -38,7 +38,7 @@ from .rows import HopRows, Rows, Searches, Sweeps
 
 __all__ = [
     "FEW", "OF_PATHS", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder",
-    "request_of",
+    "loads", "request_of",
     "statistics",
 ]  # fmt: skip
 
@@ -502,6 +502,16 @@ def collect(
     return _pass(collector, sources, rows.order(sources))
 
 
+def loads(
+    edges: EdgeList, sources: Index, targets: Index | None = None, *, of_edges: bool = True
+) -> tuple[Array, Array]:
+    """Loads of nodes and edges in the shortest paths from some nodes: :class:`LoadCollector`."""
+    rows = finder(request_of(edges, len(sources), loads=True))
+    collector = rows.loads(targets, of_edges=of_edges)
+    check_memory(collector.bytes(), f"the work by {rows.method} over {edges.n} nodes")
+    return collector.loads(_pass(collector, sources, rows.order(sources)))
+
+
 def _pass(
     collector: Collector, sources: Index, order: Index, name: str = "out",
     state: _State | None = None, tick: Callable[[int], None] | None = None,
@@ -610,7 +620,9 @@ class _Work:
                 counter = way
                 if kinds["out"] | kinds["in"] and not isinstance(way, Sweeps):
                     counter = finder(request_of(self.edges, len(self.rows), loads=True))
-                collector = counter.loads(self.columns, stress=name == "paths")
+                collector = counter.loads(
+                    self.columns, stress=name == "paths", of_edges="edge_betweenness" in self.asked
+                )
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)

@@ -21,6 +21,7 @@ from ..closures.paths import NO_PREDECESSOR
 from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
 from ..graphs.dependencies import Dependencies
+from ..graphs.statistics import loads
 from .convert import Graph, Network
 from .distances import (
     Reached,
@@ -534,11 +535,9 @@ def betweenness_centrality(
 ) -> dict[Any, float]:  # fmt: skip
     net, n = G.network(weight), len(G)
     sources = _sampled(net, k, seed)
-    total, through = _loads(net, sources, edges=endpoints)
+    total, ends, through = _loads(net, sources, of_edges=endpoints)
     if endpoints:  # as many paths begin and end at a node as leave and enter it, but pass it twice
-        total = (
-            np.bincount(net.arcs.row, through, n) + np.bincount(net.arcs.col, through, n) - total
-        )
+        total = np.bincount(ends.row, through, n) + np.bincount(ends.col, through, n) - total
     pairs = n if endpoints else n - 1
     scaled = _rescaled(total, pairs, normalized, net.directed, k)
     if k is not None and not endpoints and pairs > 1:  # a source is none of its own targets
@@ -551,7 +550,7 @@ def betweenness_centrality_subset(
 ) -> dict[Any, float]:
     net, n = G.network(weight), len(G)
     begins, demand = _subsets("betweenness_centrality_subset", G, net, sources, targets)
-    total, _ = _loads(net, begins, demand)
+    total, *_ = _loads(net, begins, demand)
     scaled = _rescaled(total, n - 1, normalized, net.directed)
     return dict(zip(net.nodes.tolist(), scaled.tolist(), strict=True))
 
@@ -596,12 +595,22 @@ def _subsets(name: str, G: Graph, net: Network, sources: Any, targets: Any) -> t
 
 
 def _loads(
-    net: Network, sources: Array, demand: Array | None = None, *, edges: bool = False
-) -> tuple[Array, Any]:
-    """Sums over the sources of the shares of shortest paths through nodes and along arcs."""
+    net: Network, sources: Array, demand: Array | None = None, *, of_edges: bool = False
+) -> tuple[Array, EdgeList, Any]:
+    """Sums over the sources of the shares of shortest paths through nodes, and along these edges.
+
+    Where sums of weights are rounded, they are added up from the source on, as networkx does, whose
+    ties these are.
+    """
     refuse_negative(net)
     try:
-        return Dependencies(net.arcs).loads(sources, demand, edges=edges)
+        if net.power is not None and net.arcs.weight.min(initial=1) > 0:
+            edges = net.edges(np.ldexp(net.arcs.weight, net.power))
+            targets = None if demand is None else np.flatnonzero(demand)
+            nodes, through = loads(edges, sources, targets, of_edges=of_edges)
+            return nodes, edges, through
+        nodes, along = Dependencies(net.arcs).loads(sources, demand, edges=of_edges)
+        return nodes, net.arcs, along
     except (ValueError, OverflowError) as error:
         raise NotImplementedError(f"{error}; this is left to networkx") from None
 
@@ -611,8 +620,8 @@ def _of_edges(
 ) -> dict[Any, float]:
     """Betweenness of the edges from some sources."""
     graph = G.graph
-    _, through = _loads(net, sources, edges=True)
-    ends = net.nodes[net.arcs.row].tolist(), net.nodes[net.arcs.col].tolist()
+    _, edges, through = _loads(net, sources, of_edges=True)
+    ends = net.nodes[edges.row].tolist(), net.nodes[edges.col].tolist()
     total = dict.fromkeys(graph.edges(), 0.0)
     scaled = _rescaled(through, len(graph), normalized, net.directed, k)
     for u, v, x in zip(*ends, scaled.tolist(), strict=True):
