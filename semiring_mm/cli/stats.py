@@ -263,10 +263,8 @@ def _edge_columns(done: _Found) -> dict[str, Any]:
 
 def _write_arrays(target: str, columns: dict[str, Any], done: _Found) -> None:
     found = done.statistics
-    arrays = {
-        name: np.array([*x]) if getattr(x, "dtype", object) == object else np.asarray(x)
-        for name, x in columns.items()
-    }
+    arrays: dict[str, Any] = {name: np.asarray(x) for name, x in columns.items()}
+    arrays |= {name: x.astype(str) for name, x in arrays.items() if x.dtype.kind == "O"}
     if found.histogram is not None:
         arrays["histogram_counts"] = found.histogram.counts
         arrays["histogram_edges"] = found.histogram.edges

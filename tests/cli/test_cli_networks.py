@@ -488,11 +488,15 @@ def test_what_paths_pass_through(run, prepared):
     assert nodes["node"].tolist() == [*graph.nodes]
     np.testing.assert_allclose(nodes["betweenness"], found.betweenness)
     np.testing.assert_allclose(nodes["stress"], found.stress)
-    carried = dict(zip(zip(graph.row, graph.col, strict=True), found.edge_betweenness, strict=True))
     place = {x: k for k, x in enumerate(graph.nodes)}
-    for source, target, value in edges:
-        assert value == pytest.approx(carried.pop((place[source], place[target])))
-    assert not carried
+    ends = [[place[x] for x in edges[name]] for name in ("source", "target")]
+    shape = len(place), len(place)
+    np.testing.assert_allclose(  # of parallel edges the sum
+        np.bincount(np.ravel_multi_index(ends, shape), edges["edge_betweenness"], 25),
+        np.bincount(
+            np.ravel_multi_index((graph.row, graph.col), shape), found.edge_betweenness, 25
+        ),
+    )
     best = graph.nodes[int(np.argmax(found.betweenness))]
     assert f"  betweenness  at most {found.betweenness.max():.5g}, {best}\n" in out
     assert f"  edges        at most {found.edge_betweenness.max():.5g}, " in out
