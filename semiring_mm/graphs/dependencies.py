@@ -31,6 +31,9 @@ _WIDTH, _NARROW, _MANY = 16, 8, 1 << 15
 #: many entries of them.
 _PARTS, _ENTRIES = 64, 1 << 24
 _CALL = 1 << 22  # arcs and nodes of batches in a call, between which Ctrl-C is seen
+#: By how much more than a bucket labels lie apart; most buckets of a search are `_HOPS` of the
+#: largest weight, of which there may be as many as nodes, or so many.
+_APART, _HOPS, _FEWEST = 1e-6, 8, 4096
 _BATCH = 4096  # sources of a call of :class:`SearchLoads`
 _EXACT = 1 << 53
 _LARGEST = 1e300  # number of paths whose inverse has all its digits
@@ -144,11 +147,32 @@ class Dependencies:
         tails = self.arcs.entering
         return {"back_first": tails.starts, "tail": np.ascontiguousarray(tails.col, np.int32)}
 
+    @cached_property
+    def _scale(self) -> float:
+        """Buckets for a unit of length: a little more than one for the least weight."""
+        least = float(self.arcs.weight.min(initial=np.inf))
+        return (1 + _APART) / least if least > 0 else 0.0
+
+    @cached_property
+    def _slots(self) -> int:
+        """Buckets that labels in the queue are in, a power of two; 0: a heap is the queue.
+
+        Distances are as many buckets as are not worth a heap, and are told apart in float64.
+        """
+        largest = float(self.arcs.weight.max(initial=0)) * self._scale
+        if not largest or not largest * _HOPS < max(_FEWEST, self.n):
+            return 0
+        return 1 << (int(largest) + 2).bit_length()
+
     def _room(self, width: int) -> dict[str, Any]:
         """What a thread writes to."""
         n, m = self.n, len(self.arcs.col)
         if not self.unit:
-            return {
+            queue: dict[str, Any] = {}
+            if self._slots:
+                queue = {"bucket": np.full(self._slots, -1, np.int32)}
+                queue["following"] = np.empty(m + 1, np.int32)
+            return queue | {
                 "heap": np.empty(m + 1, np.int32), "key": np.empty(m + 1),
                 "node": np.empty(n, np.int32), "label": np.empty(n), "value": np.empty(n),
             }  # fmt: skip
@@ -168,7 +192,10 @@ class Dependencies:
         weight = np.ascontiguousarray(self.arcs.weight, np.float64)
         kind = Facts(0.0, np.inf, False)
         plan = make_plan(semirings["min_plus"], weight.dtype, kind, kind, self.n)
-        lost = engines.compiled(kernels.by_searches, plan, np.inf, 0.0)(
+        kernel = kernels.by_buckets if self._slots else kernels.by_searches
+        if self._slots:
+            given = given | {"slots": self._slots, "scale": self._scale}
+        lost = engines.compiled(kernel, plan, np.inf, 0.0)(
             **self._lists, **given, weight=weight, sources=batches, source=rows.ravel()
         )
         if lost:
@@ -190,7 +217,7 @@ def _parts(entries: int) -> int:
 
 def _bytes(n: int, arcs: int, *, unit: bool) -> int:
     """Memory of the sums of all parts and of the searches of all threads."""
-    each = 24 * n + 16 * n * _width(n) if unit else 32 * n + 12 * arcs
+    each = 24 * n + 16 * n * _width(n) if unit else 32 * n + 16 * arcs
     return _parts(n + arcs) * 8 * (n + arcs) + pool.get_num_threads() * each
 
 

@@ -206,6 +206,13 @@ def test_kernels_in_python(edges, stress, demand):
         kernels.by_searches, MIN_PLUS, plan, (), 1e-13, **lists, **sums, **room,
         weight=np.ones(60), sources=10, source=np.arange(0, 20, 2),
     )  # fmt: skip
+    queue = {"bucket": np.full(4, -1, "i4"), "following": words(61, "i4"), "slots": 4}
+    by_buckets = both(
+        kernels.by_buckets, MIN_PLUS, plan, (), 1e-13, **lists, **sums, **room, **queue, scale=1.1,
+        weight=np.ones(60), sources=10, source=np.arange(0, 20, 2),
+    )  # fmt: skip
+    assert (by_buckets["bucket"] == -1).all()
+    np.testing.assert_allclose(by_buckets["node_load"], by_searches["node_load"], 1e-13)
     for name in ("node_load", "arc_load"):
         if by_levels[name] is not None:
             np.testing.assert_allclose(by_levels[name], by_searches[name], 1e-13)
