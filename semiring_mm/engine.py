@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from . import naming
 from .expressions import Expr
-from .graph_kernels import Customizer, FactorRows, FactorSweeps, HopSearches
+from .graph_kernels import Customizer, FactorRows, FactorSweeps, HopSearches, ReverseSweeps
 from .kernel import Kernel
 from .layouts import asserted
 from .lazy import cached_property
@@ -560,7 +560,7 @@ class Engine(Protocol):
         Predecessors from distances; None on an engine that is faster at carrying them along.
     rows : FactorRows, optional
         Rows of labels over a factor; None on a device.
-    HopSearches, FactorSweeps, Customizer : optional
+    HopSearches, FactorSweeps, ReverseSweeps, Customizer : optional
         Families of :mod:`.graph_kernels` in the engine's memory, or None.
     """
 
@@ -627,6 +627,8 @@ class Engine(Protocol):
     def HopSearches(self) -> type[HopSearches] | None: ...
     @property
     def FactorSweeps(self) -> Callable[..., FactorSweeps] | None: ...
+    @property
+    def ReverseSweeps(self) -> Callable[..., ReverseSweeps] | None: ...
     @property
     def Customizer(self) -> Callable[..., Customizer] | None: ...
 

@@ -18,7 +18,7 @@ from ..closures.spanning import SpanningForest
 from ..closures.trees import repair_trees
 from ..hierarchy.collector import Collector, Extent, LoadCollector, Wanted
 from ..hierarchy.devices import DeviceCollector, Placed, place
-from ..hierarchy.gradient import SweepLoads
+from ..hierarchy.gradient import DeviceLoads, SweepLoads
 from ..hierarchy.metric import Metric, customize
 from ..hierarchy.statistics import SweepCollector
 from ..hierarchy.symbolic import Structure, analyze
@@ -39,6 +39,7 @@ Index = NDArray[np.int64]
 Trees = NDArray[np.int32] | None
 Told = Callable[[float], None] | None
 
+_LOADS = 20  # bytes of a label on a device beside itself: of numbers of paths and of demands
 _ROWS = 64  # of a thread, that are added up together
 #: Edges of an elimination for each of the graph's own, from which searches from 16 sources at once,
 #: over edges that all count 1, take less time than sweeps back and forth.
@@ -104,8 +105,11 @@ class Rows:
         """Bytes that are taken however many rows there are."""
         return 0
 
-    def device(self, count: int) -> int | None:
-        """The CUDA device for statistics of so many rows where none is asked for; None: the CPU."""
+    def device(self, count: int, *, paths: bool = False) -> int | None:
+        """The CUDA device for statistics of so many rows where none is asked for; None: the CPU.
+
+        `paths`: loads are among them.
+        """
         return None
 
     def order(self, sources: Index) -> Index:
@@ -246,8 +250,11 @@ class Sweeps(Rows):
     def fixed(self) -> int:
         return self.bytes(self.problem, self.metric.structure)
 
-    def device(self, count: int) -> int | None:
-        return sweep_device(None, self.metric.structure, count, self.dtype.itemsize)
+    def device(self, count: int, *, paths: bool = False) -> int | None:
+        x, size = self.metric.structure, self.dtype.itemsize
+        if paths and x.core:
+            return None
+        return sweep_device(None, x, count, size + _LOADS * paths)
 
     def order(self, sources: Index) -> Index:
         return np.argsort(self.metric.structure.rank[sources], kind="stable")
@@ -295,7 +302,11 @@ class Sweeps(Rows):
         assert isinstance(source, EdgeSource)
         if self.metric.structure.core:
             return super().loads(targets, stress=stress)
-        return SweepLoads(self.metric, source.given, targets, stress=stress)
+        if self.devices is None:
+            return SweepLoads(self.metric, source.given, targets, stress=stress)
+        return DeviceLoads(
+            self.metric, source.given, targets, indices=self.devices, stress=stress
+        )
 
 
 def eliminated(problem: Problem) -> Rows:
@@ -323,7 +334,7 @@ class HopRows(Rows):
     def reversed(self) -> HopRows:
         return HopRows(self.graph.reverse(), self.problem)
 
-    def device(self, count: int) -> int | None:
+    def device(self, count: int, *, paths: bool = False) -> int | None:
         return hop_device(self.graph.time(count, labels=False), self.graph.n, self.graph.arcs)
 
     def fill_all(self, sources: Index, d: Array, p: Trees) -> None:

@@ -321,12 +321,10 @@ def statistics(
     options = TileOptions.of(device, tiles, "memory")
     of_paths = _OF_PATHS & set(asked)
     if options.devices is not None or device not in (None, "cpu"):
-        if targets is not None:
+        if targets is not None and not of_paths >= set(asked):
             raise ValueError(
                 "targets: statistics of some are computed on the CPU: leave out device"
             )
-        if of_paths:
-            raise ValueError(f"{asked[0]!r} is computed on the CPU: leave out device")
     if sources is not None and of_paths and not of_paths >= set(asked):
         raise ValueError(
             f"{min(of_paths)!r} is of all nodes, the other statistics are of the sources: ask for "
@@ -348,14 +346,23 @@ def statistics(
         if found is not None:
             return found
     if metric is None and of_paths >= set(asked):
-        way = _counter(request_of(edges, len(rows)))
+        request = request_of(edges, len(rows))
+        way = _counter(request) if where is None else eliminated(request.sparse)
     elif metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
     else:
         way = Sweeps(*metric)
-    if columns is None:
-        _place(way, len(rows), where, automatic=where is None and device is None)
+    if where is not None and of_paths and not (
+        isinstance(way, Sweeps) and not way.metric.structure.core
+    ):  # fmt: skip
+        raise ValueError(
+            f"{min(of_paths)!r} of this graph takes a search from each source, on the CPU: leave "
+            f"out device"
+        )
+    if columns is None or of_paths >= set(asked):
+        automatic = where is None and device is None
+        _place(way, len(rows), where, automatic=automatic, paths=bool(of_paths))
     if isinstance(graph, PreparedGraph):
         way.placed = graph.placed
     found = work.run(way, state, progress)
@@ -534,9 +541,11 @@ def _pass(
     return found
 
 
-def _place(rows: Rows, count: int, where: Sequence[int] | None, *, automatic: bool) -> None:
+def _place(
+    rows: Rows, count: int, where: Sequence[int] | None, *, automatic: bool, paths: bool = False
+) -> None:  # fmt: skip
     """Collect on some devices or, `automatic`, on the current one if there is much to do."""
-    own = rows.device(count) if automatic else None
+    own = rows.device(count, paths=paths) if automatic else None
     rows.devices = where if own is None else [own]
     if rows.devices is not None and isinstance(rows, Sweeps):
         rows.method = "sweeps on CUDA"

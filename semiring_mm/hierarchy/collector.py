@@ -155,6 +155,15 @@ class Collector:
 
     def run(self, sources: Index, at: Index, results: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources."""
+        for part, result in self.shares(sources):
+            for name, values in result.items():
+                if name == "bins":
+                    results[name] += values
+                else:
+                    results[name][at[part]] = values
+
+    def shares(self, sources: Index) -> list[tuple[Index, dict[str, Array]]]:
+        """Which of some sources each device takes, and their results."""
         parts = np.array_split(np.arange(len(sources)), self.devices)
         if self.devices == 1:
             computed = [self.collect(0, sources)]
@@ -164,12 +173,7 @@ class Collector:
             with ThreadPoolExecutor(self.devices) as threads:
                 shares = [sources[part] for part in parts]
                 computed = list(threads.map(self.collect, range(self.devices), shares))
-        for part, result in zip(parts, computed, strict=True):
-            for name, values in result.items():
-                if name == "bins":
-                    results[name] += values
-                else:
-                    results[name][at[part]] = values
+        return list(zip(parts, computed, strict=True))
 
     def collect(self, device: int, sources: Index) -> dict[str, Array]:
         """Results of some sources, on one of the devices."""
@@ -189,5 +193,6 @@ class LoadCollector(Collector):
 
     def run(self, sources: Index, at: Index, results: dict[str, Array]) -> None:
         """Add what the shortest paths from some sources put on nodes and edges."""
-        for name, values in self.collect(0, sources).items():
-            results[name] += values
+        for _, result in self.shares(sources):
+            for name, values in result.items():
+                results[name] += values
