@@ -3,6 +3,7 @@
 //
 //     CountUp    numbers of shortest paths up from the sources, a block for each group
 //     CountDown  numbers of shortest paths to the nodes of a level, from those of their heads
+//     Leaves     both of whole subtrees that fit into shared memory, one after the other
 //     HandDown   demands of the nodes of a level, to their heads and edges
 //     HandUp     demands of the sources' ancestors, back to the sources and to edges
 //
@@ -10,7 +11,8 @@
 // of paths of the edge, and nothing else. Edges receive that times the head's number of paths.
 //
 // A warp takes a group: 32 adjacent columns, which are sources. Nodes are named by positions of the
-// elimination, heads are higher ones. Levels are of heights: no node of a level is a head of another.
+// elimination, heads are higher ones. Subtrees are ranges of positions. Levels, of the nodes above
+// the subtrees, are of heights: no node of a level is a head of another.
 #pragma once
 #include "base.cuh"
 
@@ -20,9 +22,10 @@ namespace sr {
 struct LoadParams {
   const void* labels;         // [slots][columns] of T: distances
   const int* slot;            // [nodes]
-  double* paths;              // [nodes][columns]: numbers of paths
-  int* power;                 // [nodes][columns]: their exponents
-  double* demand;             // [nodes][columns]
+  const int* upper;           // [nodes]: of those above the subtrees
+  double* paths;              // [upper][columns]: numbers of paths
+  int* power;                 // [upper][columns]: their exponents
+  double* demand;             // [upper][columns]
   const int* parent;          // [nodes]
   const int* first;           // [nodes + 1]
   const int* head;            // [edges]
@@ -46,11 +49,26 @@ struct LoadParams {
   double* up_paths;           // [columns / 32][rows][32]: numbers of paths that lead up alone
   int* up_power;              // [columns / 32][rows][32]
   double* up_demand;          // [columns / 32][rows][32]
-  const int* order;           // [nodes]: level by level
+  const int* order;           // [upper]: nodes, level by level
+  const void* leaves;         // of Leaf
+  const void* edges;          // [edges] of LeafEdge<T>, of the subtrees
   i64 slack;                  // by how much lengths may differ that count as equal
   int nodes, columns, rows;
   int stress;                 // whether each path counts 1, not those of two nodes together
-  int begin, count, shift;    // of a level: its nodes in `order`; 2^shift warps share a node's edges
+  int begin, count;           // of a level, its nodes in `order`; of a launch, some `leaves`
+  int shift;                  // 2^shift warps share the edges of a node of a level
+  int room;                   // rows of a subtree in shared memory
+};
+
+// A subtree: the positions from `top` downwards. Each has a row; then those of the heads of `top`,
+// which are the heads of all above it.
+struct Leaf { int top, nodes; };
+// Of an edge the row of its head, and what leads from there to the tail.
+template <class T>
+struct alignas(16) LeafEdge {
+  double count;
+  T weight;
+  int row;
 };
 
 // m RADIX^x, m < RADIX; 0, or m >= 1. Without WIDE x is 0.
@@ -102,11 +120,13 @@ struct Gradient {
   // --- where things lie --------------------------------------------------------------------------
 
   SR_FN i64 column() const { return i64(group) * LANES + lane; }
-  SR_FN i64 at(int v) const { return i64(v) * p.columns + column(); }
+  SR_FN i64 at(int v) const { return i64(p.upper[v]) * p.columns + column(); }
   SR_FN i64 up(int row) const { return (i64(group) * p.rows + row) * LANES + lane; }
   SR_FN int& met(int v) const { return p.met[i64(v) * groups + group]; }
   SR_FN int& visited(int i) const { return p.visited[i64(group) * p.rows + i]; }
-  SR_FN T label(int v) const { return static_cast<const T*>(p.labels)[at(p.slot[v])]; }
+  SR_FN T label(int v) const {
+    return static_cast<const T*>(p.labels)[i64(p.slot[v]) * p.columns + column()];
+  }
   SR_FN T out(int e) const { return static_cast<const T*>(p.out)[e]; }
   SR_FN T back(int e) const { return static_cast<const T*>(p.back)[e]; }
   SR_FN Paths paths(int v) const { return Paths::of(p.paths[at(v)], p.power, at(v)); }
@@ -236,18 +256,22 @@ struct Gradient {
     sum = joined(sum, p.shift);
     if (v < 0 || slice) return;
     const int own = p.sources[column()];
-    const bool there = sum.m > 0, asked = there && own != v;
     if (!WIDE && !(sum.m < Paths::RADIX)) *p.large = 1;
-    const double given = p.seed ? p.seed[v] : 1.0;
     p.paths[at(v)] = sum.m;
     if constexpr (WIDE) p.power[at(v)] = sum.x;
-    p.demand[at(v)] = asked ? (p.stress ? given : given / sum.m) : 0.0;
+    p.demand[at(v)] = demand(p, v, sum.m, own);
+  }
+  // The demand of a node itself, from the source `own`; it is counted.
+  SR_FN static double demand(const LoadParams& p, int v, double paths, int own) {
+    const bool there = paths > 0, asked = there && own != v;
+    const double given = p.seed ? p.seed[v] : 1.0;
     if (p.stress) {
-      add_to(p.ends + v, asked ? given * sum.m : 0.0);
-    } else {
-      const u32 none = ballot(own < p.nodes && !there);
-      if (none && lane == 0) atomic_add(p.missed + v, u32(popcount(none)));
+      add_to(p.ends + v, asked ? given * paths : 0.0);
+      return asked ? given : 0.0;
     }
+    const u32 none = ballot(own < p.nodes && !there);
+    if (none && int(threadIdx.x) % LANES == 0) atomic_add(p.missed + v, u32(popcount(none)));
+    return !asked ? 0.0 : paths == 1 ? given : given / paths;
   }
   SR_FN void hand_down() {
     const int v = taken(), slice = warp & ((1 << p.shift) - 1);
@@ -272,6 +296,160 @@ struct Gradient {
         share = part * to.m;
       }
       add_to(p.back_load + e, share);
+    }
+  }
+};
+
+// A warp takes a subtree and EACH adjacent sources of a lane.
+template <class T, bool WIDE, int EACH>
+struct Leaves {
+  using Paths = PathCount<WIDE>;
+  using Base = Gradient<T, WIDE>;
+  using Labels = Pack<T, EACH>;
+  using Reals = Pack<double, EACH>;
+  using Powers = Pack<int, EACH>;
+  using Edge = LeafEdge<T>;
+  static constexpr int WARPS = 2, LANES = 32;
+  static constexpr int BYTES = LANES * (2 * int(sizeof(Reals)) + int(sizeof(Labels)) +
+                                        (WIDE ? int(sizeof(Powers)) : 0));  // of a row
+
+  const LoadParams& p;
+  const int lane, groups;
+  const i64 column;     // this lane's first
+  const Edge* const edges;
+  Reals* const paths;   // [room][LANES], of which a column is this lane's
+  Reals* const demand;  // [room][LANES]
+  Labels* const label;  // [room][LANES]
+  Powers* const power;  // [room][LANES]
+
+  SR_FN Leaves(const LoadParams& params, int strip, u8* memory)
+      : p(params), lane(int(threadIdx.x) % LANES), groups(params.columns / LANES),
+        column((i64(strip) * LANES + lane) * EACH), edges(static_cast<const Edge*>(params.edges)),
+        paths(reinterpret_cast<Reals*>(memory) + lane), demand(paths + p.room * LANES),
+        label(reinterpret_cast<Labels*>(demand - lane + p.room * LANES) + lane),
+        power(reinterpret_cast<Powers*>(label - lane + p.room * LANES) + lane) {}
+
+  // The row of an ancestor of this lane's sources, or -1; and where its numbers are.
+  SR_FN int met(int v) const { return p.met[i64(v) * groups + column / LANES]; }
+  SR_FN i64 up(int row) const {
+    return (column / LANES * p.rows + row) * LANES + column % LANES;
+  }
+  SR_FN Paths at(int row, int k) const {
+    return {paths[row * LANES].x[k], WIDE ? power[row * LANES].x[k] : 0};
+  }
+  SR_FN void fetch(Leaf f, const int* outer, int outers) const {
+#pragma unroll 4
+    for (int i = 0; i < f.nodes + outers; ++i) {
+      const int v = i < f.nodes ? f.top - i : outer[i - f.nodes];
+      const T* from = static_cast<const T*>(p.labels) + i64(p.slot[v]) * p.columns + column;
+      copy_async<int(sizeof(Labels))>(label + i * LANES, from);
+    }
+#pragma unroll 4
+    for (int i = 0; i < outers; ++i) {
+      const i64 from = i64(p.upper[outer[i]]) * p.columns + column;
+      copy_async<int(sizeof(Reals))>(paths + (f.nodes + i) * LANES, p.paths + from);
+      if constexpr (WIDE)
+        copy_async<int(sizeof(Powers))>(power + (f.nodes + i) * LANES, p.power + from);
+      demand[(f.nodes + i) * LANES] = Reals{};
+    }
+    copy_commit();
+    copy_wait<0>();
+  }
+  SR_FN void count(Leaf f, bool visited) const {
+    int own[EACH];  // [EACH]
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) own[k] = p.sources[column + k];
+    int end = p.first[f.top + 1];
+    for (int i = 0; i < f.nodes; ++i) {
+      const int v = f.top - i, begin = p.first[v], row = visited ? met(v) : -1;
+      const Labels x = label[i * LANES];
+      Paths sum[EACH];  // [EACH]
+#pragma unroll
+      for (int k = 0; k < EACH; ++k) {
+        sum[k] = {0, 0};
+        if (row >= 0) sum[k] = Paths::of(p.up_paths[up(row) + k], p.up_power, up(row) + k);
+      }
+#pragma unroll 2
+      for (int e = begin; e < end; ++e) {
+        const Edge edge = edges[e];
+        const Labels head = label[edge.row * LANES];
+        const Paths on = Paths::of(edge.count, p.back_power, e);
+#pragma unroll
+        for (int k = 0; k < EACH; ++k)
+          if (head.x[k] + edge.weight <= x.x[k] + T(p.slack)) sum[k] = sum[k] + at(edge.row, k) * on;
+      }
+#pragma unroll
+      for (int k = 0; k < EACH; ++k) {
+        if (!WIDE && !(sum[k].m < Paths::RADIX)) *p.large = 1;
+        paths[i * LANES].x[k] = sum[k].m;
+        if constexpr (WIDE) power[i * LANES].x[k] = sum[k].x;
+        demand[i * LANES].x[k] = Base::demand(p, v, sum[k].m, own[k]);
+      }
+      end = begin;
+    }
+  }
+  SR_FN void hand(Leaf f, bool visited) const {
+    int begin = p.first[f.top - f.nodes + 1];
+    for (int i = f.nodes - 1; i >= 0; --i) {
+      const int v = f.top - i, end = p.first[v + 1], row = visited ? met(v) : -1;
+      const Labels x = label[i * LANES];
+      const Reals wanted = demand[i * LANES];
+      bool some = false;
+#pragma unroll
+      for (int k = 0; k < EACH; ++k) {
+        some = some || wanted.x[k] > 0;
+        if (row >= 0) {
+          const int own = Paths::of(0, p.up_power, up(row) + k).x;
+          p.up_demand[up(row) + k] = wanted.x[k] * Paths::scale(own - at(i, k).x);
+        }
+      }
+      if (ballot(some)) {
+#pragma unroll 2
+        for (int e = begin; e < end; ++e) {
+          const Edge edge = edges[e];
+          const Labels head = label[edge.row * LANES];
+          bool tie[EACH], any = false;  // [EACH]
+#pragma unroll
+          for (int k = 0; k < EACH; ++k) {
+            tie[k] = wanted.x[k] > 0 && head.x[k] + edge.weight <= x.x[k] + T(p.slack);
+            any = any || tie[k];
+          }
+          if (!ballot(any)) continue;
+          double share = 0;
+          Reals& sum = demand[edge.row * LANES];
+#pragma unroll
+          for (int k = 0; k < EACH; ++k) {
+            if (!tie[k]) continue;
+            const Paths on = Paths::of(edge.count, p.back_power, e), to = at(edge.row, k);
+            const double part = wanted.x[k] * on.m * Paths::scale(to.x + on.x - at(i, k).x);
+            sum.x[k] += part;
+            share += part * to.m;
+          }
+          Base::add_to(p.back_load + e, share);
+        }
+      }
+      begin = end;
+    }
+  }
+  SR_FN static void run(const LoadParams& p) {
+    const int warp = int(threadIdx.x) / LANES, strips = p.columns / (LANES * EACH);
+    const i64 item = i64(blockIdx.x) * WARPS + warp;
+    if (item >= i64(p.count) * strips) return;
+    const Leaf f = static_cast<const Leaf*>(p.leaves)[p.begin + item / strips];
+    const Leaves some(p, int(item % strips), shared_memory<u8>() + warp * p.room * BYTES);
+    const int* const outer = p.head + p.first[f.top];
+    const int outers = p.first[f.top + 1] - p.first[f.top];
+    some.fetch(f, outer, outers);
+    const bool visited = some.met(f.top) >= 0;
+    some.count(f, visited);
+    some.hand(f, visited);
+    for (int i = 0; i < outers; ++i) {
+#pragma unroll
+      for (int k = 0; k < EACH; ++k) {
+        const double part = some.demand[(f.nodes + i) * LANES].x[k];
+        const i64 to = i64(p.upper[outer[i]]) * p.columns + some.column + k;
+        if (part > 0) atomic_add(p.demand + to, part);
+      }
     }
   }
 };

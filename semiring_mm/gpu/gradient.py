@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph_kernels import Index, PathCounts
+from ..graph_kernels import Index, PathCounts, SymbolicFactor, ranges
 from . import device
 from .launch import entry, struct_of
 from .memory import free_memory, from_host, to_host
+from .regions import Limits, subtrees
 from .source import STORAGE, flags
 from .sweeps import FactorSweeps
 
@@ -20,13 +21,17 @@ __all__ = ["ReverseSweeps"]
 
 Array = Any
 
-_LEVEL = struct.Struct("3i4x")  # begin, count, shift: sr::LoadParams ends with them
+_LEVEL = struct.Struct("4i")  # begin, count, shift, room: sr::LoadParams ends with them
 
 _WARPS, _LANES = 8, 32  # of a block; sources of a warp
 _SHARED = _WARPS * _LANES * 16  # bytes of a block
 _SOURCES = 4096  # of a batch
 _SHARE = 0.6  # of the free memory
 _WARPS_AT_ONCE = 32  # of a multiprocessor, from which on none shares the edges of a node
+#: Subtrees in shared memory, and their rows there, up to so many in one launch.
+_LEAF = Limits(32, 40, 1 << 31)
+_CLASSES = (5, 7, 9, 12, 16, 20, 26, 33)
+_EACH, _LEAF_WARPS = 2, 2  # sources of a lane; warps of a block
 
 
 class ReverseSweeps:
@@ -34,7 +39,7 @@ class ReverseSweeps:
 
     def __init__(
         self, sweeps: FactorSweeps, counts: PathCounts, seed: NDArray[np.float64] | None = None, *,
-        stress: bool = False, batch: int | None = None,
+        stress: bool = False, batch: int | None = None, leaf: Limits = _LEAF,
     ) -> None:  # fmt: skip
         self.here, self.sweeps, self.counts, self.batch = device.current(), sweeps, counts, batch
         self.seed, self.stress = seed, stress
@@ -52,17 +57,44 @@ class ReverseSweeps:
         out = np.minimum(counts.out, far)
         back = out if counts.back is counts.out else np.minimum(counts.back, far)
         weights, numbers = both(out, back, dtype), both(*counts.paths, np.float64)
+        top, size = subtrees(x, leaf)
+        above, upper = np.ones(x.n, bool), np.full(x.n, -1, np.int32)
+        above[ranges(top - size + 1, size)] = False
+        self.upper = int(np.count_nonzero(above))
+        upper[above] = np.arange(self.upper)
         order = np.argsort(x.height, kind="stable")
-        self.cuts = np.searchsorted(x.height[order], np.arange(int(x.height.max(initial=-1)) + 2))
-        self.degree = np.diff(x.first)[order]
+        order = order[above[order]]
+        levels = np.flatnonzero(np.diff(x.height[order], prepend=-1, append=-1))
+        self.cuts, self.degree = levels, np.diff(x.first)[order]
+        rows = size + np.diff(x.first)[top]
+        by_rows = np.argsort(rows, kind="stable")
+        self.leaves = _launches(rows[by_rows])
+        leaves, edges = np.stack([top, size], 1)[by_rows], _leaf_edges(x, top, size)
         self.fields: dict[str, Any] = {
             "slot": there(sweeps.slots[x.order], np.int32), "parent": there(x.parent, np.int32),
             "first": there(x.first, np.int32), "head": there(x.head, np.int32),
             "out": weights[0], "back": weights[1], "out_count": numbers[0],
             "back_count": numbers[1], "seed": None if seed is None else there(seed, np.float64),
+            "upper": there(upper, np.int32), "leaves": there(leaves, np.int32),
+            "edges": self._records(edges, back, counts.paths[1]),
             "order": there(order, np.int32), "slack": counts.slack, "nodes": x.n,
             "rows": min(x.n, _LANES * counts.depth), "stress": int(stress),
         }  # fmt: skip
+
+    def _records(
+        self, edges: tuple[Index, Index], weight: NDArray[Any], paths: NDArray[np.float64]
+    ) -> Array:
+        """sr::LeafEdge for the edges of the subtrees; others have none."""
+        edge, row = edges
+        size = self.sweeps.size
+        kind = np.dtype({
+            "names": ["count", "weight", "row"], "formats": ["f8", f"i{size}", "i4"],
+            "offsets": [0, 8, 8 + size], "itemsize": 16 if size == 4 else 32,
+        })  # fmt: skip
+        records = np.zeros(len(weight), kind)
+        records["count"][edge], records["weight"][edge] = paths[edge], weight[edge]
+        records["row"][edge] = row
+        return from_host(records.view(np.uint8))
 
     def loads(self, sources: Index, *, wide: bool) -> dict[str, NDArray[np.float64]] | None:
         """The loads from some sources: see :class:`semiring_mm.graph_kernels.ReverseSweeps`."""
@@ -94,7 +126,7 @@ class ReverseSweeps:
         if self.here.index < 0:  # no device of its own memory
             return _SOURCES
         x = self.structure
-        each = x.n * (self.sweeps.size + 16 + 4 * wide) + 4 * x.n // _LANES
+        each = x.n * self.sweeps.size + self.upper * (16 + 4 * wide) + 4 * x.n // _LANES
         each += self.fields["rows"] * (16 + 4 * wide)
         return int(min(_SOURCES, _SHARE * (free_memory() or 0) // each))
 
@@ -102,7 +134,7 @@ class ReverseSweeps:
         """Arrays of a batch of so many columns."""
         xp, n, rows = self.here.xp, self.structure.n, self.fields["rows"]
         groups = columns // _LANES
-        up, all_ = (groups, rows, _LANES), (n, columns)
+        up, all_ = (groups, rows, _LANES), (self.upper, columns)
         room = {
             "paths": xp.empty(all_, np.float64), "demand": xp.empty(all_, np.float64),
             "met": xp.empty((n, groups), np.int32), "visited": xp.empty((groups, rows), np.int32),
@@ -128,16 +160,18 @@ class ReverseSweeps:
             sources=given[0], ascending=given[1],
         )[: -_LEVEL.size]  # hundreds of launches differ in little
 
-        def kernel(name: str) -> Any:
-            run = f"sr::{name}<{STORAGE[labels.dtype.name]}, {flags(wide)}>::run"
-            bounds = f"{_WARPS * _LANES}, 4"
-            return self.here.kernel(entry("gradient.cuh", params, run, bounds))
+        kind = f"{STORAGE[labels.dtype.name]}, {flags(wide)}"
+
+        def kernel(name: str, threads: int, more: str = "") -> Any:
+            run = f"sr::{name}<{kind}{more}>::run"
+            return self.here.kernel(entry("gradient.cuh", params, run, threads))
 
         def launch(name: str, blocks: int, *level: int) -> None:
-            last = _LEVEL.pack(*(level or (0, 0, 0)))
+            last = _LEVEL.pack(*(level or (0, 0, 0)), 0)
             kernels[name].launch(blocks, _WARPS * _LANES, _SHARED, packed + last, params.pointers)
 
-        kernels = {x: kernel(x) for x in ("CountUp", "CountDown", "HandDown", "HandUp")}
+        names = ("CountUp", "CountDown", "HandDown", "HandUp")
+        kernels = {x: kernel(x, _WARPS * _LANES) for x in names}
         levels = []
         for begin, end in zip(self.cuts[:-1].tolist(), self.cuts[1:].tolist(), strict=True):
             items, degree = (end - begin) * groups, self.degree[begin:end].mean()
@@ -149,6 +183,40 @@ class ReverseSweeps:
         launch("CountUp", groups)
         for level in reversed(levels):
             launch("CountDown", *level)
+        threads, row = _LEAF_WARPS * _LANES, _LANES * _EACH * (16 + self.sweeps.size + 4 * wide)
+        leaves = kernel("Leaves", threads, f", {_EACH}") if self.leaves else None
+        for begin, count, rows in self.leaves:
+            blocks = -(-count * columns // (_LANES * _EACH * _LEAF_WARPS))
+            last = _LEVEL.pack(begin, count, 0, rows)
+            shared_bytes = _LEAF_WARPS * rows * row
+            leaves.launch(blocks, threads, shared_bytes, packed + last, params.pointers)
         for level in levels:
             launch("HandDown", *level)
         launch("HandUp", groups)
+
+
+def _launches(rows: NDArray[Any]) -> list[tuple[int, int, int]]:
+    """Of subtrees by ascending rows those of each launch: the first, how many, and their rows."""
+    ends = np.searchsorted(rows, (*_CLASSES, rows.max(initial=0)), side="right")
+    begins = np.concatenate([[0], ends[:-1]])
+    return [
+        (begin, end - begin, int(rows[end - 1]))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True) if begin < end
+    ]  # fmt: skip
+
+
+def _leaf_edges(x: SymbolicFactor, top: Index, size: Index) -> tuple[Index, Index]:
+    """The edges of some subtrees, and the rows of their heads in shared memory.
+
+    The highest position has row 0, the others follow, then the heads of the highest.
+    """
+    low = top - size + 1
+    counts = x.first[top + 1] - x.first[low]
+    edge, leaf = ranges(x.first[low], counts), np.repeat(np.arange(len(top)), counts)
+    head = x.head[edge].astype(np.int64)
+    outers = np.diff(x.first)[top]
+    # heads of the subtrees' highest positions, ascending, as all heads beyond them are among these
+    key = np.repeat(np.arange(len(top)), outers) * x.n + x.head[ranges(x.first[top], outers)]
+    begin = np.cumsum(outers) - outers
+    outer = np.searchsorted(key, leaf * x.n + head) - begin[leaf] + size[leaf]
+    return edge, np.where(head <= top[leaf], top[leaf] - head, outer)

@@ -10,6 +10,7 @@ from metrics import grid
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.gpu import device, engine
 from semiring_mm.gpu import gradient as device_gradient
+from semiring_mm.gpu.regions import Limits
 from semiring_mm.graphs.statistics import problem_of
 from semiring_mm.hierarchy.gradient import DeviceLoads, SweepLoads
 from semiring_mm.hierarchy.metric import customize
@@ -30,6 +31,14 @@ def there(request, monkeypatch):
     monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(engine, "on", lambda *_: contextlib.ExitStack())
     monkeypatch.setattr(device_gradient, "_SOURCES", 256)
+
+
+@pytest.fixture(params=[Limits(1, 2, 99), Limits(5, 9, 99), Limits(32, 40, 999)])
+def leaf(request, monkeypatch):
+    """Subtrees in shared memory: none but some nodes alone, small ones, and most."""
+    monkeypatch.setattr(device_gradient.ReverseSweeps.__init__, "__kwdefaults__", {
+        **device_gradient.ReverseSweeps.__init__.__kwdefaults__, "leaf": request.param,
+    })  # fmt: skip
 
 
 def random_edges(seed, *, directed, kind="whole"):
@@ -72,6 +81,7 @@ def compare(edges, sources=None, targets=None, *, order=None, wide=False, stress
     return results[0]
 
 
+@pytest.mark.usefixtures("leaf")
 @pytest.mark.parametrize("kind", ["whole", "thirds", "large", "negative"])
 @pytest.mark.parametrize("directed", [False, True])
 def test_of_graphs_with_ties(directed, kind):
@@ -92,6 +102,7 @@ def test_sources_and_targets(stress):
         compare(edges, sources, targets, stress=stress, indices=(-1, -1))
 
 
+@pytest.mark.usefixtures("leaf")
 @pytest.mark.parametrize("wide", [False, True])
 def test_several_batches_and_levels(wide):
     n, row, col = grid(19)  # 361 sources: a batch is 256
