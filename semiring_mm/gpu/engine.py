@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .customize import Customizer
     from .device import fill, scratch
     from .facts import facts, facts_later
-    from .gradient import ReverseSweeps
     from .gf2 import PANEL, ROWS, reduce_bits
+    from .gradient import ReverseSweeps
     from .memory import (
         capturing,
         copy,
@@ -58,7 +58,8 @@ compiled = rows = None
 
 _member = lazily(__package__, {
     "bfs": "HopSearches", "customize": "Customizer", "sweeps": "FactorSweeps",
-    "gradient": "ReverseSweeps", "calls": "calls", "chain": "chains", "closure": "BASE BATCH LEAF closure_batch closure_block",
+    "gradient": "ReverseSweeps",
+    "calls": "calls", "chain": "chains", "closure": "BASE BATCH LEAF closure_batch closure_block",
     "combine": "apply unit_rows", "device": "fill scratch", "facts": "facts facts_later",
     "gf2": "PANEL ROWS reduce_bits",
     "memory": "capturing copy free_memory from_host mirror on symmetric to_host wait",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph_kernels import Index, PathCounts, SymbolicFactor, ranges
+from ..graph_kernels import Index, Node, PathCounts, SymbolicFactor, ranges
 from . import device
 from .launch import entry, struct_of
 from .memory import free_memory, from_host, to_host
@@ -145,9 +147,17 @@ class ReverseSweeps:
             room |= {"power": xp.empty(all_, np.int32), "up_power": xp.empty(up, np.int32)}
         return room
 
-    def _batch(
-        self, nodes: NDArray[np.int32], labels: Array, shared: dict[str, Any], *, wide: bool
-    ) -> None:
+    def _levels(self, groups: int) -> list[tuple[int, tuple[int, ...]]]:
+        """For each level how many blocks of warps, and its words of the parameters."""
+        levels = list[tuple[int, tuple[int, ...]]]()
+        for begin, end in itertools.pairwise(self.cuts.tolist()):
+            warps, degree = (end - begin) * groups, self.degree[begin:end].mean()
+            most = min(_WARPS_AT_ONCE * self.here.sms / warps, degree / 2, _WARPS)
+            shift = int(math.log2(most)) if most > 1 else 0
+            levels.append((-(-(warps << shift) // _WARPS), (begin, end - begin, shift, 0)))
+        return levels
+
+    def _batch(self, nodes: Node, labels: Array, shared: dict[str, Any], *, wide: bool) -> None:
         """The passes of the sources of one matrix of labels."""
         x, columns = self.structure, len(nodes)
         position = np.where(nodes < 0, x.n, x.rank[nodes]).astype(np.int32)
@@ -156,43 +166,40 @@ class ReverseSweeps:
         params, groups = struct_of("LoadParams"), columns // _LANES
         given = from_host(position), from_host(np.ascontiguousarray(ascending))
         packed = params.pack(
-            shared | (self.powers if wide else {}), labels=labels, columns=columns,
-            sources=given[0], ascending=given[1],
+            shared | (self.powers if wide else {}),
+            labels=labels,
+            columns=columns,
+            sources=given[0],
+            ascending=given[1],
         )[: -_LEVEL.size]  # hundreds of launches differ in little
-
         kind = f"{STORAGE[labels.dtype.name]}, {flags(wide)}"
 
-        def kernel(name: str, threads: int, more: str = "") -> Any:
-            run = f"sr::{name}<{kind}{more}>::run"
-            return self.here.kernel(entry("gradient.cuh", params, run, threads))
+        def kernel(body: str, threads: int, shared_bytes: int) -> Callable[..., None]:
+            source = entry("gradient.cuh", params, f"sr::{body}>::run", threads)
+            launch = self.here.kernel(source).launch
 
-        def launch(name: str, blocks: int, *level: int) -> None:
-            last = _LEVEL.pack(*(level or (0, 0, 0)), 0)
-            kernels[name].launch(blocks, _WARPS * _LANES, _SHARED, packed + last, params.pointers)
+            def run(blocks: int, level: tuple[int, ...], rows: int = 1) -> None:
+                text = packed + _LEVEL.pack(*level)
+                launch(blocks, threads, rows * shared_bytes, text, params.pointers)
 
-        names = ("CountUp", "CountDown", "HandDown", "HandUp")
-        kernels = {x: kernel(x, _WARPS * _LANES) for x in names}
-        levels = []
-        for begin, end in zip(self.cuts[:-1].tolist(), self.cuts[1:].tolist(), strict=True):
-            items, degree = (end - begin) * groups, self.degree[begin:end].mean()
-            shift = 0
-            most = min(_WARPS_AT_ONCE * self.here.sms / items, degree / 2, _WARPS)
-            shift = max(0, int(math.log2(most))) if most > 1 else 0
-            blocks = -(-(items << shift) // _WARPS)
-            levels.append((blocks, begin, end - begin, shift))
-        launch("CountUp", groups)
-        for level in reversed(levels):
-            launch("CountDown", *level)
-        threads, row = _LEAF_WARPS * _LANES, _LANES * _EACH * (16 + self.sweeps.size + 4 * wide)
-        leaves = kernel("Leaves", threads, f", {_EACH}") if self.leaves else None
+            return run
+
+        count_up, count_down, hand_down, hand_up = (
+            kernel(f"{name}<{kind}", _WARPS * _LANES, _SHARED)
+            for name in ("CountUp", "CountDown", "HandDown", "HandUp")
+        )
+        row = _LEAF_WARPS * _LANES * _EACH * (16 + self.sweeps.size + 4 * wide)
+        pass_leaves = kernel(f"Leaves<{kind}, {_EACH}", _LEAF_WARPS * _LANES, row)
+        levels, none = self._levels(groups), (0, 0, 0, 0)
+        count_up(groups, none)
+        for blocks, level in reversed(levels):
+            count_down(blocks, level)
         for begin, count, rows in self.leaves:
-            blocks = -(-count * columns // (_LANES * _EACH * _LEAF_WARPS))
-            last = _LEVEL.pack(begin, count, 0, rows)
-            shared_bytes = _LEAF_WARPS * rows * row
-            leaves.launch(blocks, threads, shared_bytes, packed + last, params.pointers)
-        for level in levels:
-            launch("HandDown", *level)
-        launch("HandUp", groups)
+            warps = count * columns // (_LANES * _EACH)
+            pass_leaves(-(-warps // _LEAF_WARPS), (begin, count, 0, rows), rows)
+        for blocks, level in levels:
+            hand_down(blocks, level)
+        hand_up(groups, none)
 
 
 def _launches(rows: NDArray[Any]) -> list[tuple[int, int, int]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine import JOIN
 from ..expressions import joins
-from ..graph_kernels import Factor, Index, offsets
+from ..graph_kernels import Factor, Index, Node, offsets
 from ..plan import Plan, bytewise, computed
 from . import device
 from .launch import entry, launch, struct_of
@@ -391,13 +391,13 @@ class FactorSweeps:
         return view
 
     @property
-    def slots(self) -> NDArray[np.int32]:
+    def slots(self) -> Node:
         """The row of each node in the matrices of :meth:`labels`."""
         x = self.structure
-        slot = np.where(self.place < x.eliminated, self.place + x.core, self.place - x.eliminated)
-        return slot.astype(np.int32)
+        core: NDArray[np.int32] = self.place - np.int32(x.eliminated)
+        return np.where(core < 0, core + np.int32(x.n), core)
 
-    def labels(self, sources: Index, batch: int) -> Iterator[tuple[Index, Array]]:
+    def labels(self, sources: Index, batch: int) -> Iterator[tuple[Node, Array]]:
         """Labels of all nodes, with a column for each of some sources at a time.
 
         Yields

@@ -304,9 +304,7 @@ class Sweeps(Rows):
             return super().loads(targets, stress=stress)
         if self.devices is None:
             return SweepLoads(self.metric, source.given, targets, stress=stress)
-        return DeviceLoads(
-            self.metric, source.given, targets, indices=self.devices, stress=stress
-        )
+        return DeviceLoads(self.metric, source.given, targets, indices=self.devices, stress=stress)
 
 
 def eliminated(problem: Problem) -> Rows:

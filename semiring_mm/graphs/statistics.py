@@ -257,7 +257,7 @@ def statistics(
         nodes in the paths from the sources.
     targets : node, or sequence of nodes, optional
         The nodes to which distances count (and from which, for closeness and harmonic closeness);
-        default: all nodes. Computed on the CPU.
+        default: all nodes. Computed on the CPU, but for betweenness and stress.
     bins : int or sequence, default 50
         Of the histogram: the edges, ascending; or about how many bins, of a round width from 0 on.
     radius : number or sequence of them, optional
@@ -298,12 +298,13 @@ def statistics(
     the CPU at most about twice the time of all eccentricities.
 
     Betweenness is the gradient of the sum of distances: sweeps over pairs (distance, number of
-    shortest paths) run backwards, on the CPU. Equal lengths of paths are told from others
-    exactly, for whole numbers and for decimals of up to 12 digits; other lengths are equal if they
-    differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may have any size. Where
-    separators are large, or there are few sources, by a search from each source and back (Brandes,
-    2001), where each edge counts 1 for 16 sources at once: other lengths are equal there if their
-    sums from the source on are, weights are positive, and there are at most 10³⁰⁰ paths.
+    shortest paths) run backwards, on a device adding up loads in any order. Equal lengths of paths
+    are told from others exactly, for whole numbers and for decimals of up to 12 digits; other
+    lengths are equal if they differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may
+    have any size. Where separators are large, or there are few sources, by a search from each
+    source and back on the CPU (Brandes, 2001), where each edge counts 1 for 16 sources at once:
+    other lengths are equal there if their sums from the source on are, weights are positive, and
+    there are at most 10³⁰⁰ paths.
 
     Examples
     --------
@@ -320,11 +321,9 @@ def statistics(
     asked = _asked(what, radius)
     options = TileOptions.of(device, tiles, "memory")
     of_paths = _OF_PATHS & set(asked)
-    if options.devices is not None or device not in (None, "cpu"):
-        if targets is not None and not of_paths >= set(asked):
-            raise ValueError(
-                "targets: statistics of some are computed on the CPU: leave out device"
-            )
+    elsewhere = options.devices is not None or device not in (None, "cpu")
+    if elsewhere and targets is not None and not of_paths >= set(asked):
+        raise ValueError("targets: statistics of some are computed on the CPU: leave out device")
     if sources is not None and of_paths and not of_paths >= set(asked):
         raise ValueError(
             f"{min(of_paths)!r} is of all nodes, the other statistics are of the sources: ask for "

@@ -306,8 +306,9 @@ class DeviceLoads(SweepLoads):
         engine, fields = self.placed.engine, self._fields
         assert engine.ReverseSweeps is not None
         counts = PathCounts(
-            metric.structure, self.depth, metric.out, metric.back, tuple(self.counts.values()),
-            tuple(self.powers.values()), fields["slack"],
+            metric.structure, self.depth, metric.out, metric.back,
+            (self.counts["out_count"], self.counts["back_count"]),
+            (self.powers["out_power"], self.powers["back_power"]), fields["slack"],
         )  # fmt: skip
         self.reverse = list[ReverseSweeps]()
         for index, sweeps in self.placed.sweeps:

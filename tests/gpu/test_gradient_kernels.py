@@ -62,7 +62,9 @@ def metric_of(edges, order=None):
     return problem_of(edges).solve(lambda x: customize(structure, x))
 
 
-def compare(edges, sources=None, targets=None, *, order=None, wide=False, stress=False, indices=(-1,)):
+def compare(
+    edges, sources=None, targets=None, *, order=None, wide=False, stress=False, indices=(-1,)
+):
     """Results of the host and of the device, before and after the reverse customization."""
     metric = metric_of(edges, order)
     sources = np.arange(edges.n) if sources is None else sources
