@@ -2,17 +2,17 @@
 // over labels that are there.
 //
 //     CountUp    numbers of shortest paths up from the sources, a block for each group
-//     CountDown  numbers of shortest paths to the nodes of a level, from those of their heads
+//     CountDown  numbers of shortest paths to the nodes of some pieces, from those of their heads
 //     Leaves     both of whole subtrees that fit into shared memory, one after the other
-//     HandDown   demands of the nodes of a level, to their heads and edges
+//     HandDown   demands of the nodes of some pieces, to their heads and edges
 //     HandUp     demands of the sources' ancestors, back to the sources and to edges
 //
 // A demand is kept divided by the number of paths of its node: a head receives it times the number
 // of paths of the edge, and nothing else. Edges receive that times the head's number of paths.
 //
 // A warp takes a group: 32 adjacent columns, which are sources. Nodes are named by positions of the
-// elimination, heads are higher ones. Subtrees are ranges of positions. Levels, of the nodes above
-// the subtrees, are of heights: no node of a level is a head of another.
+// elimination, heads are higher ones. Subtrees are ranges of positions. What is above them is in
+// connected pieces; those of a launch are as many pieces below a root.
 #pragma once
 #include "base.cuh"
 
@@ -49,15 +49,15 @@ struct LoadParams {
   double* up_paths;           // [columns / 32][rows][32]: numbers of paths that lead up alone
   int* up_power;              // [columns / 32][rows][32]
   double* up_demand;          // [columns / 32][rows][32]
-  const int* order;           // [upper]: nodes, level by level
+  const int* order;           // [upper]: nodes, piece by piece, in each from the top down
+  const int* pieces;          // [pieces + 1]: where they begin
   const void* leaves;         // of Leaf
   const void* edges;          // [edges] of LeafEdge<T>, of the subtrees
   i64 slack;                  // by how much lengths may differ that count as equal
   int nodes, columns, rows;
   int stress;                 // whether each path counts 1, not those of two nodes together
-  int begin, count;           // of a level, its nodes in `order`; of a launch, some `leaves`
-  int shift;                  // 2^shift warps share the edges of a node of a level
-  int room;                   // rows of a subtree in shared memory
+  int begin, count;           // the pieces, or leaves, of a launch
+  int room, edge_room;        // of Leaves: rows and edges in shared memory
 };
 
 // A subtree: the positions from `top` downwards. Each has a row; then those of the heads of `top`,
@@ -102,12 +102,40 @@ struct PathCount {
   }
 };
 
-// T: of labels.
+// Sums over a warp's lanes, four at a time, each of which is added to a word of memory.
+struct Pending {
+  double* const sums;
+  double x[4] = {};  // [4]
+  int at[4] = {};    // [4]
+  int count = 0;
+
+  SR_FN explicit Pending(double* to) : sums(to) {}
+  SR_FN void add(int place, double value) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (count == i) x[i] = value, at[i] = place;
+    if (++count == 4) flush();
+  }
+  SR_FN static double swapped(bool odd, double a, double b, int mask) {
+    return (odd ? b : a) + shuffle_xor(odd ? a : b, mask);
+  }
+  SR_FN void flush() {
+    const int lane = int(threadIdx.x) % 32, own = lane % 4;
+    const bool odd = lane & 1, high = lane & 2;
+    double sum = swapped(high, swapped(odd, x[0], x[1], 1), swapped(odd, x[2], x[3], 1), 2);
+#pragma unroll
+    for (int mask = 4; mask < 32; mask *= 2) sum += shuffle_xor(sum, mask);
+    const int place = high ? (odd ? at[3] : at[2]) : odd ? at[1] : at[0];
+    if (lane == own && own < count) atomic_add(sums + place, sum);
+    count = 0;
+  }
+};
+
+// T: of labels. A block takes a group, or each of its warps one.
 template <class T, bool WIDE>
 struct Gradient {
   using Paths = PathCount<WIDE>;
-  static constexpr int WARPS = 8, LANES = 32;
-  static constexpr int BYTES = WARPS * LANES * 16;  // of shared memory
+  static constexpr int WARPS = 8, LANES = 32, MANY = 4;  // edges that are under way at once
 
   const LoadParams& p;
   const int lane, warp, groups;
@@ -140,24 +168,6 @@ struct Gradient {
     for (int mask = LANES / 2; mask; mask /= 2) x += shuffle_xor(x, mask);
     if (int(threadIdx.x) % LANES == 0) atomic_add(sum, x);
   }
-  // What the warps of a block have, from first to last of 2^shift; all threads call it.
-  SR_FN Paths joined(Paths x, int shift) const {
-    if (shift == 0) return x;
-    double* const m = shared_memory<double>();               // [WARPS][LANES]
-    int* const power = reinterpret_cast<int*>(m + WARPS * LANES);  // [WARPS][LANES]
-    m[threadIdx.x] = x.m;
-    power[threadIdx.x] = x.x;
-    __syncthreads();  // between writing the parts and reading them
-    const int begin = warp >> shift << shift;
-    x = {m[begin * LANES + lane], power[begin * LANES + lane]};
-    for (int i = 1; i < 1 << shift; ++i) {
-      const int k = (begin + i) * LANES + lane;
-      x = x + Paths{m[k], power[k]};
-    }
-    __syncthreads();  // between reading the parts and writing the next
-    return x;
-  }
-
   // --- up ----------------------------------------------------------------------------------------
 
   // The ancestors of a group's sources, ascending. Subtrees are ranges: a parent beyond the next
@@ -200,6 +210,7 @@ struct Gradient {
   }
   SR_FN void hand_up() {
     group = int(blockIdx.x);
+    Pending loads(p.out_load);
     for (int i = p.lengths[group] - 1; i >= 0; --i) {
       const int v = visited(i);
       const Paths here = up_paths(i);
@@ -218,7 +229,7 @@ struct Gradient {
           if constexpr (WIDE) part *= Paths::scale(here.x + on.x - up_paths(row).x);
         }
         sum += part;
-        add_to(p.out_load + e, part * here.m);
+        loads.add(e, part * here.m);
       }
       double* const sums = shared_memory<double>();  // [WARPS][LANES]
       sums[threadIdx.x] = sum;
@@ -229,37 +240,81 @@ struct Gradient {
       }
       __syncthreads();  // between adding up and reading the sum
     }
+    loads.flush();
   }
 
   // --- down --------------------------------------------------------------------------------------
 
-  // The node of a level that this warp takes, with others; -1: none. And its group.
+  // The piece of a launch that a block takes (TEAM warps together), or a warp; -1: none.
+  template <int TEAM>
   SR_FN int taken() {
-    const i64 item = (i64(blockIdx.x) * WARPS + warp) >> p.shift;
+    const i64 item = TEAM > 1 ? i64(blockIdx.x) : i64(blockIdx.x) * WARPS + warp;
     group = int(item % groups);
-    return item < i64(p.count) * groups ? p.order[p.begin + item / groups] : -1;
+    return item < i64(p.count) * groups ? p.begin + int(item / groups) : -1;
   }
+  // A warp's share of a node's edges from `e` on: which attain a label, and the heads' numbers.
+  struct Ties {
+    int head[MANY];    // [MANY]
+    bool tie[MANY];    // [MANY]
+    Paths paths[MANY];  // [MANY]
+  };
+  template <int TEAM>
+  SR_FN void look(Ties& x, int e, int end, T limit) const {
+    T label_of[MANY];  // [MANY]
+#pragma unroll
+    for (int i = 0; i < MANY; ++i)
+      if (e + i * TEAM < end) x.head[i] = p.head[e + i * TEAM];
+#pragma unroll
+    for (int i = 0; i < MANY; ++i)
+      if (e + i * TEAM < end) label_of[i] = label(x.head[i]) + back(e + i * TEAM);
+#pragma unroll
+    for (int i = 0; i < MANY; ++i) {
+      x.tie[i] = e + i * TEAM < end && label_of[i] <= limit;
+      x.paths[i] = {0, 0};
+      if (x.tie[i]) x.paths[i] = paths(x.head[i]);
+    }
+  }
+  template <int TEAM>
   SR_FN void count_down() {
-    const int v = taken(), slice = warp & ((1 << p.shift) - 1);
-    Paths sum{0, 0};
-    if (v >= 0) {
+    const int piece = taken<TEAM>(), slice = TEAM > 1 ? warp : 0;
+    if (piece < 0) return;
+    const int own = p.sources[column()];
+    for (int k = p.pieces[piece]; k < p.pieces[piece + 1]; ++k) {
+      const int v = p.order[k], row = met(v), end = p.first[v + 1];
       const T limit = label(v) + T(p.slack);
-      const int row = met(v);
+      Paths sum{0, 0};
       if (slice == 0 && row >= 0) sum = up_paths(row);
-#pragma unroll 4
-      for (int e = p.first[v] + slice; e < p.first[v + 1]; e += 1 << p.shift) {
-        const int u = p.head[e];
-        if (label(u) + back(e) <= limit)
-          sum = sum + paths(u) * Paths::of(p.back_count[e], p.back_power, e);
+#pragma unroll 1
+      for (int e = p.first[v] + slice; e < end; e += MANY * TEAM) {
+        Ties x;
+        look<TEAM>(x, e, end, limit);
+#pragma unroll
+        for (int i = 0; i < MANY; ++i)
+          if (x.tie[i])
+            sum = sum + x.paths[i] * Paths::of(p.back_count[e + i * TEAM], p.back_power, e + i * TEAM);
+      }
+      if constexpr (TEAM > 1) {
+        double* const m = shared_memory<double>();                     // [TEAM][LANES]
+        int* const power = reinterpret_cast<int*>(m + TEAM * LANES);  // [TEAM][LANES]
+        m[threadIdx.x] = sum.m;
+        power[threadIdx.x] = sum.x;
+        __syncthreads();  // between writing the parts and reading them
+        if (warp == 0) {
+          for (int i = 1; i < TEAM; ++i)
+            sum = sum + Paths{m[i * LANES + lane], power[i * LANES + lane]};
+          store(v, sum, own);
+        }
+        __syncthreads();  // between storing the sum and reading it, for a lower node
+      } else {
+        store(v, sum, own);
       }
     }
-    sum = joined(sum, p.shift);
-    if (v < 0 || slice) return;
-    const int own = p.sources[column()];
-    if (!WIDE && !(sum.m < Paths::RADIX)) *p.large = 1;
-    p.paths[at(v)] = sum.m;
-    if constexpr (WIDE) p.power[at(v)] = sum.x;
-    p.demand[at(v)] = demand(p, v, sum.m, own);
+  }
+  SR_FN void store(int v, Paths x, int own) const {
+    if (!WIDE && !(x.m < Paths::RADIX)) *p.large = 1;
+    p.paths[at(v)] = x.m;
+    if constexpr (WIDE) p.power[at(v)] = x.x;
+    p.demand[at(v)] = demand(p, v, x.m, own);
   }
   // The demand of a node itself, from the source `own`; it is counted.
   SR_FN static double demand(const LoadParams& p, int v, double paths, int own) {
@@ -271,186 +326,181 @@ struct Gradient {
     }
     const u32 none = ballot(own < p.nodes && !there);
     if (none && int(threadIdx.x) % LANES == 0) atomic_add(p.missed + v, u32(popcount(none)));
-    return !asked ? 0.0 : paths == 1 ? given : given / paths;
+    return asked ? given * inverse_of(paths) : 0.0;
   }
+  template <int TEAM>
   SR_FN void hand_down() {
-    const int v = taken(), slice = warp & ((1 << p.shift) - 1);
-    if (v < 0) return;
-    const double wanted = p.demand[at(v)];
-    const int row = met(v);
-    const int power = WIDE ? paths(v).x : 0;
-    if (slice == 0 && row >= 0)
-      p.up_demand[up(row)] = wanted * (WIDE ? Paths::scale(up_paths(row).x - power) : 1.0);
-    if (!ballot(wanted > 0)) return;
-    const T limit = label(v) + T(p.slack);
-#pragma unroll 2
-    for (int e = p.first[v] + slice; e < p.first[v + 1]; e += 1 << p.shift) {
-      const int u = p.head[e];
-      const bool tie = wanted > 0 && label(u) + back(e) <= limit;
-      if (!ballot(tie)) continue;
-      double share = 0;
-      if (tie) {
-        const Paths on = Paths::of(p.back_count[e], p.back_power, e), to = paths(u);
-        const double part = wanted * on.m * Paths::scale(to.x + on.x - power);
-        if (to.m > 0) atomic_add(p.demand + at(u), part);
-        share = part * to.m;
+    const int piece = taken<TEAM>(), slice = TEAM > 1 ? warp : 0;
+    if (piece < 0) return;
+    Pending loads(p.back_load);
+    for (int k = p.pieces[piece + 1] - 1; k >= p.pieces[piece]; --k) {
+      if constexpr (TEAM > 1) __syncthreads();  // between the demands of lower nodes and this one
+      const int v = p.order[k], row = met(v), end = p.first[v + 1];
+      const double wanted = p.demand[at(v)];
+      const int power = WIDE ? paths(v).x : 0;
+      if (slice == 0 && row >= 0)
+        p.up_demand[up(row)] = wanted * (WIDE ? Paths::scale(up_paths(row).x - power) : 1.0);
+      const T limit = label(v) + T(p.slack);
+#pragma unroll 1
+      for (int e = p.first[v] + slice; e < end; e += MANY * TEAM) {
+        Ties x;
+        look<TEAM>(x, e, end, limit);
+#pragma unroll
+        for (int i = 0; i < MANY; ++i) {
+          const Paths to = x.paths[i];
+          const bool some = x.tie[i] && wanted > 0 && to.m > 0;
+          if (!ballot(some)) continue;
+          const int edge = e + i * TEAM;
+          const Paths on = Paths::of(p.back_count[edge], p.back_power, edge);
+          const double part = some ? wanted * on.m * Paths::scale(to.x + on.x - power) : 0.0;
+          if (some) atomic_add(p.demand + at(x.head[i]), part);
+          loads.add(edge, part * to.m);
+        }
       }
-      add_to(p.back_load + e, share);
     }
+    loads.flush();
   }
 };
 
-// A warp takes a subtree and EACH adjacent sources of a lane.
-template <class T, bool WIDE, int EACH>
+// A warp takes a subtree and a group.
+template <class T, bool WIDE>
 struct Leaves {
   using Paths = PathCount<WIDE>;
   using Base = Gradient<T, WIDE>;
-  using Labels = Pack<T, EACH>;
-  using Reals = Pack<double, EACH>;
-  using Powers = Pack<int, EACH>;
   using Edge = LeafEdge<T>;
-  static constexpr int WARPS = 2, LANES = 32;
-  static constexpr int BYTES = LANES * (2 * int(sizeof(Reals)) + int(sizeof(Labels)) +
-                                        (WIDE ? int(sizeof(Powers)) : 0));  // of a row
+  using Words = Pack<u32, 4>;
+  static constexpr int LANES = 32, MANY = 4;
 
   const LoadParams& p;
-  const int lane, groups;
-  const i64 column;     // this lane's first
-  const Edge* const edges;
-  Reals* const paths;   // [room][LANES], of which a column is this lane's
-  Reals* const demand;  // [room][LANES]
-  Labels* const label;  // [room][LANES]
-  Powers* const power;  // [room][LANES]
+  const Leaf f;
+  const int group, groups, lane, low;  // the lowest position
+  const int* const outer;              // [outers]: the heads above
+  const int outers;
+  Edge* const edges;    // [edge_room]
+  double* const paths;  // [room][LANES], of which a column is this lane's
+  double* const demand;  // [room][LANES]
+  T* const label;        // [room][LANES]
+  int* const power;      // [room][LANES]
+  u32* const tied;       // [room]: a bit for each edge of a node that attains a label, of any lane
 
-  SR_FN Leaves(const LoadParams& params, int strip, u8* memory)
-      : p(params), lane(int(threadIdx.x) % LANES), groups(params.columns / LANES),
-        column((i64(strip) * LANES + lane) * EACH), edges(static_cast<const Edge*>(params.edges)),
-        paths(reinterpret_cast<Reals*>(memory) + lane), demand(paths + p.room * LANES),
-        label(reinterpret_cast<Labels*>(demand - lane + p.room * LANES) + lane),
-        power(reinterpret_cast<Powers*>(label - lane + p.room * LANES) + lane) {}
+  SR_FN Leaves(const LoadParams& params, Leaf leaf, int g)
+      : p(params), f(leaf), group(g), groups(params.columns / LANES), lane(int(threadIdx.x)),
+        low(leaf.top - leaf.nodes + 1), outer(params.head + params.first[leaf.top]),
+        outers(params.first[leaf.top + 1] - params.first[leaf.top]), edges(shared_memory<Edge>()),
+        paths(reinterpret_cast<double*>(edges + p.edge_room) + lane),
+        demand(paths + p.room * LANES),
+        label(reinterpret_cast<T*>(demand - lane + p.room * LANES) + lane),
+        power(reinterpret_cast<int*>(label - lane + p.room * LANES) + lane),
+        tied(reinterpret_cast<u32*>(power - lane + (WIDE ? p.room * LANES : 0))) {}
 
-  // The row of an ancestor of this lane's sources, or -1; and where its numbers are.
-  SR_FN int met(int v) const { return p.met[i64(v) * groups + column / LANES]; }
-  SR_FN i64 up(int row) const {
-    return (column / LANES * p.rows + row) * LANES + column % LANES;
+  SR_FN i64 column() const { return i64(group) * LANES + lane; }
+  SR_FN i64 above(int i) const { return i64(p.upper[outer[i]]) * p.columns + column(); }
+  SR_FN i64 up(int row) const { return (i64(group) * p.rows + row) * LANES + lane; }
+  SR_FN int met(int v) const { return p.met[i64(v) * groups + group]; }
+  SR_FN Paths at(int row) const { return {paths[row * LANES], WIDE ? power[row * LANES] : 0}; }
+  // An edge of the subtree; `power` of it is not among what is fetched.
+  SR_FN Paths along(const Edge& edge, int e) const {
+    return Paths::of(edge.count, p.back_power, e);
   }
-  SR_FN Paths at(int row, int k) const {
-    return {paths[row * LANES].x[k], WIDE ? power[row * LANES].x[k] : 0};
-  }
-  SR_FN void fetch(Leaf f, const int* outer, int outers) const {
+  SR_FN void fetch() const {
+    const int begin = p.first[low], count = p.first[f.top + 1] - begin;
+    const Words* const from = reinterpret_cast<const Words*>(static_cast<const Edge*>(p.edges) + begin);
+    Words* const to = reinterpret_cast<Words*>(edges);
+    for (int i = lane; i < count * int(sizeof(Edge) / 16); i += LANES) copy_async<16>(to + i, from + i);
 #pragma unroll 4
     for (int i = 0; i < f.nodes + outers; ++i) {
       const int v = i < f.nodes ? f.top - i : outer[i - f.nodes];
-      const T* from = static_cast<const T*>(p.labels) + i64(p.slot[v]) * p.columns + column;
-      copy_async<int(sizeof(Labels))>(label + i * LANES, from);
+      const T* const x = static_cast<const T*>(p.labels) + i64(p.slot[v]) * p.columns + column();
+      copy_async<int(sizeof(T))>(label + i * LANES, x);
     }
 #pragma unroll 4
     for (int i = 0; i < outers; ++i) {
-      const i64 from = i64(p.upper[outer[i]]) * p.columns + column;
-      copy_async<int(sizeof(Reals))>(paths + (f.nodes + i) * LANES, p.paths + from);
-      if constexpr (WIDE)
-        copy_async<int(sizeof(Powers))>(power + (f.nodes + i) * LANES, p.power + from);
-      demand[(f.nodes + i) * LANES] = Reals{};
+      const i64 x = above(i);
+      copy_async<8>(paths + (f.nodes + i) * LANES, p.paths + x);
+      if constexpr (WIDE) power[(f.nodes + i) * LANES] = p.power[x];
+      demand[(f.nodes + i) * LANES] = 0;
     }
     copy_commit();
     copy_wait<0>();
+    __syncwarp();  // between copying the edges and reading them
   }
-  SR_FN void count(Leaf f, bool visited) const {
-    int own[EACH];  // [EACH]
-#pragma unroll
-    for (int k = 0; k < EACH; ++k) own[k] = p.sources[column + k];
-    int end = p.first[f.top + 1];
+  SR_FN void count(bool visited) const {
+    const int own = p.sources[column()], first = p.first[low];
+    int end = p.first[f.top + 1], begin = p.first[f.top];
     for (int i = 0; i < f.nodes; ++i) {
-      const int v = f.top - i, begin = p.first[v], row = visited ? met(v) : -1;
-      const Labels x = label[i * LANES];
-      Paths sum[EACH];  // [EACH]
+      const int v = f.top - i, next = p.first[v > low ? v - 1 : v];
+      const T limit = label[i * LANES] + T(p.slack);
+      Paths sum{0, 0};
+      u32 bits = 0;
+      if (visited && met(v) >= 0) sum = Paths::of(p.up_paths[up(met(v))], p.up_power, up(met(v)));
+#pragma unroll 1
+      for (int e = begin; e < end; e += MANY) {
+        Edge edge[MANY];  // [MANY]
+        T x[MANY];        // [MANY]
 #pragma unroll
-      for (int k = 0; k < EACH; ++k) {
-        sum[k] = {0, 0};
-        if (row >= 0) sum[k] = Paths::of(p.up_paths[up(row) + k], p.up_power, up(row) + k);
-      }
-#pragma unroll 2
-      for (int e = begin; e < end; ++e) {
-        const Edge edge = edges[e];
-        const Labels head = label[edge.row * LANES];
-        const Paths on = Paths::of(edge.count, p.back_power, e);
+        for (int k = 0; k < MANY; ++k)
+          if (e + k < end) edge[k] = edges[e + k - first];
 #pragma unroll
-        for (int k = 0; k < EACH; ++k)
-          if (head.x[k] + edge.weight <= x.x[k] + T(p.slack)) sum[k] = sum[k] + at(edge.row, k) * on;
-      }
+        for (int k = 0; k < MANY; ++k)
+          if (e + k < end) x[k] = label[edge[k].row * LANES];
 #pragma unroll
-      for (int k = 0; k < EACH; ++k) {
-        if (!WIDE && !(sum[k].m < Paths::RADIX)) *p.large = 1;
-        paths[i * LANES].x[k] = sum[k].m;
-        if constexpr (WIDE) power[i * LANES].x[k] = sum[k].x;
-        demand[i * LANES].x[k] = Base::demand(p, v, sum[k].m, own[k]);
+        for (int k = 0; k < MANY; ++k) {
+          if (e + k >= end) continue;
+          const bool tie = x[k] + edge[k].weight <= limit;
+          if (!ballot(tie)) continue;
+          bits |= 1u << (e + k - begin);
+          if (tie) sum = sum + at(edge[k].row) * along(edge[k], e + k);
+        }
       }
+      if (!WIDE && !(sum.m < Paths::RADIX)) *p.large = 1;
+      paths[i * LANES] = sum.m;
+      if constexpr (WIDE) power[i * LANES] = sum.x;
+      demand[i * LANES] = Base::demand(p, v, sum.m, own);
+      if (lane == 0) tied[i] = bits;
       end = begin;
+      begin = next;
     }
+    __syncwarp();  // between writing the bits and reading them
   }
-  SR_FN void hand(Leaf f, bool visited) const {
-    int begin = p.first[f.top - f.nodes + 1];
+  SR_FN void hand(bool visited) const {
+    const int first = p.first[low];
+    Pending loads(p.back_load);
+    int begin = first;
     for (int i = f.nodes - 1; i >= 0; --i) {
-      const int v = f.top - i, end = p.first[v + 1], row = visited ? met(v) : -1;
-      const Labels x = label[i * LANES];
-      const Reals wanted = demand[i * LANES];
-      bool some = false;
-#pragma unroll
-      for (int k = 0; k < EACH; ++k) {
-        some = some || wanted.x[k] > 0;
-        if (row >= 0) {
-          const int own = Paths::of(0, p.up_power, up(row) + k).x;
-          p.up_demand[up(row) + k] = wanted.x[k] * Paths::scale(own - at(i, k).x);
-        }
+      const int v = f.top - i, next = p.first[v + 1];
+      const T limit = label[i * LANES] + T(p.slack);
+      const double wanted = demand[i * LANES];
+      const int top = at(i).x;
+      if (visited && met(v) >= 0) {
+        const int own = Paths::of(0, p.up_power, up(met(v))).x;
+        p.up_demand[up(met(v))] = wanted * Paths::scale(own - top);
       }
-      if (ballot(some)) {
-#pragma unroll 2
-        for (int e = begin; e < end; ++e) {
-          const Edge edge = edges[e];
-          const Labels head = label[edge.row * LANES];
-          bool tie[EACH], any = false;  // [EACH]
-#pragma unroll
-          for (int k = 0; k < EACH; ++k) {
-            tie[k] = wanted.x[k] > 0 && head.x[k] + edge.weight <= x.x[k] + T(p.slack);
-            any = any || tie[k];
-          }
-          if (!ballot(any)) continue;
-          double share = 0;
-          Reals& sum = demand[edge.row * LANES];
-#pragma unroll
-          for (int k = 0; k < EACH; ++k) {
-            if (!tie[k]) continue;
-            const Paths on = Paths::of(edge.count, p.back_power, e), to = at(edge.row, k);
-            const double part = wanted.x[k] * on.m * Paths::scale(to.x + on.x - at(i, k).x);
-            sum.x[k] += part;
-            share += part * to.m;
-          }
-          Base::add_to(p.back_load + e, share);
-        }
+      for (u32 bits = tied[i]; bits;) {
+        const int bit = bit_length(bits) - 1;
+        bits ^= 1u << bit;
+        const Edge edge = edges[begin + bit - first];
+        const Paths to = at(edge.row), on = along(edge, begin + bit);
+        double& sum = demand[edge.row * LANES];
+        const bool tie = label[edge.row * LANES] + edge.weight <= limit;
+        const double part = tie ? wanted * on.m * Paths::scale(to.x + on.x - top) : 0.0;
+        sum += part;
+        loads.add(begin + bit, part * to.m);
       }
-      begin = end;
+      begin = next;
+    }
+    loads.flush();
+    for (int i = 0; i < outers; ++i) {
+      const double part = demand[(f.nodes + i) * LANES];
+      if (part > 0) atomic_add(p.demand + above(i), part);
     }
   }
   SR_FN static void run(const LoadParams& p) {
-    const int warp = int(threadIdx.x) / LANES, strips = p.columns / (LANES * EACH);
-    const i64 item = i64(blockIdx.x) * WARPS + warp;
-    if (item >= i64(p.count) * strips) return;
-    const Leaf f = static_cast<const Leaf*>(p.leaves)[p.begin + item / strips];
-    const Leaves some(p, int(item % strips), shared_memory<u8>() + warp * p.room * BYTES);
-    const int* const outer = p.head + p.first[f.top];
-    const int outers = p.first[f.top + 1] - p.first[f.top];
-    some.fetch(f, outer, outers);
-    const bool visited = some.met(f.top) >= 0;
-    some.count(f, visited);
-    some.hand(f, visited);
-    for (int i = 0; i < outers; ++i) {
-#pragma unroll
-      for (int k = 0; k < EACH; ++k) {
-        const double part = some.demand[(f.nodes + i) * LANES].x[k];
-        const i64 to = i64(p.upper[outer[i]]) * p.columns + some.column + k;
-        if (part > 0) atomic_add(p.demand + to, part);
-      }
-    }
+    const int groups = p.columns / LANES, leaf = p.begin + int(blockIdx.x / u32(groups));
+    const Leaves some(p, static_cast<const Leaf*>(p.leaves)[leaf], int(blockIdx.x % u32(groups)));
+    some.fetch();
+    const bool visited = some.met(some.f.top) >= 0;
+    some.count(visited);
+    some.hand(visited);
   }
 };
 
@@ -458,13 +508,13 @@ template <class T, bool WIDE>
 struct CountUp {
   SR_FN static void run(const LoadParams& p) { Gradient<T, WIDE>(p).count_up(); }
 };
-template <class T, bool WIDE>
+template <class T, bool WIDE, int TEAM>
 struct CountDown {
-  SR_FN static void run(const LoadParams& p) { Gradient<T, WIDE>(p).count_down(); }
+  SR_FN static void run(const LoadParams& p) { Gradient<T, WIDE>(p).template count_down<TEAM>(); }
 };
-template <class T, bool WIDE>
+template <class T, bool WIDE, int TEAM>
 struct HandDown {
-  SR_FN static void run(const LoadParams& p) { Gradient<T, WIDE>(p).hand_down(); }
+  SR_FN static void run(const LoadParams& p) { Gradient<T, WIDE>(p).template hand_down<TEAM>(); }
 };
 template <class T, bool WIDE>
 struct HandUp {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph_kernels import Index, Node, PathCounts, SymbolicFactor, ranges
+from ..graph_kernels import Index, Node, PathCounts, SymbolicFactor, offsets, ranges
 from . import device
 from .launch import entry, struct_of
 from .memory import free_memory, from_host, to_host
-from .regions import Limits, subtrees
+from .regions import Limits, pieces, subtrees
 from .source import STORAGE, flags
 from .sweeps import FactorSweeps
 
@@ -23,17 +22,18 @@ __all__ = ["ReverseSweeps"]
 
 Array = Any
 
-_LEVEL = struct.Struct("4i")  # begin, count, shift, room: sr::LoadParams ends with them
+_LAUNCH = struct.Struct("4i")  # begin, count, room, edge_room: sr::LoadParams ends with them
 
 _WARPS, _LANES = 8, 32  # of a block; sources of a warp
-_SHARED = _WARPS * _LANES * 16  # bytes of a block
+_SHARED = _WARPS * _LANES * 16  # bytes of a block that shares the edges of a node
 _SOURCES = 4096  # of a batch
 _SHARE = 0.6  # of the free memory
-_WARPS_AT_ONCE = 32  # of a multiprocessor, from which on none shares the edges of a node
-#: Subtrees in shared memory, and their rows there, up to so many in one launch.
-_LEAF = Limits(32, 40, 1 << 31)
-_CLASSES = (5, 7, 9, 12, 16, 20, 26, 33)
-_EACH, _LEAF_WARPS = 2, 2  # sources of a lane; warps of a block
+_WARPS_AT_ONCE = 16  # of a multiprocessor, from which on each takes a piece alone
+#: Subtrees in shared memory, where a node has up to 32 edges; what launches have of their rows; and
+#: pieces of what is above them.
+_LEAF = Limits(16, 24, 200)
+_CLASSES = (0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
+_PIECE = Limits(32, 1 << 31, 1024)
 
 
 class ReverseSweeps:
@@ -47,7 +47,7 @@ class ReverseSweeps:
         self.seed, self.stress = seed, stress
         x, dtype = counts.structure, sweeps.compute
         self.structure, self.powers = x, dict[str, Array]()
-        far = sweeps.zero
+        self.leaf, far = leaf, sweeps.zero
 
         def there(given: NDArray[Any], kind: Any) -> Array:
             return from_host(np.ascontiguousarray(given, kind))
@@ -59,19 +59,10 @@ class ReverseSweeps:
         out = np.minimum(counts.out, far)
         back = out if counts.back is counts.out else np.minimum(counts.back, far)
         weights, numbers = both(out, back, dtype), both(*counts.paths, np.float64)
-        top, size = subtrees(x, leaf)
-        above, upper = np.ones(x.n, bool), np.full(x.n, -1, np.int32)
-        above[ranges(top - size + 1, size)] = False
-        self.upper = int(np.count_nonzero(above))
-        upper[above] = np.arange(self.upper)
-        order = np.argsort(x.height, kind="stable")
-        order = order[above[order]]
-        levels = np.flatnonzero(np.diff(x.height[order], prepend=-1, append=-1))
-        self.cuts, self.degree = levels, np.diff(x.first)[order]
-        rows = size + np.diff(x.first)[top]
-        by_rows = np.argsort(rows, kind="stable")
-        self.leaves = _launches(rows[by_rows])
-        leaves, edges = np.stack([top, size], 1)[by_rows], _leaf_edges(x, top, size)
+        order, starts = self._pieces()
+        upper = np.full(x.n, -1, np.int32)
+        upper[order] = np.arange(len(order))
+        leaves, edges = self._leaves()
         self.fields: dict[str, Any] = {
             "slot": there(sweeps.slots[x.order], np.int32), "parent": there(x.parent, np.int32),
             "first": there(x.first, np.int32), "head": there(x.head, np.int32),
@@ -79,9 +70,48 @@ class ReverseSweeps:
             "back_count": numbers[1], "seed": None if seed is None else there(seed, np.float64),
             "upper": there(upper, np.int32), "leaves": there(leaves, np.int32),
             "edges": self._records(edges, back, counts.paths[1]),
-            "order": there(order, np.int32), "slack": counts.slack, "nodes": x.n,
-            "rows": min(x.n, _LANES * counts.depth), "stress": int(stress),
+            "order": there(order, np.int32), "pieces": there(starts, np.int32),
+            "slack": counts.slack, "nodes": x.n, "rows": min(x.n, _LANES * counts.depth), "stress": int(stress),
         }  # fmt: skip
+
+    def _pieces(self) -> tuple[Index, Index]:
+        """The nodes above the subtrees, piece by piece, and where these begin.
+
+        Launches are of pieces that have as many above them.
+        """
+        x = self.structure
+        of, roots = pieces(x, self.leaf, _PIECE)
+        leaf = np.isin(roots, subtrees(x, self.leaf)[0])
+        depth = [0] * len(roots)
+        parent = np.append(of, -1)[x.parent[roots]].tolist()
+        for i in range(len(roots) - 1, -1, -1):
+            if parent[i] >= 0:
+                depth[i] = depth[parent[i]] + 1
+        above = np.flatnonzero(~leaf[of])
+        rank = np.argsort(np.array(depth, np.int64), kind="stable")
+        rank = rank[~leaf[rank]]
+        place = np.empty(len(roots), np.int64)
+        place[rank] = np.arange(len(rank))
+        order = above[np.lexsort((-above, place[of[above]]))]
+        sizes = np.bincount(place[of[above]], minlength=len(rank))
+        counts = np.bincount(np.array(depth, np.int64)[rank])
+        self.launches = list(zip(offsets(counts)[:-1].tolist(), counts.tolist(), strict=True))
+        self.upper = len(order)
+        return order, offsets(sizes)
+
+    def _leaves(self) -> tuple[NDArray[np.int64], tuple[Index, Index]]:
+        """The subtrees by launches, and the rows of the heads of their edges."""
+        x = self.structure
+        top, size = subtrees(x, self.leaf)
+        rows, edges = size + np.diff(x.first)[top], x.first[top + 1] - x.first[top - size + 1]
+        order = np.argsort(rows, kind="stable")
+        limits = np.array(_CLASSES) * rows.max(initial=0)
+        ends = np.searchsorted(rows[order], limits, side="right")
+        self.leaf_launches = [
+            (begin, end - begin, int(rows[order[end - 1]]), int(edges[order[begin:end]].max()))
+            for begin, end in itertools.pairwise([0, *ends.tolist()]) if begin < end
+        ]  # fmt: skip
+        return np.stack([top, size], 1)[order], _leaf_edges(x, top, size)
 
     def _records(
         self, edges: tuple[Index, Index], weight: NDArray[Any], paths: NDArray[np.float64]
@@ -91,7 +121,7 @@ class ReverseSweeps:
         size = self.sweeps.size
         kind = np.dtype({
             "names": ["count", "weight", "row"], "formats": ["f8", f"i{size}", "i4"],
-            "offsets": [0, 8, 8 + size], "itemsize": 16 if size == 4 else 32,
+            "offsets": [0, 8, 8 + size], "itemsize": _edge_size(size),
         })  # fmt: skip
         records = np.zeros(len(weight), kind)
         records["count"][edge], records["weight"][edge] = paths[edge], weight[edge]
@@ -147,16 +177,6 @@ class ReverseSweeps:
             room |= {"power": xp.empty(all_, np.int32), "up_power": xp.empty(up, np.int32)}
         return room
 
-    def _levels(self, groups: int) -> list[tuple[int, tuple[int, ...]]]:
-        """For each level how many blocks of warps, and its words of the parameters."""
-        levels = list[tuple[int, tuple[int, ...]]]()
-        for begin, end in itertools.pairwise(self.cuts.tolist()):
-            warps, degree = (end - begin) * groups, self.degree[begin:end].mean()
-            most = min(_WARPS_AT_ONCE * self.here.sms / warps, degree / 2, _WARPS)
-            shift = int(math.log2(most)) if most > 1 else 0
-            levels.append((-(-(warps << shift) // _WARPS), (begin, end - begin, shift, 0)))
-        return levels
-
     def _batch(self, nodes: Node, labels: Array, shared: dict[str, Any], *, wide: bool) -> None:
         """The passes of the sources of one matrix of labels."""
         x, columns = self.structure, len(nodes)
@@ -171,45 +191,47 @@ class ReverseSweeps:
             columns=columns,
             sources=given[0],
             ascending=given[1],
-        )[: -_LEVEL.size]  # hundreds of launches differ in little
+        )[: -_LAUNCH.size]  # hundreds of launches differ in little
         kind = f"{STORAGE[labels.dtype.name]}, {flags(wide)}"
 
-        def kernel(body: str, threads: int, shared_bytes: int) -> Callable[..., None]:
+        def kernel(body: str, threads: int) -> Callable[..., None]:
             source = entry("gradient.cuh", params, f"sr::{body}>::run", threads)
             launch = self.here.kernel(source).launch
 
-            def run(blocks: int, level: tuple[int, ...], rows: int = 1) -> None:
-                text = packed + _LEVEL.pack(*level)
-                launch(blocks, threads, rows * shared_bytes, text, params.pointers)
+            def run(blocks: int, shared_bytes: int, *last: int) -> None:
+                text = packed + _LAUNCH.pack(*last)
+                launch(blocks, threads, shared_bytes, text, params.pointers)
 
             return run
 
-        count_up, count_down, hand_down, hand_up = (
-            kernel(f"{name}<{kind}", _WARPS * _LANES, _SHARED)
-            for name in ("CountUp", "CountDown", "HandDown", "HandUp")
-        )
-        row = _LEAF_WARPS * _LANES * _EACH * (16 + self.sweeps.size + 4 * wide)
-        pass_leaves = kernel(f"Leaves<{kind}, {_EACH}", _LEAF_WARPS * _LANES, row)
-        levels, none = self._levels(groups), (0, 0, 0, 0)
-        count_up(groups, none)
-        for blocks, level in reversed(levels):
-            count_down(blocks, level)
-        for begin, count, rows in self.leaves:
-            warps = count * columns // (_LANES * _EACH)
-            pass_leaves(-(-warps // _LEAF_WARPS), (begin, count, 0, rows), rows)
-        for blocks, level in levels:
-            hand_down(blocks, level)
-        hand_up(groups, none)
+        def pieces_of(name: str) -> Callable[[int, int], None]:
+            kernels = {
+                team: kernel(f"{name}<{kind}, {team}", _WARPS * _LANES) for team in (1, _WARPS)
+            }
+
+            def run(begin: int, count: int) -> None:
+                alone = count * groups >= _WARPS_AT_ONCE * self.here.sms
+                blocks = -(-count * groups // _WARPS) if alone else count * groups
+                kernels[1 if alone else _WARPS](blocks, _SHARED, begin, count, 0, 0)
+
+            return run
+
+        count_down, hand_down = pieces_of("CountDown"), pieces_of("HandDown")
+        pass_leaves = kernel(f"Leaves<{kind}", _LANES)
+        row, edge = _LANES * (16 + self.sweeps.size + 4 * wide) + 4, _edge_size(self.sweeps.size)
+        kernel(f"CountUp<{kind}", _WARPS * _LANES)(groups, 0, 0, 0, 0, 0)
+        for begin, count in self.launches:
+            count_down(begin, count)
+        for begin, count, rows, edges in self.leaf_launches:
+            pass_leaves(count * groups, rows * row + edges * edge, begin, count, rows, edges)
+        for begin, count in reversed(self.launches):
+            hand_down(begin, count)
+        kernel(f"HandUp<{kind}", _WARPS * _LANES)(groups, _SHARED, 0, 0, 0, 0)
 
 
-def _launches(rows: NDArray[Any]) -> list[tuple[int, int, int]]:
-    """Of subtrees by ascending rows those of each launch: the first, how many, and their rows."""
-    ends = np.searchsorted(rows, (*_CLASSES, rows.max(initial=0)), side="right")
-    begins = np.concatenate([[0], ends[:-1]])
-    return [
-        (begin, end - begin, int(rows[end - 1]))
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True) if begin < end
-    ]  # fmt: skip
+def _edge_size(size: int) -> int:
+    """Bytes of sr::LeafEdge for labels of that size."""
+    return 16 if size == 4 else 32
 
 
 def _leaf_edges(x: SymbolicFactor, top: Index, size: Index) -> tuple[Index, Index]:

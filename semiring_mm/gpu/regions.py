@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
 
-__all__ = ["Cut", "Limits", "Regions", "cut", "regions", "subtrees"]
+__all__ = ["Cut", "Limits", "Regions", "cut", "pieces", "regions", "subtrees"]
 
 _ALIGNED = 2  # edges; those of a node begin at a multiple
 
@@ -178,7 +178,7 @@ def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     """Whole subtrees as large as `leaf` allows, and pieces as `upper` allows of what is above."""
     degree = np.diff(x.first)
     parent = np.where(x.parent < x.eliminated, x.parent, -1).astype(np.int32)
-    of, roots = _pieces(x, parent, degree, leaf, upper)
+    of, roots = pieces(x, leaf, upper)
     count = len(roots)
     order = np.lexsort((-np.arange(x.eliminated), of))
     position = np.concatenate([order, np.arange(x.eliminated, x.n)]).astype(np.int32)
@@ -250,11 +250,10 @@ def subtrees(x: SymbolicFactor, leaf: Limits) -> tuple[Index, Index]:
     return top, size[top]
 
 
-def _pieces(
-    x: SymbolicFactor, parent: Node, degree: Index, leaf: Limits, upper: Limits
-) -> tuple[Node, Node]:
+def pieces(x: SymbolicFactor, leaf: Limits, upper: Limits) -> tuple[Node, Node]:
     """The region of each position, and the highest node of each region."""
-    n = x.eliminated
+    n, degree = x.eliminated, np.diff(x.first)
+    parent = np.where(x.parent < n, x.parent, -1)
     top, size = subtrees(x, leaf)
     of = np.full(n, -1, np.int64)
     for_leaf = ranges(top - size + 1, size)

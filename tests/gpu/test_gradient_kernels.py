@@ -33,7 +33,7 @@ def there(request, monkeypatch):
     monkeypatch.setattr(device_gradient, "_SOURCES", 256)
 
 
-@pytest.fixture(params=[Limits(1, 2, 99), Limits(5, 9, 99), Limits(32, 40, 999)])
+@pytest.fixture(params=[Limits(1, 2, 99), Limits(5, 9, 99), Limits(32, 33, 999)])
 def leaf(request, monkeypatch):
     """Subtrees in shared memory: none but some nodes alone, small ones, and most."""
     monkeypatch.setattr(device_gradient.ReverseSweeps.__init__, "__kwdefaults__", {
