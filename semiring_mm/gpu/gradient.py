@@ -71,7 +71,8 @@ class ReverseSweeps:
             "upper": there(upper, np.int32), "leaves": there(leaves, np.int32),
             "edges": self._records(edges, back, counts.paths[1]),
             "order": there(order, np.int32), "pieces": there(starts, np.int32),
-            "slack": counts.slack, "nodes": x.n, "rows": min(x.n, _LANES * counts.depth), "stress": int(stress),
+            "slack": counts.slack, "nodes": x.n, "rows": min(x.n, _LANES * counts.depth),
+            "stress": int(stress),
         }  # fmt: skip
 
     def _pieces(self) -> tuple[Index, Index]:
