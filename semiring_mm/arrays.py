@@ -21,7 +21,6 @@ import numpy as np
 from . import engine as engines
 from .engine import Engine
 from .memory import too_large
-from .plan import Facts
 
 __all__ = [
     "Call", "check_all_pairs", "check_memory", "device_index", "gpu_has", "joined", "masked",
@@ -67,14 +66,14 @@ class Call:
         lies elsewhere or in another byte order.
     moved : bool
         Whether host arrays are computed on the device; the operands are copies then.
-    holds : callable, optional
-        For which facts of its operand a call that asks for them is the same one, where it comes
-        again.
+    holds : sequence of callables
+        For what else, of each thing that it reads on the device, the call is the same one, where it
+        comes again: see :meth:`.engine.Calls.learn`.
     """
 
     engine: Engine
     moved = False
-    holds: Callable[[Facts], bool] | None = None
+    holds: Sequence[Callable[[Any], bool]] = ()
     _aside = False  # whether the result is copied to `out` at the end
     _index: int | None = None  # of the device; -1 is the current one
     _library = "numpy"

@@ -13,6 +13,7 @@ they call, never when they are imported.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -365,7 +366,7 @@ class Calls(Protocol):
     def learn(
         self, notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any,
         given: Any, arrays: Sequence[Array], result: Array,
-        holds: Callable[[Facts], bool] | None = None,
+        holds: Sequence[Callable[[Any], bool]] = (),
     ) -> None:  # fmt: skip
         """Prepare a call that was recorded, if it can be repeated.
 
@@ -379,9 +380,10 @@ class Calls(Protocol):
             What the call returned.
         arrays, result : arrays
             Operands and the result, or several, as the engine had them.
-        holds : callable, optional
-            Of a call that has asked for the facts of its operand: whether for other facts it is
-            the same call. No other one that asks for facts is prepared.
+        holds : sequence of callables
+            Of a call that has read what the device found (facts of its operand, small arrays):
+            for each time, whether with something else it is the same call. No other one that reads
+            is prepared.
         """
 
 
@@ -935,7 +937,7 @@ def named(name: str, argument: str = "") -> Engine:
         If it cannot run here: what is missing and how to get it.
     """
     engine = _engines.get(name) or _load(name)
-    if reason := engine.why_not():
+    if not engine.HOST and (reason := engine.why_not()):  # on the host nothing can be missing
         asked = naming.named(argument) if argument else naming.named("device", name)
         raise ValueError(f"{asked}: {reason}")
     return engine
@@ -951,12 +953,12 @@ def of(array: Array) -> Engine:
     return named("cpu" if isinstance(array, np.ndarray) else "cuda")
 
 
+@functools.lru_cache(maxsize=1024)
 def compiled(
     kernel: Kernel, plan: Plan | str | None = None, zero: float | int = 0, one: float | int = 0
 ) -> Any:
     """A kernel as the host's engine runs it: :meth:`Engine.compiled`."""
-    host = _engines.get("cpu") or named("cpu")  # nothing can be missing
-    return host.compiled(kernel, plan, zero, one)
+    return named("cpu").compiled(kernel, plan, zero, one)
 
 
 def host_rows() -> FactorRows:

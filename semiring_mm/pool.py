@@ -60,7 +60,8 @@ def get_num_threads() -> int:
         What :func:`set_num_threads` or ``SEMIRING_MM_NUM_THREADS`` has set, else the cores that
         this process may use.
     """
-    return configured() if _here.most is None else min(_here.most, configured())
+    threads, most = _threads or configured(), _here.most
+    return threads if most is None else min(most, threads)
 
 
 def configured() -> int:

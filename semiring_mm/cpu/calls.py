@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..memory import workspace
-from ..plan import Facts, needs_facts
+from ..plan import needs_facts
 from ..semirings import Semiring
 from . import product
 from .compiler import KEPT
@@ -164,7 +164,7 @@ def recorded() -> contextlib.AbstractContextManager[None]:
 
 def learn(
     notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any, given: Any,
-    arrays: Sequence[Array], result: Array, holds: Callable[[Facts], bool] | None = None,
+    arrays: Sequence[Array], result: Array, holds: Sequence[Callable[[Any], bool]] = (),
 ) -> None:  # fmt: skip
     """Do nothing: :func:`prepared` knows all of a call before it is made."""
 

@@ -22,11 +22,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ..plan import Facts
+import numpy as np
+from numpy.typing import NDArray
+
 from ..semirings import Semiring
 from . import device, launch
 from .device import Launched, Looked, Scratch, address, recorded
-from .facts import joined_facts
 from .sparse import kept
 
 __all__ = ["learn", "prepared", "recorded", "repeat"]
@@ -37,6 +38,7 @@ _LAUNCHES = 64  # of a call
 _ALIGNED = 128  # the strictest alignment that a kernel asks for
 _GRAIN = 256  # of parts of the memory for intermediate results
 _LINE = 64  # a tensor map lies on a multiple of it
+_BYTE = np.dtype(np.uint8)
 
 
 class _Library(Protocol):
@@ -126,15 +128,13 @@ class _Like(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """Ranges that are looked for: by so many launches, and whether the others are right for them.
+    """What a call reads in memory of the host, from a byte on, and whether it is the same then."""
 
-    They are written to an array of the host.
-    """
-
-    launches: int
+    begin: int
     shape: tuple[int, ...]
     dtype: Any
-    holds: Callable[[Facts], bool]
+    read: Callable[[NDArray[Any]], Any]
+    holds: Callable[[Any], bool]
 
 
 @dataclass(eq=False)
@@ -151,8 +151,8 @@ class _Call:
         The parameters of all launches.
     writes : list of (int, int, int)
         Words that are addresses: the index of a word, the array that it belongs to (operands in
-        their order, the results, intermediate results, ranges), and the bytes from where that
-        begins.
+        their order, the results, intermediate results, memory of the host), and the bytes from
+        where that begins.
     maps : list of (int, int, int)
         Tensor maps: the address of a map, then array and bytes as above.
     spans : list of (int, int)
@@ -160,7 +160,9 @@ class _Call:
         where it begins.
     room : int
         Bytes of intermediate results.
-    look : _Look, optional
+    looks : list of _Look
+    seen : (int, int)
+        Bytes of the host that these read, and how many launches write them.
     given : str
         The name of the operands' dtype; empty if they differ.
     shape, dtype
@@ -176,7 +178,8 @@ class _Call:
     maps: list[tuple[int, int, int]]
     spans: list[tuple[int, int]]
     room: int
-    look: _Look | None
+    looks: list[_Look]
+    seen: tuple[int, int]
     given: str
     shape: tuple[int, ...]
     dtype: Any
@@ -187,7 +190,7 @@ class _Call:
         self._lock = threading.Lock()
 
     def run(self, bases: list[int], stream: int) -> Callable[[], None] | None:
-        """Launch, with the arrays at these addresses; a call that waits for ranges, if any are."""
+        """Launch, with the arrays at these addresses; a call that waits for what is looked at."""
         reached = None
         with self._lock:  # until the driver has read the parameters
             if bases != self._last:
@@ -200,7 +203,7 @@ class _Call:
                 self._last = bases
             for count, (start, where) in enumerate(self.starts, 1):
                 start(stream, where, 0)
-                if self.look is not None and count == self.look.launches:
+                if count == self.seen[1]:
                     reached = device.current().mark(stream)
         return reached
 
@@ -233,7 +236,7 @@ def repeat(
         for base, (first, last) in zip(bases, call.spans, strict=False):
             if base + first < high and low < base + last and base != joined:
                 return None
-    elif captured and (library.pooled or call.look is not None):
+    elif captured and (library.pooled or call.looks):
         return None
     else:
         result, place = library.empty(call, operands[0])
@@ -247,17 +250,18 @@ def repeat(
     if call.room:
         memory, at = library.room(call.room, index, captured)
         bases.append(at)
-    look, ranges = call.look, None
-    if look is not None:
-        ranges = device.current().host_memory(look.shape, look.dtype)
-        bases.append(address(ranges))
+    if call.looks:
+        seen = device.current().host_memory((call.seen[0],), _BYTE)
+        bases.append(address(seen))
     reached = call.run(bases, stream)
     del memory
-    if look is not None and ranges is not None and reached is not None:
+    if reached is not None:
         reached()
-        if not look.holds(joined_facts(ranges)):
-            launch.forget(key)  # of one kind of graph after another neither is prepared
-            return None
+        for begin, shape, dtype, read, holds in call.looks:
+            there: NDArray[Any] = np.ndarray(shape, dtype, seen, begin)
+            if not holds(read(there)):
+                launch.forget(key)  # of one kind of graph after another neither is prepared
+                return None
     return (result, *others) if others else result
 
 
@@ -310,7 +314,7 @@ def _library_of(x: Any) -> _Library | None:
 
 def learn(
     notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any, given: Any,
-    arrays: Sequence[Array], result: Array, holds: Callable[[Facts], bool] | None = None,
+    arrays: Sequence[Array], result: Array, holds: Sequence[Callable[[Any], bool]] = (),
 ) -> None:  # fmt: skip
     """Keep a call that was recorded; see :meth:`semiring_mm.engine.Calls.learn`."""
     results, returned = (x if isinstance(x, tuple) else (x,) for x in (result, given))
@@ -318,10 +322,10 @@ def learn(
     library = _library_of(operands[0])
     launches = [x for x in notes if isinstance(x, Launched)]
     known = all(x.pointers is not None for x in launches)
-    looks = [(i, x.array) for i, x in enumerate(notes) if isinstance(x, Looked)]
+    looked = [(i, x) for i, x in enumerate(notes) if isinstance(x, Looked)]
     if library is None or not known or not 0 < len(launches) <= _LAUNCHES:
         return
-    if len(looks) != (holds is not None):  # what it reads decides something that is not known
+    if len(looked) != len(holds):  # what it reads decides something that is not known
         return
     if any(type(x) is not type(operands[0]) for x in (*operands, *returned)):
         return
@@ -337,12 +341,13 @@ def learn(
     for x in (note.array for note in notes if isinstance(note, Scratch)):
         places.append((len(spans), address(x) - room, address(x), address(x) + x.nbytes))
         room += -(-x.nbytes // _GRAIN) * _GRAIN
-    look = None
-    for i, x in looks:
-        places.append((len(spans) + (room > 0), address(x), address(x), address(x) + x.nbytes))
+    looks, size, before = list[_Look](), 0, 0
+    for (i, (x, read)), holding in zip(looked, holds, strict=True):
+        begin = address(x)
+        places.append((len(spans) + (room > 0), begin - size, begin, begin + x.nbytes))
+        looks.append(_Look(size, x.shape, x.dtype, read, holding))
+        size += -(-x.nbytes // _GRAIN) * _GRAIN
         before = sum(isinstance(note, Launched) for note in notes[:i])
-        assert holds is not None
-        look = _Look(before, x.shape, x.dtype, holds)
     if not all(x.flags.c_contiguous for x in results[out is not None :]):  # of those that are made
         return
     found = _laid_out(launches, places)
@@ -353,7 +358,9 @@ def learn(
     given = names.pop() if len(names) == 1 else ""
     with contextlib.suppress(AttributeError, TypeError, RuntimeError):
         key = _key(library, head, operands, out)[0]
-        launch.keep(key, _Call(*found, spans, room, look, given, *like[0], like[1:]))
+        launch.keep(
+            key, _Call(*found, spans, room, looks, (size, before), given, *like[0], like[1:])
+        )
 
 
 def _span(x: Array) -> tuple[int, int]:

@@ -26,9 +26,9 @@ from ..version import __version__
 
 __all__ = [
     "DEFAULT", "TENSOR_MAP", "Device", "Kept", "Kernel", "Launched", "Looked", "Scratch", "Start",
-    "address", "compile_source", "compiled", "copy", "current", "fill", "headers", "note",
-    "note_unknown", "parameters", "recorded", "refuse_capture", "replace_address", "scratch",
-    "why_not",
+    "address", "compile_source", "compiled", "copy", "current", "fill", "headers", "look", "note",
+    "note_unknown", "parameters", "recorded", "recording", "refuse_capture",
+    "replace_address", "scratch", "why_not",
 ]  # fmt: skip
 
 Array = Any
@@ -109,9 +109,10 @@ class Scratch(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """Memory of the host for what was launched before, which a call reads and decides by."""
+    """Memory of the host for what was launched before: what a call reads in it, it decides by."""
 
     array: NDArray[Any]
+    read: Callable[[NDArray[Any]], Any] = np.asarray
 
 
 class _Thread(threading.local):
@@ -129,6 +130,11 @@ def recorded() -> Iterator[list[Any]]:
         yield _thread.notes
     finally:
         _thread.notes = before
+
+
+def recording() -> bool:
+    """Whether what this thread does is noted."""
+    return _thread.notes is not None
 
 
 _NOTES = 256  # of a call, and bytes of its arrays; with more it is forgotten, and so are they
@@ -172,6 +178,18 @@ def copy(x: Array, to: Array) -> None:
         note_unknown()
 
 
+def look(x: Array) -> NDArray[Any]:
+    """A copy on the host of a contiguous array; waits for it, and is noted."""
+    here = current()
+    found, stream = here.host_memory(x.shape, x.dtype), here.stream()
+    moved = address(found), address(x), x.nbytes
+    here.xp.cuda.runtime.memcpyAsync(*moved, _ANYWHERE, stream)
+    note(Launched(_move, struct.pack("3q", *moved), 2, ()))
+    here.mark(stream)()
+    note(Looked(found))
+    return found
+
+
 def note_unknown() -> None:
     """What is done by a kernel of CuPy's, so that the call is not kept."""
     note(Launched(_fill, b"", None, ()))
@@ -190,10 +208,10 @@ def _fill(stream: int, at: int, _: int) -> None:
 def _move(stream: int, at: int, _: int) -> None:
     """Copy bytes, as a launch: to an address, from one, and how many."""
     words = (ctypes.c_int64 * 3).from_address(ctypes.c_int64.from_address(at).value)
-    current().xp.cuda.runtime.memcpyAsync(*words, _BETWEEN, stream)
+    current().xp.cuda.runtime.memcpyAsync(*words, _ANYWHERE, stream)
 
 
-_BETWEEN = 3  # cudaMemcpyDeviceToDevice
+_ANYWHERE = 4  # cudaMemcpyDefault: addresses tell where they are
 
 
 def address(x: Array | None) -> int:

@@ -141,7 +141,7 @@ def facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
     ranges = here.host_memory((scan.blocks, 3), scan.result)
     scan.send(a=place + scan.begin, found=ranges)
     reached = here.mark(here.stream())
-    device.note(device.Looked(ranges))
+    device.note(device.Looked(ranges, joined_facts))
 
     def wait() -> Facts:
         reached()

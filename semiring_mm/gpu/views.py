@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..expressions import evaluate
 from ..semirings import Semiring
-from .device import address, note_unknown, refuse_capture
+from .device import address, look, note_unknown, recording, refuse_capture
 
 __all__ = [
     "address", "aligned", "ascending", "bits_of", "layouts", "reading", "scaled", "strides",
@@ -122,8 +122,10 @@ def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
 def to_host(x: Array) -> NDArray[Any]:
     """A copy on the host; waits for it."""
     refuse_capture()
-    if hasattr(x, "get"):
-        note_unknown()  # what it decides is not known
+    if recording() and hasattr(x, "get"):
+        if x.flags.c_contiguous:
+            return look(x)
+        note_unknown()
     copy: NDArray[Any] = x.get() if hasattr(x, "get") else x
     return copy
 

@@ -309,9 +309,9 @@ def _head(
     if type(graph) is np.ndarray or len(shape) < 2:
         return None
     plain = weight == "weight" and sources is hops is progress is None and options == _NO_TILES
-    if not plain or predecessors or overwrite or shape[-1] > _AT_ONCE:
+    if not plain or overwrite or shape[-1] > _AT_ONCE:
         return None
-    return "closure", s, directed, method
+    return "closure", s, directed, method, predecessors
 
 
 def distances(

@@ -177,9 +177,14 @@ def close_at_once(r: Request) -> Solved:
             closed = d
     if tick is not None:
         tick(1.0)
-    if r.call is not None and p is None and not weights.look(1):
-        r.call.holds = weights.alike
+    if r.call is not None and not weights.look(1):
+        r.call.holds = [weights.alike] if p is None or done is True else [weights.alike, _are_trees]
     return closed, p
+
+
+def _are_trees(open_rows: NDArray[np.uint8]) -> bool:
+    """Whether no row of predecessors is open: see :func:`_cyclic`."""
+    return not open_rows.any()
 
 
 def _stacked(x: Array) -> Array:
@@ -206,7 +211,7 @@ def _cyclic(problem: Problem, closed: Array, p: Array, open_rows: Array | None) 
     if not problem.weights.look(1) and n <= engine.BASE:
         return []
     flat = (count * n, n)
-    if open_rows is not None and not engine.to_host(open_rows).any():
+    if open_rows is not None and _are_trees(engine.to_host(open_rows)):
         return []
     if open_rows is None and not len(
         engine.doubtful(problem.source.s, closed.reshape(flat), p.reshape(flat))

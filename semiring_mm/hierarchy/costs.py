@@ -136,10 +136,10 @@ def eliminations(
     core = n - np.arange(len(d) + 1, dtype=np.float64)
     type_ = NARROW if itemsize <= 4 else 1.0
     shared = np.zeros(len(core))
-    np.cumsum(TRIANGLE * d * d + SWEEP * type_ * count * d, out=shared[1:])
+    (TRIANGLE * d * d + SWEEP * type_ * count * d).cumsum(out=shared[1:])
     outside = np.minimum(count, n - core)  # the rows of sources in the core are its closure's
     shared += PAIR * type_ * (core * core * (core + HALF) + outside * core**2)
     shared += LABEL * float(n) * count
     alone = np.zeros(len(core))
-    np.cumsum(STRUCTURE * (1 + d), out=alone[1:])
+    (STRUCTURE * (1 + d)).cumsum(out=alone[1:])
     return ELIMINATION + WEIGHT * arcs + alone + ENTRY * core**2 + shared / threads

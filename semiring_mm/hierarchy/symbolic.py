@@ -39,6 +39,8 @@ _CORE = 1024
 _SMALL = 1000
 #: Least degree of the elimination from which nested dissection orders the rest.
 _LOW = 4
+#: Entries to spare behind lists of neighbours: a small graph never needs more memory for them.
+_SPARE = 1 << 16
 #: Parts at most of about the same work in which weights are joined by threads, and the least work
 #: of one: as much time as it takes to hand out a hundred.
 _PARTS, _LEAST = 64, 1 << 18
@@ -85,12 +87,23 @@ class Structure(SymbolicFactor):
 
         RoutingKit's ``down_first_out``, ``down_head`` and ``down_to_up``.
         """
-        return _transpose(self.n, self.eliminated, self.first, self.head)
+        begin = np.zeros(self.n + 2, np.int64)
+        tail, edge = np.empty(len(self.head), np.int32), np.empty(len(self.head), np.int64)
+        compiled(kernels.transpose)(
+            n=self.n, rows=self.eliminated, first=self.first, head=self.head, begin=begin,
+            tail=tail, edge=edge,
+        )  # fmt: skip
+        return begin[:-1], tail, edge
+
+    @property
+    def degree(self) -> Index:
+        """Number of higher neighbours of each eliminated position."""
+        return self.first[1:] - self.first[:-1]
 
     @cached_property
     def pairs(self) -> float:
         """Pairs (⊗, ⊕) that join the weights of the edges: Σ degree²."""
-        return float((np.diff(self.first).astype(np.float64) ** 2).sum())
+        return float(self.degree @ self.degree)
 
     @cached_property
     def depth(self) -> int:
@@ -119,11 +132,10 @@ class Structure(SymbolicFactor):
 
         The parts are disjoint subtrees, in any order, but for the last, which comes after them.
         """
-        degree = np.diff(self.first)
-        work, size = degree * degree + 8, np.ones(self.eliminated, np.int64)
-        count = min(_PARTS, int(work.sum()) // _LEAST)
+        count = min(_PARTS, int(self.pairs + 8 * self.eliminated) // _LEAST)
         if count < 2:
             return np.arange(self.eliminated, dtype=np.int32), np.array([0, self.eliminated])
+        work, size = self.degree**2 + 8, np.ones(self.eliminated, np.int64)
         compiled(kernels.subtree_sums)(n=self.eliminated, work=work, size=size, parent=self.parent)
         most = work[self.parent >= self.eliminated].sum() // count
         above = np.append(work, most + 1)[np.minimum(self.parent, self.eliminated)]
@@ -172,17 +184,12 @@ class Structure(SymbolicFactor):
         2 e upward along edge e and 2 e + 1 downward; -1 - (i c + j) from the i-th to the j-th node
         of a core of c.
         """
-        u, v = self.rank[row], self.rank[col]
-        slot = np.empty(len(u), np.int64)
-        inside = (u >= self.eliminated) & (v >= self.eliminated)
-        i, j = (x[inside].astype(np.int64) - self.eliminated for x in (u, v))
-        slot[inside] = -1 - (i * self.core + j)
-        outside = ~inside
-        rest, u, v = slot[outside], u[outside], v[outside]
+        slot = np.empty(len(row), np.int64)
         compiled(kernels.locate)(
-            m=len(rest), first=self.first, slot=rest, row=u, col=v, head=self.head
-        )
-        slot[outside] = rest
+            m=len(row), eliminated=self.eliminated, core=self.core, rank=self.rank,
+            first=self.first, head=self.head, row=np.ascontiguousarray(row, np.int64),
+            col=np.ascontiguousarray(col, np.int64), slot=slot,
+        )  # fmt: skip
         return slot
 
 
@@ -286,7 +293,7 @@ def eliminate(
     work = min(_WORK * (n + len(near)), spare / costs.ORDER)
     order, degree = minimum_degree(n, first, near, int(work), count)
     expected = costs.eliminations(n, len(row), degree, count, itemsize=itemsize, threads=working)
-    eliminated = int(np.argmin(expected))
+    eliminated = int(expected.argmin())
     if expected[eliminated] > limit:
         return None
     return factorize(n, first, near, order, eliminated), float(expected[eliminated])
@@ -294,11 +301,11 @@ def eliminate(
 
 def neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     """The distinct neighbours of each node."""
-    row, col = (np.ascontiguousarray(x, np.int64) for x in (row, col))
-    first, near = np.zeros(n + 2, np.int64), np.empty(2 * len(row), np.int32)
+    first, near = np.empty(n + 2, np.int64), np.empty(2 * len(row), np.int32)
     compiled(kernels.adjacency)(
-        n=n, m=len(row), row=row, col=col, first=first, near=near, mark=np.full(n, -1, np.int32)
-    )
+        n=n, m=len(row), row=np.ascontiguousarray(row, np.int64),
+        col=np.ascontiguousarray(col, np.int64), first=first, near=near, mark=np.empty(n, np.int32),
+    )  # fmt: skip
     return first[:-1], near[: first[n]].copy()
 
 
@@ -311,25 +318,27 @@ def minimum_degree(
     The others are a core: of at least `least` nodes, unless `work` was used up.
     """
     order, degree, size, room = np.empty((4, n), np.int32)
-    links, begin = np.full((3, n + 1), -1, np.int32), np.empty(n, np.int64)
-    lists = dict(zip(("bucket", "following", "before"), links, strict=True))
-    compiled(kernels.begin_degrees)(n=n, first=first, begin=begin, size=size, **lists)
-    state = np.array([0, 0, 0, 0, 1], np.int64)
-    working = pool.get_num_threads()
-    fields: dict[str, Any] = {
-        "n": n, "sources": sources, "least": least, "state": state,
-        "order_cost": round(1000 * costs.ORDER * working), "triangle": round(1000 * costs.TRIANGLE),
-        "sweep": round(1000 * costs.SWEEP), "pair": round(1000 * costs.PAIR),
-        "mark": np.zeros(n, np.int64), "begin": begin, "size": size, "room": room, "order": order,
-        "degree": degree, **lists,
+    bucket, following, before = np.empty((3, n + 1), np.int32)
+    state = np.array([0, 0, 0, 0, 2], np.int64)
+    lists: dict[str, Any] = {
+        "n": n, "state": state, "mark": np.empty(n, np.int64), "begin": np.empty(n, np.int64),
+        "size": size, "bucket": bucket, "following": following, "before": before, "room": room,
+    }  # fmt: skip
+    larger = np.empty(_larger(n, len(near)), np.int32)
+    compiled(kernels.begin_degrees)(first=first, near=near, pool=larger, **lists)
+    near, working = larger, pool.get_num_threads()
+    fields = lists | {
+        "sources": sources, "least": least, "order_cost": round(1000 * costs.ORDER * working),
+        "triangle": round(1000 * costs.TRIANGLE), "sweep": round(1000 * costs.SWEEP),
+        "pair": round(1000 * costs.PAIR), "order": order, "degree": degree,
     }  # fmt: skip
     while state[4] == 1 or (state[4] == 2 and work > 0):
-        if state[4] == 1:  # half of their size to spare for each list, and twice as much behind
-            left = int(size.sum())
-            larger = np.empty(3 * (left + left // 2 + 4 * (n - int(state[0]))), np.int32)
+        if state[4] == 1:
+            larger = np.empty(_larger(n - int(state[0]), int(size.sum())), np.int32)
             compiled(kernels.repack)(
-                n=n, state=state, begin=begin, size=size, room=room, pool=near, larger=larger
-            )
+                n=n, state=state, begin=lists["begin"], size=size, room=room, pool=near,
+                larger=larger,
+            )  # fmt: skip
             near = larger
         state[3] += (some := min(work, _GRANT))  # so that Ctrl-C need not wait for all
         work -= some
@@ -341,6 +350,11 @@ def minimum_degree(
     gone[order[:done]] = True
     order[done:] = (~gone).nonzero()[0]
     return order, degree[:done]
+
+
+def _larger(lists: int, entries: int) -> int:
+    """Memory for lists: half of their size to spare for each, and twice as much behind."""
+    return 3 * (entries + entries // 2 + 4 * lists) + _SPARE
 
 
 def factorize(
@@ -364,54 +378,33 @@ def factorize(
     ValueError
         If there are more than `most` edges.
     """
-    rank = _inverse(order)
-    graph: dict[str, Any] = {"n": n, "near": near}
-    parent, ancestor = np.full((2, n), n, np.int32)
+    given, position = np.ascontiguousarray(order, np.int32), np.empty((2, n), np.int32)
+    graph: dict[str, Any] = {"n": n, "near": near, "order": position[0], "rank": position[1]}
+    parent, height = np.empty((2, eliminated), np.int32)
     compiled(kernels.elimination_tree)(
-        **graph, first=first, order=order, rank=rank, parent=parent, ancestor=ancestor,
+        **graph, eliminated=eliminated, first=first, given=given, parent=parent, height=height,
+        scratch=np.empty((6, n), np.int32),
     )  # fmt: skip
-    position = np.arange(n + 1, dtype=np.int32)
-    height = np.zeros(eliminated, np.int32)
-    compiled(kernels.postorder)(
-        n=eliminated, size=np.zeros(eliminated, np.int64), parent=parent, position=position,
-        below=np.empty(eliminated, np.int32), height=height,
-    )  # fmt: skip
-    before = _inverse(position[:n])  # in the order that was given
-    order, parent = order[before], position[parent[before[:eliminated]]]
-    rank, height = _inverse(order), height[before[:eliminated]]
-
-    struct_first, head = np.zeros(eliminated + 1, np.int64), np.empty(2 * len(near) + n, np.int32)
-    state, mark = np.array([0, 1], np.int64), np.full(n, -1, np.int32)
-    child, sibling = np.full((2, n), -1, np.int32)
+    struct_first, head = np.empty(eliminated + 1, np.int64), np.empty(2 * len(near) + n, np.int32)
+    state, scratch = np.array([0, 1], np.int64), np.empty((3, n), np.int32)
     while state[1]:
         state[1] = 0
         compiled(kernels.symbolic)(
             **graph, stop=eliminated, capacity=len(head), state=state, first=struct_first,
-            near_first=first, order=order, rank=rank, child=child, sibling=sibling, mark=mark,
-            head=head, parent=parent,
+            near_first=first, child=scratch[0], sibling=scratch[1], mark=scratch[2], head=head,
+            parent=parent,
         )  # fmt: skip
         if most is not None and struct_first[state[0]] > most:
             raise ValueError(f"head: an elimination in this order has more than {most} edges")
         if state[1]:
             head = np.concatenate([head, np.empty(len(head), np.int32)])
-    # By ascending tails: first the lower neighbours of each position, then the higher ones.
-    down_first, down_head, _ = _transpose(n, eliminated, struct_first, head[: struct_first[-1]])
-    _, head, _ = _transpose(eliminated, n, down_first, down_head)
-    return Structure(eliminated, rank, order, parent, height, struct_first, head)
-
-
-def _inverse(order: Node) -> Node:
-    """Inverse of a permutation."""
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order), dtype=order.dtype)
-    return rank
-
-
-def _transpose(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
-    """Transpose of a pattern: for each head where its edges begin, their tails, and the edges."""
+    head = head[: struct_first[-1]].copy()
     begin = np.zeros(n + 2, np.int64)
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
-    compiled(kernels.transpose)(
-        n=n, rows=rows, first=first, head=head, begin=begin, tail=tail, edge=edge
-    )
-    return begin[:-1], tail, edge
+    compiled(kernels.sort_heads)(
+        n=n, rows=eliminated, first=struct_first, head=head, begin=begin, tail=tail, edge=edge,
+        free=np.empty(eliminated, np.int64),
+    )  # fmt: skip
+    found = Structure(eliminated, *position[::-1], parent, height, struct_first, head)
+    vars(found)["down"] = begin[:-1], tail, edge
+    return found

@@ -28,9 +28,6 @@ PLAIN = {
     "log_plus": (jnp.add, jax.nn.logsumexp),
     CHEBYSHEV: (lambda a, b: jnp.maximum(abs(a), abs(b)), jnp.min),
 }
-SHAPES = [
-    ((3, 4), (4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((3, 4), (4,)), ((4,), (2, 4, 5)), ((4,), (4,)),
-]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

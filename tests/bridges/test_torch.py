@@ -284,8 +284,6 @@ def test_long_paths():
 
 # --- operators ----------------------------------------------------------------------------------
 
-OPS = torch.ops.semiring_mm
-
 
 def test_gradients_along_a_cycle_are_an_error():
     p = torch.tensor([[-9999, 2, 1], [1, -9999, 1], [2, 2, -9999]], dtype=torch.int32)

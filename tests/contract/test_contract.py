@@ -106,10 +106,6 @@ def near(x, y):
     assert_allclose(x, y, 1e-12, 1e-12)
 
 
-EMISSIONS, TRANSITIONS = RNG.standard_normal((4, 5, 3)), RNG.standard_normal((3, 3))
-OF_STEPS = RNG.standard_normal((4, 4, 3, 3))  # matrices of their own
-
-
 def test_alignments_tell_their_progress():
     x, y = ([RNG.integers(0, 3, n) for n in sizes] for sizes in ((9, 5), (7, 0)))
     told = []

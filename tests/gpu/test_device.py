@@ -6,7 +6,6 @@ there.
 """
 
 import contextlib
-import itertools
 
 import host_device
 import numpy as np
@@ -15,6 +14,7 @@ import reference
 from engines import HOST, Host, for_a_device, on_host
 from numpy.testing import assert_array_equal
 from reference import BFLOAT16
+from walks import check_paths
 
 import semiring_mm as sm
 from semiring_mm import arrays
@@ -51,19 +51,7 @@ def check(found, expected, dtype):
 
 
 def check_trees(w, d, p):
-    """Each row of `p` is a tree whose edges add up to `d`."""
-    wide = reference.widen("min_plus", w).astype(np.float64)
-    d = reference.widen("min_plus", d).astype(np.float64)
-    n = len(w)
-    assert p.dtype == np.int32
-    for i in range(n):
-        for j in range(n):
-            if i == j or np.isinf(d[i, j]):
-                assert p[i, j] == -9999
-                continue
-            path = sm.reconstruct_path(p, i, j)
-            assert path[0] == i
-            assert sum(wide[x, y] for x, y in itertools.pairwise(path)) == d[i, j]
+    check_paths(w, d, p, zero=sm.semirings["min_plus"].identities(w.dtype)[0])
 
 
 # --- products -----------------------------------------------------------------------------------

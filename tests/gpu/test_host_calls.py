@@ -6,6 +6,8 @@ growing unseen; a change that needs more of them has to say why.
 """
 
 import contextlib
+import ctypes
+import functools
 import math
 import sys
 from types import ModuleType, SimpleNamespace
@@ -77,6 +79,7 @@ class Cupy(ModuleType):
             getDeviceProperties=lambda index: properties, driverGetVersion=lambda: 13000,
             memGetInfo=lambda: (1 << 36, 1 << 37), eventRecord=lambda event, stream: None,
             memsetAsync=lambda *_: None,
+            memcpyAsync=lambda to, source, size, kind, stream: ctypes.memset(to, 0, size),
         )  # fmt: skip
         code = SimpleNamespace(ptr=1)
         module = SimpleNamespace(load=lambda cubin: None, get_function=lambda name: code)
@@ -159,6 +162,15 @@ def test_all_shortest_paths_of_a_small_matrix(cupy, n):
     sm.apsp(w)
     assert cupy.waits == ["event"]
     assert len(cupy.launched) == 2, "the ranges of the weights, and the closure"
+
+
+@pytest.mark.parametrize("n", [100, 512, 1024, 2048])
+def test_predecessors_of_a_small_matrix(cupy, n):
+    w = Array((n, n), np.float32)
+    assert counted(functools.partial(sm.apsp, return_predecessors=True), w) <= 75
+    del cupy.waits[:], cupy.launched[:]
+    sm.apsp(w, return_predecessors=True)
+    assert cupy.waits == ["event"]
 
 
 def test_all_shortest_paths_by_the_general_way(cupy, monkeypatch):

@@ -20,6 +20,7 @@ from semiring_mm import summation as sums
 from semiring_mm.gpu import calls, device, engine, launch, tensor, wide
 from semiring_mm.gpu import product as products
 from semiring_mm.graphs import apsp as graphs
+from semiring_mm.graphs import dense
 
 pytestmark = pytest.mark.usefixtures("gxx")
 INF, NAN = np.inf, np.nan
@@ -33,6 +34,9 @@ class On(np.ndarray):
         return there(np.full(shape, 77, dtype))
 
     data = property(lambda self: SimpleNamespace(ptr=self.ctypes.data, device_id=0))
+
+    def get(self):
+        return np.array(self)
 
 
 class Memory:
@@ -61,7 +65,7 @@ class Runtime:
         ctypes.memset(place, value, size)
 
     def memcpyAsync(self, to, source, size, kind, stream):
-        assert (kind, stream) == (3, self.stream)
+        assert (kind, stream) == (4, self.stream)
         ctypes.memmove(to, source, size)
 
 
@@ -436,8 +440,9 @@ def test_threads_wait_for_each_other_s_launches():
         seen.append((stream, words[0]))
 
     call = calls._Call(
-        [(start, 0)], None, words, [(0, 0, 5)], [], [], 0, None, "float32", (1,), np.float32, []
-    )
+        [(start, 0)], None, words, [(0, 0, 5)], [], [], 0, [], (0, 0), "float32", (1,),
+        np.float32, [],
+    )  # fmt: skip
     threads = [threading.Thread(target=call.run, args=([10 * i], i)) for i in range(8)]
     for thread in threads:
         thread.start()
@@ -740,6 +745,38 @@ def test_a_repeated_closure(n, semiring, solved):
         assert type(found) is type(w)
         assert_array_equal(np.asarray(found), sm.closure(given(seed), semiring))
         assert_array_equal(np.asarray(w), given(seed))
+
+
+@BOTH
+@pytest.mark.parametrize("n", [20, 140], ids=["a block", "tiles"])
+def test_a_repeated_closure_with_predecessors(n, solved):
+    """Of weights without ties; where some rows are no trees, the general way mends them."""
+
+    def given(seed):
+        w = weights(n, seed).astype("f4")
+        return w + np.random.default_rng(seed).random((n, n), "f4") / 7
+
+    sm.apsp(on(given(0)), return_predecessors=True)
+    for seed in (1, 2):
+        del solved[:]
+        d, p = sm.apsp(on(given(seed)), return_predecessors=True)
+        assert not solved, "the general way was taken"
+        assert type(d) is type(p) is type(on(given(seed)))
+        exact = sm.apsp(given(seed), return_predecessors=True)
+        for found, wanted in zip((d, p), exact, strict=True):
+            assert_array_equal(np.asarray(found), wanted)
+
+
+def test_rows_of_predecessors_that_are_no_trees_take_the_general_way(monkeypatch, solved):
+    """As rounding may make them."""
+    trees = [True, True, False, True]
+    monkeypatch.setattr(dense, "_are_trees", lambda rows: trees.pop(0))
+    w = on(weights(140, 0))
+    for general in (True, False, True):
+        del solved[:]
+        sm.apsp(w, return_predecessors=True)
+        assert bool(solved) == general
+    assert not trees
 
 
 def test_a_stack_and_integers(solved):

@@ -22,7 +22,6 @@ MIN_PLUS = sm.semirings["min_plus"]
 TILES = TileOptions(memory="1GB")
 DENSE = Request(MIN_PLUS, 10_000, F8)
 RANDOM = Request(MIN_PLUS, 8_000, F8, 32_000)  # sparse elimination fills it
-ROADS = Request(MIN_PLUS, 3_000, F8, 8_000)
 METHODS = {
     "elimination": "elimination in blocks",
     "hops": "powers of the matrix",
@@ -101,27 +100,6 @@ def test_where(request_, machine, device, tiles, method):
     assert next(x.name for x in dense if not x.refuses(here)) == METHODS[method]
 
 
-@pytest.mark.parametrize(
-    ("request_", "machine", "sparse"),
-    [
-        (DENSE, CPU, False),
-        (asks(DENSE, n=99, arcs=99), CPU, False),
-        (RANDOM, CPU, True),
-        (asks(RANDOM, hops=3), CPU, False),
-        (asks(RANDOM, method="floyd_warshall"), CPU, False),
-        (asks(RANDOM, method="squaring"), CPU, False),
-        (asks(RANDOM, semiring="max_min"), CPU, True),
-        (asks(RANDOM, semiring="plus_times"), CPU, False),
-        (asks(DENSE, semiring="max_min"), CPU, False),
-        (asks(RANDOM, device="cuda"), GPU, False),
-    ],
-)
-def test_where_sparse_methods_are_tried(request_, machine, sparse):
-    found = placed(request_, machine)
-    assert (not found.matrix_only) == sparse
-    assert (cost("a search from each source", found) < math.inf) == sparse
-
-
 @pytest.mark.parametrize("request_", [DENSE, RANDOM])
 def test_a_sparse_elimination_that_is_asked_for_is_not_refused(request_):
     found = asks(request_, method="sparse")
@@ -149,24 +127,6 @@ def test_what_a_dense_method_takes(changes, times):
     assert cost(name, more) - made == pytest.approx(before / 2)
     one = cost("rounds of products", asks(RANDOM, sources=1, **changes))
     assert made < one < after / 10
-
-
-@pytest.mark.parametrize(
-    ("request_", "threads", "searched"),
-    [
-        (RANDOM, 2, True),
-        (asks(RANDOM, n=500, arcs=8_000), 2, False),
-        (asks(RANDOM, n=500, arcs=8_000, sources=1), 2, True),
-        (asks(RANDOM, n=4_096, arcs=8 * 4_096), 2, True),
-        (asks(RANDOM, n=2_000, arcs=16 * 2_000), 2, False),
-        (asks(ROADS, sources=1), 2, True),
-        (RANDOM, 16, True),
-    ],
-)
-def test_searches_or_a_dense_method(request_, threads, searched):
-    found = asks(request_)
-    found.threads = threads
-    assert methods.searches_first(found) == searched
 
 
 def test_the_more_edges_the_fewer_searches():

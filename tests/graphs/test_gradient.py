@@ -11,7 +11,7 @@ from plain_kernels import Operations, both
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.graphs.kernels import gradient as kernels
-from semiring_mm.graphs.rows import Searches, eliminated
+from semiring_mm.graphs.rows import Searches
 from semiring_mm.graphs.statistics import problem_of
 from semiring_mm.hierarchy import gradient
 from semiring_mm.hierarchy.gradient import SweepLoads, whole_weights
@@ -118,25 +118,6 @@ def edges_of(G):
     row, col = np.array([(place[u], place[v]) for u, v in G.edges()], np.int64).reshape(-1, 2).T
     weight = np.array([w for *_, w in G.edges(data="weight")])
     return EdgeList(range(len(G)), row, col, weight, G.is_directed())
-
-
-@pytest.mark.parametrize("unit", [1, 0.25])
-@pytest.mark.parametrize("directed", [False, True])
-def test_searches_give_what_sweeps_give(directed, unit):
-    for seed in range(30):
-        edges = edges_of(graph(seed, directed=directed, unit=unit, multi=True))
-        problem, every = problem_of(edges), np.arange(edges.n)
-        found = []
-        for rows in (Searches(problem), eliminated(problem)):
-            for targets in (None, every[::2]):
-                collector = rows.loads(targets)
-                results = collector.empty(edges.n)
-                for some in (every[::3], every[1::3], every[2::3]):
-                    collector.run(some, some, results)
-                assert collector.bytes() > 0
-                found.append(np.concatenate(collector.loads(results)))
-        np.testing.assert_allclose(found[0], found[2], rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(found[1], found[3], rtol=1e-12, atol=1e-12)
 
 
 def test_graphs_without_small_separators_are_searched():

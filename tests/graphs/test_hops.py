@@ -1,7 +1,5 @@
 """Breadth-first searches from many sources at once against SciPy and NumPy."""
 
-import importlib
-
 import numpy as np
 import pytest
 from metrics import only
@@ -10,7 +8,6 @@ from optional import csgraph, nx, sp
 import semiring_mm as sm
 from semiring_mm.cpu import bfs
 from semiring_mm.cpu.kernels import bfs as kernels
-from semiring_mm.graphs import statistics as module
 from semiring_mm.graphs.hops import HopCollector, Hops
 from semiring_mm.hierarchy.collector import Wanted
 
@@ -118,37 +115,6 @@ def test_all_ways_have_the_same_statistics(way, directed):
     np.testing.assert_array_equal(np.histogram(pairs[pairs > 0], auto.edges)[0], auto.counts)
 
 
-def test_searches_add_up_what_sweeps_do(monkeypatch):
-    rng = np.random.default_rng(0)
-    graph = sm.files.Graph(range(90), *rng.integers(0, 90, (2, 300)), rng.random(300), True)
-    mass = rng.random(90)
-    options = {"radius": [0.3, 1], "attribute": mass, "bins": np.linspace(0, 2, 9)}
-    swept = sm.statistics(graph, **options)
-    only(monkeypatch, "a search from each source")
-    searched = sm.statistics(graph, **options)
-    for name in ("eccentricity", "mean", "closeness", "harmonic", "within", "mean_distance"):
-        np.testing.assert_allclose(getattr(swept, name), getattr(searched, name), rtol=1e-12)
-    np.testing.assert_array_equal(swept.histogram.counts, searched.histogram.counts)
-
-
-@pytest.mark.parametrize(
-    ("kind", "weight", "expected"),
-    [("strip", 2.5, "Sweeps"), ("strip", 1, "Sweeps"), ("grid", 2.5, "Sweeps"),
-     ("grid", 1, "Sweeps"), ("random", 1, "HopRows"), ("random", 2.5, "Searches")],
-)  # fmt: skip
-def test_the_way_follows_from_the_graph(kind, weight, expected):
-    """Sweeps where separators are small; else searches, of all at once if each edge counts 1."""
-    i = np.arange(3600).reshape((4, 900) if kind == "strip" else (60, 60))
-    ends = np.random.default_rng(0).integers(0, i.size, (2, 8 * i.size))
-    if kind != "random":
-        ends = [np.concatenate(x) for x in zip(*((a.ravel(), b.ravel()) for a, b in (
-            (i[:, 1:], i[:, :-1]), (i[1:], i[:-1])
-        )), strict=True)]  # fmt: skip
-    given = sm.files.Graph(range(i.size), *ends, np.full(len(ends[0]), weight), False)
-    sources = np.arange(200 if kind == "random" else i.size)
-    assert type(module.fastest(given, sources)).__name__.strip("_") == expected
-
-
 def searches(monkeypatch):
     """A list that becomes longer with each pass of breadth-first searches."""
     calls, compiled = [], bfs.compiled
@@ -180,22 +146,6 @@ def test_paths_of_edges_that_count_one(name, directed, dtype, monkeypatch):
     other = sm.apsp(W, directed=directed)
     assert not calls
     assert other[5, 6] == min(expected[5, 6], 2) or expected[5, 6] == 1
-
-
-def test_scipys_and_networkx_hop_counts(monkeypatch):
-    n, calls = 600, searches(monkeypatch)
-    G = nx.gnm_random_graph(n, 2 * n, seed=1)
-    ours = importlib.import_module("semiring_mm.csgraph")
-    graph = sp.csr_array(nx.to_scipy_sparse_array(G, nodelist=range(n)) * 2.5)
-    for indices in (None, [4]):
-        found = ours.shortest_path(graph, directed=False, unweighted=True, indices=indices)
-        expected = csgraph.shortest_path(graph, "D", False, unweighted=True, indices=indices)
-        np.testing.assert_array_equal(found, expected)
-        assert bool(calls) == (indices is None)  # a few searches are as fast by themselves
-        calls.clear()
-    lengths = dict(nx.all_pairs_shortest_path_length(G, backend="semiring_mm"))
-    assert calls
-    assert lengths == dict(nx.all_pairs_shortest_path_length(G))
 
 
 def test_progress_of_searches():

@@ -488,22 +488,6 @@ def test_columns_of_tables(tmp_path, directed):
         sm.prepare(np.eye(2), source="von")
 
 
-def test_graphs_of_other_packages():
-    G = nx.karate_club_graph()
-    net = sm.prepare(G)
-    expected = dict(nx.all_pairs_dijkstra_path_length(G))
-    for u, v in itertools.product(G, repeat=2):
-        assert net.distance(u, v) == expected[u][v]
-    hops = sm.prepare(G, weight=None)
-    assert hops.distance(0, 33) == nx.shortest_path_length(G, 0, 33)
-    matrix = np.array([[0, 3.0, np.inf], [np.inf, 0, 1], [2, np.inf, 0]])
-    frame = pd.DataFrame(matrix, index=list("xyz"), columns=list("xyz"))
-    assert sm.prepare(frame).path("x", "z") == ["x", "y", "z"]
-    np.testing.assert_array_equal(sm.prepare(matrix).distances(), sm.apsp(matrix))
-    one_way = sm.prepare(matrix, directed=False)
-    np.testing.assert_array_equal(one_way.distances(), sm.apsp(matrix, directed=False))
-
-
 def test_weights_of_another_order():
     g = large()
     net = sm.prepare(g)

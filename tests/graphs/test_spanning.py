@@ -213,17 +213,6 @@ def test_truth_values_are_connected_parts(name):
     leg_counts(p, np.arange(200))
 
 
-def test_where_it_pays():
-    """From some hundred nodes on; smaller matrices are eliminated in a block or a few."""
-    taken = []
-    with pytest.MonkeyPatch.context() as patch:
-        real = spanning.close
-        patch.setattr(of_edges, "close", lambda *x, **y: taken.append(1) or real(*x, **y))
-        for n, count in ((100, 0), (300, 1)):
-            sm.closure(undirected("max_min", n, np.dtype("f4")), "max_min", device="cpu")
-            assert len(taken) == count
-
-
 # --- lists of edges -----------------------------------------------------------------------------
 
 

@@ -9,11 +9,10 @@ from optional import csgraph, nx, sp
 from walks import check_paths
 
 import semiring_mm as sm
-from semiring_mm import pool
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.graphs import contraction, rows
+from semiring_mm.graphs import rows
 
 FLOATS = [np.float32, np.float64]
 
@@ -176,24 +175,6 @@ def test_dense_matrices(dtype, overwrite):
     np.testing.assert_array_equal(fortran, distances)
 
 
-def test_what_is_read_as_a_graph(tmp_path):
-    graph = nx.Graph()
-    graph.add_weighted_edges_from([("a", "b", 3), ("b", "c", 1), ("c", "c", 2), ("d", "d", 0)])
-    expected = [[0, 3, 4, np.inf], [3, 0, 1, np.inf], [4, 1, 0, np.inf], [*[np.inf] * 3, 0]]
-    np.testing.assert_array_equal(sm.apsp(graph, method="sparse"), expected)
-    np.testing.assert_array_equal(sm.apsp(graph, method="sparse", sources="b"), expected[1:2])
-    path = tmp_path / "graph.csv"
-    path.write_text("from,to,weight\na,b,3\na,b,5\n")
-    one_way = [[0, 3], [np.inf, 0]]
-    np.testing.assert_array_equal(sm.apsp(path, method="sparse"), one_way)
-    both = sm.apsp(path, method="sparse", directed=False)
-    np.testing.assert_array_equal(both, np.minimum(one_way, np.transpose(one_way)))
-    infinite = sp.csr_array([[0, np.inf], [2, 0]])
-    np.testing.assert_array_equal(sm.apsp(infinite, method="sparse"), [[0, np.inf], [2, 0]])
-    lists = [[0, 3, 8], [np.inf, 0, 1], [2, np.inf, 0]]
-    np.testing.assert_array_equal(sm.apsp(lists, method="sparse"), sm.apsp(lists))
-
-
 def test_what_is_refused():
     graph = GRAPHS["star"]
     with pytest.raises(ValueError, match="max_hops"):
@@ -224,31 +205,6 @@ def test_progress_rises_to_the_end():
     done = [x for x, _ in seen]
     assert done == sorted(done)
     assert seen[-1][0] == seen[-1][1] == 200.0**2
-
-
-@pytest.mark.parametrize("kind", ["grid", "random", "path"])
-def test_auto(kind, monkeypatch):
-    """A road-like graph goes by elimination, a random one does not, and both come out the same."""
-    graph = {
-        "grid": lambda: undirected(nx.grid_2d_graph(15, 80)),
-        "random": lambda: random_graph(600, 300),
-        "path": lambda: undirected(nx.path_graph(1000)),
-    }[kind]()
-    # many threads do small graphs densely in the time that one takes to find an order
-    monkeypatch.setattr(pool, "get_num_threads", lambda: 2)
-    orders, original = [], contraction.eliminate
-
-    def spy(*args, **limits):
-        orders.append(original(*args, **limits))
-        return orders[-1]
-
-    monkeypatch.setattr(contraction, "eliminate", spy)
-    distances = sm.apsp(graph)
-    assert [order is None for order in orders] == [kind == "random"]
-    dense = sm.adjacency(graph)[0]
-    np.testing.assert_array_equal(sm.apsp(dense), distances)
-    assert len(orders) == (1 if kind == "random" else 2)  # of a full matrix edges are not counted
-    np.testing.assert_array_equal(distances, csgraph.dijkstra(graph))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])

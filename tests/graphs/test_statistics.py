@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 from metrics import leave_core
-from optional import nx, pd
+from optional import pd
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
@@ -264,27 +264,6 @@ def test_sources_have_the_entries_of_all():
     none = sm.statistics(given, sources=[])
     assert len(none.closeness) == 0
     assert none.diameter is None
-
-
-@pytest.mark.parametrize("directed", [False, True])
-def test_networkx_agrees(directed):
-    G = nx.gnm_random_graph(80, 130, seed=2, directed=directed)
-    for u, v in G.edges:
-        G[u][v]["weight"] = (u * v) % 17 + 1
-    found = sm.statistics(G)
-    for ours, theirs in (
-        (found.closeness, nx.closeness_centrality(G, distance="weight")),
-        (found.harmonic, nx.harmonic_centrality(G, distance="weight")),
-    ):
-        np.testing.assert_allclose(ours, [theirs[u] for u in G], rtol=1e-13)
-    strong = nx.strongly_connected_components if directed else nx.connected_components
-    core = G.subgraph(max(strong(G), key=len)).copy()
-    found = sm.statistics(core, ["eccentricity", "mean"])
-    assert found.connected
-    assert found.diameter == nx.diameter(core, weight="weight")
-    assert found.radius == nx.radius(core, weight="weight")
-    assert found.mean_distance == nx.average_shortest_path_length(core, weight="weight")
-    assert nx.shortest_path_length(core, *found.ends, weight="weight") == found.diameter
 
 
 def test_a_prepared_graph_and_its_new_weights():

@@ -202,15 +202,6 @@ def seed_of(*what):
     return np.random.default_rng(list(repr(what).encode()))
 
 
-def keyed(function, *names):
-    """A function of arguments in their order as one by names; those that are absent are None."""
-
-    def call(**named):
-        return function(*(named.pop(name, None) for name in names), **named)
-
-    return call
-
-
 def row(name, signature, call, plain=None, **more):
     return Row(name, Verb(name, signature), call, plain or getattr(naive, name), **more)
 
@@ -288,7 +279,7 @@ PRODUCTS = [
     ),
     row(
         "matrix_power", "a ...NN -> c ...NN", sm.matrix_power,
-        options=cases(semiring=["plus_times", "min_plus"], k=[0, 1, 5]), whole=True,
+        options=cases(semiring=["plus_times", "min_plus"], k=[0, 1, 2, 5, 6]), whole=True,
     ),
 ]  # fmt: skip
 

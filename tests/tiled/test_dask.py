@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from reference import ALGEBRAS
+from walks import check_paths
 
 import semiring_mm as sm
 from semiring_mm import pool
-from semiring_mm.closures.paths import NO_PREDECESSOR
 from semiring_mm.closures.steps import Improves, Steps
-from semiring_mm.expressions import evaluate
 from semiring_mm.storage import seal, unseal
 from tests.graphs import test_trees
 
@@ -133,7 +133,7 @@ def test_closures_with_predecessors(client, name, dtype, zero):
                       return_predecessors=True)  # fmt: skip
     same(d, sm.closure(w, name))
     assert p.dtype == np.int32
-    trees(sm.semirings[name], w, d.compute(), p.compute())
+    trees(name, w, d.compute(), p.compute())
 
 
 def test_graphs_and_weights_as_for_apsp(client, tmp_path):
@@ -156,22 +156,10 @@ def test_graphs_and_weights_as_for_apsp(client, tmp_path):
         sd.apsp(client, {1, 2})
 
 
-def trees(s, w, d, p):
+def trees(name, w, d, p):
     """Each row of p is a tree of edges that explains d."""
-    n = len(w)
-    zero, _ = s.identities(w.dtype)
-    assert (p.diagonal() == NO_PREDECESSOR).all()
-    np.testing.assert_array_equal(p == NO_PREDECESSOR, (d == zero) | np.eye(n, dtype=bool))
-    for i in range(n):
-        before = np.where(p[i] < 0, i, p[i])
-        reached = p[i] >= 0
-        last = w[before, np.arange(n)][reached]
-        assert (last != zero).all()
-        to = evaluate(s.mul_expr, d[i, before][reached], last)
-        np.testing.assert_array_equal(to, d[i][reached])
-        for _ in range(n):  # the root is reached from everywhere
-            before = before[before]
-        assert (before == i).all()
+    zero, one = sm.semirings[name].identities(w.dtype)
+    check_paths(w, d, p, mul=ALGEBRAS[name].mul, zero=zero, one=one)
 
 
 def test_ties_are_repaired_into_trees(client):
@@ -179,7 +167,7 @@ def test_ties_are_repaired_into_trees(client):
     w = np.where(graph(60, 3, density=0.15) < INF, 5.0, -INF)
     d, p = sd.closure(client, w, "max_min", tile=16, return_predecessors=True)
     same(d, sm.closure(w, "max_min"))
-    trees(sm.semirings["max_min"], w, d.compute(), p.compute())
+    trees("max_min", w, d.compute(), p.compute())
 
 
 @pytest.mark.parametrize("lazy", [True, False])
@@ -307,7 +295,7 @@ def test_workers_are_killed_and_the_result_is_exact(mortal, tmp_path, kill_seed)
         )  # fmt: skip
         assert killed
         same(d, expected)
-        trees(sm.semirings["min_plus"], w, expected, p.compute())
+        trees("min_plus", w, expected, p.compute())
 
 
 def updates(client):
@@ -376,7 +364,7 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path, kill_seed):
     d, p = found if predecessors else (found, None)
     same(d, sm.apsp(w))
     if predecessors:
-        trees(sm.semirings["min_plus"], w, d.compute(), p.compute())
+        trees("min_plus", w, d.compute(), p.compute())
     kept = json.loads((path / "run.json").read_text())
     assert kept["step"] == 5
     found = sd.apsp(client, w, **again)  # nothing is left to do

@@ -14,7 +14,6 @@ from torch.testing import assert_close  # noqa: E402
 
 from semiring_mm.torch import chain, scan, sequences  # noqa: E402
 
-OPS = torch.ops.semiring_mm
 LENGTHS = torch.tensor([3, 2, 0])
 TAGS = torch.tensor([[0, 1, 1], [1, 0, 9], [7, 7, 7], [1, 1, 0]])  # not read behind the ends
 MODELS = {

@@ -10,11 +10,6 @@ import semiring_mm as sm
 inf = np.inf
 RNG = np.random.default_rng(17)
 ROW = sm.Semiring("row_first", "min(a, b)", "a + 2 * b", inf, 0)  # ⊗ does not commute
-KINDS = [
-    ("plus_times", "f8"), ("max_plus", "f4"), ("log_plus", "f4"), ("log_plus", "f8"),
-    ("min_plus", "i4"), ("plus_times", "i8"), ("lor_land", "?"), ("max_times", "f2"),
-    (ROW, "f8"),
-]  # fmt: skip
 
 
 def operands(name, dtype, batch, steps, n):
@@ -36,15 +31,6 @@ def one_by_one(s, matrices, first=None):
         first = here if first is None else sm.matmul(first, here, s)
         found.append(first)
     return np.stack(found, -3)
-
-
-def same(s, result, expected):
-    assert result.dtype == expected.dtype
-    if "log" in s.add:
-        rtol = 40 * np.finfo(result.dtype).eps
-        np.testing.assert_allclose(result, expected, rtol=rtol, atol=rtol)
-    else:
-        assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -81,8 +67,8 @@ def test_ragged_lengths(reverse, inclusive):
                 assert (found[b][n:] == -inf).all()
 
 
-def test_axes_layouts_and_libraries():
-    a, e, x = operands("min_plus", "f4", (2,), 5, 6)
+def test_axes():
+    a, _, _ = operands("min_plus", "f4", (2,), 5, 6)
     expected = sm.scan(a, "min_plus")
     moved = np.moveaxis(a, 1, -1)
     assert_array_equal(sm.scan(moved, "min_plus", axis=-1), np.moveaxis(expected, 1, -1))
@@ -91,12 +77,6 @@ def test_axes_layouts_and_libraries():
             sm.scan(moved, "min_plus", axis=axis)
     with pytest.raises(TypeError, match=r"scan: axis must be an integer, got 1\.0"):
         sm.scan(moved, "min_plus", axis=1.0)
-    turned = np.ascontiguousarray(a.swapaxes(-1, -2)).swapaxes(-1, -2)
-    odd = np.zeros((2, 5, 12), "f4")[:, :, ::2]
-    odd[...] = e
-    swapped = sm.chain(turned.astype(">f4"), x, "min_plus", emissions=odd)
-    assert_array_equal(swapped, sm.chain(a, x, "min_plus", emissions=e))
-    assert_array_equal(sm.chain(a[0], [0, 1, 2, 3, 4, 5], "min_plus").dtype, "f8")
 
 
 @pytest.mark.parametrize("name", ["max_plus", "min_plus", "log_plus", "max_times", "max_min"])

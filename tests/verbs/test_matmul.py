@@ -97,7 +97,7 @@ def test_sixteen_bit_floats_overflow_to_infinity_and_round_to_even():
         ((2, 3, 4), (1, 4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((5, 1, 3, 4), (1, 6, 4, 5)),
         ((2, 6, 3, 4), (1, 6, 4, 5)), ((0, 3, 4), (4, 5)), ((2, 0, 4), (4, 5)),
         ((2, 1, 3, 3, 4), (3, 4, 5)), ((2, 3, 0), (0, 5)), ((0,), (0,)), ((0,), (0, 3)),
-        ((3, 1, 4), (3, 4, 1)), ((30, 2, 3), (30, 3, 2)),
+        ((3, 1, 4), (3, 4, 1)), ((30, 2, 3), (30, 3, 2)), ((3000, 4, 4),) * 2,
     ],
     ids=str,
 )  # fmt: skip
@@ -124,12 +124,6 @@ def test_a_batch_axis_of_length_one_between_others():
     sm.matmul(a, b, out=parent[:, :, :3])
     assert_array_equal(parent[:, :, :3], expected)
     assert (parent[:, :, 3] == 77).all()
-
-
-def test_many_small_matrices():
-    rng = np.random.default_rng(13)
-    a, b = (rng.integers(-9, 10, (3000, 4, 4)).astype("f4") for _ in range(2))
-    assert_array_equal(sm.matmul(a, b), np.matmul(a, b))
 
 
 # --- out ----------------------------------------------------------------------------------------
@@ -259,21 +253,6 @@ def test_operations_that_look_like_an_instruction(add, mul):
     a, b = (rng.integers(-4, 5, x).astype("f4") for x in ((30, 7), (7, 40)))
     terms = np.broadcast_to(evaluate(s.mul_expr, a[:, :, None], b), (30, 7, 40))
     assert_array_equal(sm.matmul(a, b, s), terms.sum(1) if add == "a + b" else terms.min(1))
-
-
-def test_powers():
-    a = np.array([[1, 1], [1, 0]])
-    assert_array_equal(sm.matrix_power(a, 10), [[89, 55], [55, 34]])
-    rng = np.random.default_rng(20)
-    walk = reference.small(rng, "min_plus", (2, 6, 6), np.dtype("f8"))
-    power = walk
-    assert_array_equal(sm.matrix_power(walk, 1, "min_plus"), walk)
-    for k in range(2, 8):
-        power = reference.product("min_plus", power, walk)
-        assert_array_equal(sm.matrix_power(walk, k, "min_plus"), power)
-    identity = sm.matrix_power(walk, 0, "min_plus")
-    assert_array_equal(identity[1], np.where(np.eye(6, dtype=bool), 0, inf))
-    assert_array_equal(sm.matrix_power(np.zeros((0, 0)), 5), np.zeros((0, 0)))
 
 
 # --- bad input ----------------------------------------------------------------------------------

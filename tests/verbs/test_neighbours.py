@@ -220,20 +220,6 @@ def test_what_is_refused(error, message, call):
 X = [np.arange(6.0).reshape(2, 3)] * 2
 
 
-def test_operands_may_lie_anyhow_and_out_may_be_one_of_them():
-    x, y = RNG.normal(size=(2, 8, 8))
-    expected = sm.neighbours.cdist(x, y)
-    padded = np.zeros((8, 20))
-    padded[:, ::2][:, :8] = y
-    assert_array_equal(sm.neighbours.cdist(np.asfortranarray(x), padded[:, ::2][:, :8]), expected)
-    assert_array_equal(sm.neighbours.cdist(x[::-1], y)[::-1], expected)
-    out = x.copy()
-    assert sm.neighbours.cdist(out, y, out=out) is out
-    assert_array_equal(out, expected)
-    with pytest.raises(ValueError, match="dtype"):
-        sm.neighbours.cdist(x, y, out=np.empty((8, 8), "f4"))
-
-
 # --- the nearest --------------------------------------------------------------------------------
 
 
@@ -479,27 +465,6 @@ def test_nothing_of_size_mn_is_made(monkeypatch):
 
 
 # --- arrays of other libraries ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("package", "make", "kind"), [
-    ("torch", "from_numpy", "Tensor"),
-    ("jax.numpy", "asarray", "ndarray"),
-    ("array_api_strict", "asarray", "Array"),
-])  # fmt: skip
-def test_results_are_of_the_operands_library(package, make, kind):
-    library = pytest.importorskip(package)
-    kind = getattr(library, kind) if package != "array_api_strict" else type(library.asarray(0))
-    x, y = (v.astype("f4") for v in POINTS["normal"])
-    theirs = [getattr(library, make)(v) for v in (x, y)]
-    pairs = [
-        (sm.neighbours.cdist(*theirs, "l1"), sm.neighbours.cdist(x, y, "l1")),
-        *zip(sm.neighbours.knn(*theirs, 3, "l1"), sm.neighbours.knn(x, y, 3, "l1"), strict=True),
-        *zip(sm.neighbours.argbest(*theirs, "l1"), sm.neighbours.argbest(x, y, "l1"), strict=True),
-        (sm.neighbours.radius_count(*theirs, 20, "l1"), sm.neighbours.radius_count(x, y, 20, "l1")),
-    ]
-    for found, expected in pairs:
-        assert isinstance(found, kind)
-        assert_array_equal(np.from_dlpack(found), expected)
 
 
 @pytest.mark.parametrize("what", ["cdist", "knn"])

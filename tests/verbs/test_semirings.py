@@ -181,17 +181,6 @@ def test_refused_semirings(change, error, words):
         sm.Semiring(**row)
 
 
-def test_as_semiring():
-    assert as_semiring("min_plus") is sm.semirings["min_plus"]
-    assert as_semiring(own()) == own()
-    with pytest.raises(
-        ValueError, match=r"no built-in semiring 'x': choose one of plus_times, min"
-    ):
-        as_semiring("x")
-    with pytest.raises(TypeError, match=r"got NoneType"):
-        as_semiring(None)
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "idempotent", "selective", "order_only", "start"),
     [
@@ -379,6 +368,7 @@ FLOAT_FORMS = [
     ("(a < b) * b - (b < a)", lambda a, b: (a < b) * b - (b < a) * 1),
     ("-(a < b)", lambda a, b: -1.0 * (a < b)),
     ("b - 2 * a + 1.5", lambda a, b: b - 2 * a + a.dtype.type(1.5)),
+    ("1", lambda a, b: np.ones(())),
 ]  # fmt: skip
 ROUNDED_FORMS = [
     ("exp(a - b)", lambda a, b: np.exp(a - b)), ("log(a)", lambda a, b: np.log(a)),
@@ -431,7 +421,7 @@ INTEGER_FORMS = [
     ("a if b > 0 else -b", lambda a, b: np.where(b > 0, a, -b)),
     ("(a < b) + 2 * (b <= 3)", lambda a, b: (a < b) * 1 + 2 * (b <= 3)),
     ("(a != b) * a", lambda a, b: (a != b) * a), ("-(a >= b)", lambda a, b: -1 * (a >= b)),
-    ("a // 3 - b % -5", lambda a, b: a // 3 - b % -5),
+    ("a // 3 - b % -5", lambda a, b: a // 3 - b % -5), ("1", lambda a, b: 0 * a * b + 1),
 ]  # fmt: skip
 
 
@@ -466,33 +456,6 @@ def test_bits_of_integers(add, mul, one, add_np, mul_np, dtype):
     a, b = (rng.integers(info.min, info.max, x, dtype, endpoint=True) for x in ((9, 40), (40, 20)))
     expected = add_np.reduce(mul_np(a[:, :, None], b), axis=1)
     assert_array_equal(sm.matmul(a, b, s), expected)
-
-
-#: Multiplications of GraphBLAS that no built-in semiring has.
-GRAPHBLAS = {
-    "first": ("a", lambda a, b: a + 0 * b), "second": ("b", lambda a, b: 0 * a + b),
-    "pair": ("1", lambda a, b: 0 * a * b + 1), "rminus": ("b - a", lambda a, b: b - a),
-    "rdiv": ("b / a", lambda a, b: b / a), "iseq": ("a == b", np.equal),
-    "isne": ("a != b", np.not_equal), "isgt": ("a > b", np.greater),
-    "isle": ("a <= b", np.less_equal),
-    "lor": ("(a != 0) | (b != 0)", np.logical_or), "land": ("(a != 0) & (b != 0)", np.logical_and),
-    "lxor": ("(a != 0) ^ (b != 0)", np.logical_xor),
-}  # fmt: skip
-
-
-SUMS = [("a + b", np.sum, 0), ("min(a, b)", np.min, inf), ("max(a, b)", np.max, 0)]
-
-
-@pytest.mark.parametrize(("number", "name"), list(enumerate(GRAPHBLAS)))
-def test_products_of_graphblas(number, name):
-    """Sums and types take turns."""
-    text, function = GRAPHBLAS[name]
-    add, fold, zero = SUMS[number % 3]
-    dtype = "f8" if name == "rdiv" else ("i2", "u1", "f4", "i8")[number % 4]
-    rng = np.random.default_rng(number)
-    a, b = (rng.integers(name == "rdiv", 4, shape).astype(dtype) for shape in ((9, 7), (7, 20)))
-    expected = fold(1.0 * function(1.0 * a[:, :, None], 1.0 * b), 1)
-    assert_array_equal(sm.matmul(a, b, own(add, text, zero, 1, name)), expected)
 
 
 def test_sums_over_a_multiplication_of_ones_own():

@@ -31,10 +31,11 @@ def adjacency(
     n: i64, m: i64, row: I[m] < n, col: I[m] < n, first: i64[n + 2], near: i32[2 * m],
     mark: i32[n],
 ):  # fmt: skip
-    """Distinct neighbours of each vertex: adj(v) is ``near`` from ``first[v]`` on.
-
-    ``first`` holds zeros, and ``mark`` -1.
-    """
+    """Distinct neighbours of each vertex: adj(v) is ``near`` from ``first[v]`` on."""
+    for v in range(n + 2):
+        first[v] = 0
+    for v in range(n):
+        mark[v] = -1
     for e in range(m):
         if row[e] != col[e]:
             first[row[e] + 2] += 1
@@ -82,15 +83,35 @@ def link(v, size, bucket, following, before):
 
 
 @kernel
+def packed(n, begin, size, room, old, new):
+    """Copy lists to new memory, each with half of its size to spare; return where that ends."""
+    free = 0
+    for v in range(n):
+        at = begin[v]
+        begin[v] = free
+        for i in range(size[v]):
+            new[free + i] = old[at + i]
+        room[v] = size[v] + (size[v] >> 1) + 4 if size[v] > 0 else 0
+        free += room[v]
+    return free
+
+
+@kernel
 def begin_degrees(
-    n: i64, first: i64[n + 1], begin: i64[n], size: i32[n], bucket: i32[n + 1],
-    following: i32[n + 1], before: i32[n + 1],
+    n: i64, state: i64[5], first: i64[n + 1], near: i32[first[n]], begin: i64[n], size: i32[n],
+    room: i32[n], pool: i32[:], mark: i64[n], bucket: i32[n + 1], following: i32[n + 1],
+    before: i32[n + 1],
 ):  # fmt: skip
-    """Lists of the vertices of each degree, ascending; ``bucket`` holds -1."""
-    for v in range(n - 1, -1, -1):
+    """Lists of the neighbours, with room to grow, and of the vertices of each degree, ascending."""
+    for v in range(n + 1):
+        bucket[v] = -1
+    for v in range(n):
         begin[v] = first[v]
         size[v] = first[v + 1] - first[v]
+        mark[v] = 0
+    for v in range(n - 1, -1, -1):
         link(v, size, bucket, following, before)
+    state[1] = packed(n, begin, size, room, near, pool)
 
 
 @kernel
@@ -196,23 +217,12 @@ def minimum_degree(
 def repack(
     n: i64, state: i64[5], begin: i64[n], size: i32[n], room: i32[n], pool: i32[:], larger: i32[:]
 ):
-    """Copy the lists to new memory, each with half of its size to spare."""
-    free = 0
-    for v in range(n):
-        old = begin[v]
-        begin[v] = free
-        for i in range(size[v]):
-            larger[free + i] = pool[old + i]
-        room[v] = size[v] + (size[v] >> 1) + 4 if size[v] > 0 else 0
-        free += room[v]
-    state[1] = free
+    """Copy the lists to new memory."""
+    state[1] = packed(n, begin, size, room, pool, larger)
 
 
 @kernel
-def elimination_tree(
-    n: i64, first: i64[n + 1], near: i32[first[n]], order: i32[n] < n, rank: i32[n] < n,
-    parent: i32[n], ancestor: i32[n],
-):  # fmt: skip
+def tree_of(n, first, near, order, rank, parent, ancestor):
     """Elimination tree: the parent of each position (Liu, 1990).
 
     The root of the subtree of each lower neighbour gets the position as its parent. Paths of
@@ -220,6 +230,7 @@ def elimination_tree(
     """
     for v in range(n):
         parent[v] = n
+        ancestor[v] = n
         node = order[v]
         for e in range(first[node], first[node + 1]):
             u = rank[near[e]]
@@ -236,15 +247,15 @@ def elimination_tree(
 
 
 @kernel
-def postorder(
-    n: i64, size: i64[n], parent: i32[n], position: i32[n], below: i32[n], height: i32[n]
-):  # fmt: skip
+def postorder(n, size, parent, position, below, height):
     """Postorder of a forest, sizes of subtrees, and heights.
 
     A subtree ends with its root: ``below`` has the last place that is free in the subtree of each.
     """
     for v in range(n):
-        size[v] += 1
+        size[v] = 1
+        height[v] = 0
+    for v in range(n):
         up = parent[v]
         if up < n:
             size[up] += size[v]
@@ -260,6 +271,30 @@ def postorder(
             end -= size[v]
         position[v] = place
         below[v] = place - 1
+
+
+@kernel
+def elimination_tree(
+    n: i64, eliminated: i64, first: i64[n + 1], near: i32[first[n]], given: i32[n] < n,
+    order: i32[n], rank: i32[n], parent: i32[eliminated], height: i32[eliminated],
+    scratch: i32[6, n],
+):  # fmt: skip
+    """Elimination tree of an order that is ``given``, in an order that is a postorder of it."""
+    up, ancestor, size, below = scratch[0], scratch[1], scratch[2], scratch[3]
+    position, tall = scratch[4], scratch[5]
+    for v in range(n):
+        rank[given[v]] = v
+    tree_of(n, first, near, given, rank, up, ancestor)
+    postorder(eliminated, size, up, position, below, tall)
+    for v in range(eliminated):
+        place = position[v]
+        order[place] = given[v]
+        parent[place] = position[up[v]] if up[v] < eliminated else up[v]
+        height[place] = tall[v]
+    for v in range(eliminated, n):
+        order[v] = given[v]
+    for v in range(n):
+        rank[order[v]] = v
 
 
 @kernel
@@ -283,6 +318,12 @@ def symbolic(
     It stops where ``capacity`` is too little.
     """
     v = state[0]
+    if v == 0:
+        first[0] = 0
+        for u in range(n):
+            mark[u] = -1
+            child[u] = -1
+            sibling[u] = -1
     while v < stop:
         node, end, up = order[v], first[v], parent[v]
         needed = near_first[node + 1] - near_first[node]
@@ -326,19 +367,41 @@ def transpose(
 
 
 @kernel
+def sort_heads(
+    n: i64, rows: i64, first: i64[rows + 1], head: i32[first[rows]] < n, begin: i64[n + 2],
+    edge: i64[first[rows]], tail: i32[first[rows]], free: i64[rows],
+):  # fmt: skip
+    """Sort the heads of each row; the edges are then those of the :func:`transpose`."""
+    transpose(n, rows, first, head, begin, edge, tail)
+    for v in range(rows):
+        free[v] = first[v]
+    for v in range(n):
+        for k in range(begin[v], begin[v + 1]):
+            at = free[tail[k]]
+            free[tail[k]] = at + 1
+            head[at] = v
+            edge[k] = at
+
+
+@kernel
 def locate(
-    m: i64, first: i64[:], slot: i64[m], row: i32[m], col: i32[m], head: i32[first[-1]]
+    m: i64, eliminated: i64, core: i64, rank: i32[:], first: i64[eliminated + 1],
+    head: i32[first[eliminated]], row: i64[m] < rank.size, col: i64[m] < rank.size, slot: i64[m],
 ):  # fmt: skip
     """Slots of arcs, by binary search among the higher neighbours of the lower end."""
     for i in range(m):
-        low, high = min(row[i], col[i]), max(row[i], col[i])
-        begin, end = first[low], first[low + 1]
-        while end - begin > 1:
-            middle = (begin + end) >> 1
-            right = head[middle] <= high
-            begin = middle if right else begin
-            end = end if right else middle
-        slot[i] = 2 * begin + (row[i] >= col[i])
+        u, v = rank[row[i]], rank[col[i]]
+        low, high = min(u, v), max(u, v)
+        if low >= eliminated:
+            slot[i] = -1 - ((u - eliminated) * core + v - eliminated)
+        else:
+            begin, end = first[low], first[low + 1]
+            while end - begin > 1:
+                middle = (begin + end) >> 1
+                right = head[middle] <= high
+                begin = middle if right else begin
+                end = end if right else middle
+            slot[i] = 2 * begin + (u >= v)
 
 
 @kernel
