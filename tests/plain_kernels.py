@@ -25,7 +25,9 @@ def both(kernel, operations=None, plan=None, scratch=(), rtol=0, /, **fields):
     for name, x in copies[0].items():
         if name not in scratch:
             if rtol and x is not None:
-                np.testing.assert_allclose(x, copies[1][name], rtol, err_msg=name)
+                # of sums that cancel the last digits of the terms are left
+                last = np.finfo(np.float64).eps * np.abs(x).max(initial=0)
+                np.testing.assert_allclose(x, copies[1][name], rtol, last, err_msg=name)
             else:
                 np.testing.assert_array_equal(x, copies[1][name], err_msg=name)
     return copies[0]

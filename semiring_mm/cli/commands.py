@@ -14,7 +14,7 @@ from ..files.file import PACKINGS
 from ..files.formats import FORMATS
 from ..plot import PANELS
 from . import apsp, flows, nearest, prepare, stats, table
-from .options import KINDS, MATRICES, PICTURES, TABLES, WHAT
+from .options import KINDS, MATRICES, PICTURES, TABLES, USUAL, WHAT
 
 __all__ = ["COMMANDS", "Command"]
 
@@ -178,7 +178,8 @@ the output:
                        Default: CSV is printed{_manner()}"""
 _STATS = f"""{_graph()}
 the statistics:
-  --what LIST          some of {",".join(WHAT)}; default all
+  --what LIST          some of {",".join(USUAL)}, which
+                       is the default, and {",".join(WHAT[len(USUAL) :])}
   --sources NODES      only of these nodes: a CSV file with one a row, or 'A,B,C'
   --bins N             of the histogram: about how many, of a round width, or their edges
                        0,5,10,20; default 50
@@ -190,10 +191,11 @@ the computation:
   --device DEVICE      cpu, cuda or cuda:N; default a GPU if there is one and the work is large
 {_DEVICES}{_THREADS}{_EXPLAIN}{_RESUME}
 the output:
-  -o --output FILE     S.csv, S.csv.gz or S.parquet: a row for each node; S.npz: the same as arrays,
-                       and the histogram
-  --plot FILE          draw the network coloured by closeness, if nodes have coordinates or are few,
-                       and the histogram{_manner()}"""
+  -o --output FILE     S.csv, S.csv.gz or S.parquet: a row for each node, or for each edge where
+                       only edge_betweenness is asked for (with others: S.edges.csv); S.npz: the
+                       same as arrays, and the histogram
+  --plot FILE          draw the network coloured by edge_betweenness, closeness, betweenness or
+                       stress, if nodes have coordinates or are few, and the histogram{_manner()}"""
 _PREPARE = f"""{_graph("", "")}
 the computation:{_PREPARING}{_THREADS}
 the output:
@@ -234,7 +236,7 @@ COMMANDS = {
     "stats": Command(
         "statistics of all distances",
         "Statistics of the distances between all nodes, without their matrix: eccentricity, "
-        "radius, diameter, closeness, means, and a histogram.",
+        "radius, diameter, closeness, betweenness, means, and a histogram.",
         _STATS, stats.run, {"--output": (*TABLES, ".npz"), "--plot": PICTURES}, stats.check,
     ),
     "info": Command("engines, devices, versions, caches", "", "  --json  print JSON", _info),

@@ -25,10 +25,10 @@ from ..semirings import as_semiring, semirings
 from ..tiles import Tiles, parse_size
 
 __all__ = [
-    "KINDS", "MATRICES", "OPTIONS", "PICTURES", "TABLES", "WHAT", "Kind", "Parser", "Refusal",
-    "add_rows", "check_disk", "check_labels", "check_names", "check_paths", "check_tiles",
-    "did_you_mean", "given_files", "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr",
-    "kept_tiles", "settings",
+    "KINDS", "MATRICES", "OPTIONS", "PICTURES", "TABLES", "USUAL", "WHAT", "Kind", "Parser",
+    "Refusal", "add_rows", "check_disk", "check_labels", "check_names", "check_paths",
+    "check_tiles", "did_you_mean", "given_files", "in_files", "in_tiles", "is_matrix", "is_table",
+    "is_zarr", "kept_tiles", "settings",
 ]  # fmt: skip
 
 
@@ -73,7 +73,9 @@ OPTIONS = {
     "weight": "--weight", "weight=None": "--unweighted",
 }  # fmt: skip
 PICTURES = (".png", ".pdf", ".svg", ".jpg", ".webp")
-WHAT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")  # there is of statistics
+#: Statistics: the usual ones, and all.
+USUAL = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
+WHAT = (*USUAL, "diameter", "radius", "center", "betweenness", "edge_betweenness", "stress")
 MATRICES, TABLES = (".npy", ".zarr"), (".csv", ".csv.gz", ".parquet")
 
 

@@ -21,13 +21,14 @@ import semiring_mm as sm
 
 from ..files.file import File
 from ..files.nodes import read_numbers
+from ..graphs.statistics import OF_PATHS
 from ..plot import draw_statistics
-from ..plot.draw import can_be_drawn
+from ..plot.draw import can_be_drawn, statistic_drawn
 from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import refused, watched
 from .graph import Finder, GivenGraph, read_network, read_nodes
-from .options import WHAT, Refusal, kept_tiles
+from .options import USUAL, Refusal, kept_tiles
 from .report import finish, graph_name, reach_as_text, remark, summary, warn
 from .tables import number, print_data, write_columns
 
@@ -59,14 +60,12 @@ class _Found:
         return float(values[k]), self.statistics.nodes[k]
 
     @property
-    def centre(self) -> tuple[float, int] | None:
-        """The radius, and a node that has no more to the farthest other."""
+    def centre(self) -> tuple[float, int | None] | None:
+        """The radius, and a node that has no more to the farthest other, if it is known."""
         found = self.statistics
-        if found.eccentricity is None or found.reached is None or found.radius is None:
+        if found.radius is None:
             return None
-        most = found.reached == found.reached.max()
-        k = int(np.flatnonzero(most & (found.eccentricity == found.radius))[0])
-        return float(found.radius), found.nodes[k]
+        return float(found.radius), found.center[0] if found.center else None
 
     @property
     def pairs(self) -> tuple[int, int]:
@@ -94,6 +93,12 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
         raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
     if given.graph.n == 0:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
+    if args.plot and "histogram" not in (args.what or USUAL) and not can_be_drawn(given.graph):
+        raise Refusal(
+            f"there is nothing to draw: {given.graph.n:,} nodes without coordinates are too many "
+            f"to be laid out; add --nodes FILE, a table with their coordinates, or histogram to "
+            f"--what"
+        )
     nodes = None
     if args.sources is not None:
         find = Finder(given.graph)
@@ -104,13 +109,16 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     warnings = warn(given, chosen=True)
     if args.explain:
         tiles = kept_tiles(args, None, devices=args.devices)
-        methods = sm.explain(
-            net or given.numbered, use="statistics", sources=nodes, device=args.device, tiles=tiles
-        )
-        print_data(f"{methods}\n")
+        counted = [name for name in args.what or () if name in OF_PATHS]
+        plain = len(counted) < len(args.what or USUAL) or args.within
+        for use in ["statistics"] * bool(plain) + counted[:1]:
+            methods = sm.explain(
+                net or given.numbered, use, sources=nodes, device=args.device, tiles=tiles
+            )
+            print_data(f"{methods}\n")
         return 0
     asked = {
-        "what": [*(args.what or WHAT), *(["within"] if args.within else [])],
+        "what": [*(args.what or USUAL), *(["within"] if args.within else [])],
         "bins": args.bins, "radius": args.within,
     }  # fmt: skip
     state = _State(args, given, asked | {"sources": _digest(nodes), "attribute": _digest(mass)})
@@ -154,7 +162,11 @@ def _call(
     if found.ends is not None:
         a, b = map(net.nodes.index, found.ends)
         found = replace(found, ends=(a, b))
-    return replace(found, nodes=range(given.graph.n) if nodes is None else nodes)
+    if found.center is not None:
+        found = replace(found, center=[*map(net.nodes.index, found.center[:1])])
+    if nodes is None or set(asked["what"]) <= set(OF_PATHS):
+        nodes = [*range(given.graph.n)]
+    return replace(found, nodes=nodes)
 
 
 # --- a run that may be ended ---------------------------------------------------------------------
@@ -202,20 +214,31 @@ def _digest(values: Any) -> str | None:
 def _write(done: _Found) -> list[str]:
     """Write the files that are asked for; their names."""
     args, graph, found = done.args, done.given.graph, done.statistics
+    written: list[str] = []
     if args.output:
+        written.append(args.output)
         columns: dict[str, Any] = {"node": done.labels}
         if graph.names:
             columns["name"] = [graph.names[k] for k in found.nodes]
-        columns |= found.columns()
+        numbers, edges = found.columns(), _edge_columns(done)
         if args.output.lower().endswith(".npz"):
-            _write_arrays(args.output, columns, done)
+            _write_arrays(args.output, columns | numbers | edges, done)
+        elif edges and not numbers:
+            write_columns(args.output, [edges])
         else:
-            write_columns(args.output, [columns])
+            write_columns(args.output, [columns | numbers])
+            if edges:
+                beside = Path(args.output)
+                stem, dot, ending = beside.name.partition(".")
+                beside = beside.with_name(f"{stem}.edges{dot}{ending}")
+                write_columns(str(beside), [edges])
+                written.append(str(beside))
     if args.plot:
         words = "distances" if found.histogram is not None else ""
-        if found.closeness is not None and can_be_drawn(graph):
-            words = f"closeness and {words}" if words else "closeness"
-        elif found.closeness is not None and words:
+        coloured = statistic_drawn(found).replace("_", " ")
+        if coloured and can_be_drawn(graph):
+            words = f"{coloured} and {words}" if words else coloured
+        elif coloured and words:
             done.given.notes.append(
                 f"{args.plot} has no map: more nodes than can be laid out, and no coordinates "
                 f"(--nodes FILE)"
@@ -223,12 +246,25 @@ def _write(done: _Found) -> list[str]:
         title = f"{graph_name(args)}: {words}"
         with atomic_write(args.plot) as part:
             draw_statistics(str(part), found, graph, title=title)
-    return [name for name in (args.output, args.plot) if name]
+        written.append(args.plot)
+    return written
+
+
+def _edge_columns(done: _Found) -> dict[str, Any]:
+    """The ends and the number of each edge, where there are any."""
+    graph, numbers = done.given.graph, done.statistics.edge_betweenness
+    if numbers is None:
+        return {}
+    labels = np.array([*graph.nodes], object)
+    return {
+        "source": labels[graph.row], "target": labels[graph.col], "edge_betweenness": numbers
+    }  # fmt: skip
 
 
 def _write_arrays(target: str, columns: dict[str, Any], done: _Found) -> None:
     found = done.statistics
     arrays: dict[str, Any] = {name: np.asarray(x) for name, x in columns.items()}
+    arrays |= {name: x.astype(str) for name, x in arrays.items() if x.dtype.kind == "O"}
     if found.histogram is not None:
         arrays["histogram_counts"] = found.histogram.counts
         arrays["histogram_edges"] = found.histogram.edges
@@ -256,13 +292,18 @@ def _as_lines(done: _Found) -> list[str]:
         lines.append(("diameter", f"{_form(done, found.diameter)}, {a} → {b}"))
     if done.centre is not None:
         value, node = done.centre
-        lines.append(("radius", f"{_form(done, value)}, {label(node)}"))
+        ends = "" if node is None else f", {label(node)}"
+        lines.append(("radius", f"{_form(done, value)}{ends}"))
     if found.mean_distance is not None and not math.isnan(found.mean_distance):
         mean = found.mean_distance
         lines.append(("average", NumberFormat([mean], given.unit, whole=False)(mean)))
-    for word in ("closeness", "harmonic"):
+    for word in ("closeness", "harmonic", "betweenness", "stress"):
         if best := done.best(getattr(found, word)):
             lines.append((word, f"at most {best[0]:.5g}, {label(best[1])}"))
+    if found.edge_betweenness is not None and len(found.edge_betweenness):
+        e, graph = int(np.argmax(found.edge_betweenness)), given.graph
+        a, b = label(graph.row[e]), label(graph.col[e])
+        lines.append(("edges", f"at most {found.edge_betweenness[e]:.5g}, {a} → {b}"))
     for k, radius in enumerate(found.radii):
         assert found.within is not None
         near = found.within[:, k]
@@ -300,8 +341,11 @@ def _form(done: _Found, value: float) -> str:
 def _as_json(done: _Found) -> dict[str, Any]:
     found, graph = done.statistics, done.given.graph
 
-    def with_node(best: tuple[float, int] | None) -> dict[str, Any] | None:
-        return None if best is None else {"value": number(best[0]), "node": graph.nodes[best[1]]}
+    def with_node(best: tuple[float, int | None] | None) -> dict[str, Any] | None:
+        if best is None:
+            return None
+        value, node = best
+        return {"value": number(value)} | ({} if node is None else {"node": graph.nodes[node]})
 
     there, possible = done.pairs
     mean, bins, ends = found.mean_distance, found.histogram, found.ends
@@ -318,6 +362,11 @@ def _as_json(done: _Found) -> dict[str, Any]:
         "average": None if mean is None or math.isnan(mean) else mean,
         "closeness": with_node(done.best(found.closeness)),
         "harmonic": with_node(done.best(found.harmonic)),
+        **{
+            name: with_node(done.best(getattr(found, name)))
+            for name in ("betweenness", "stress")
+            if getattr(found, name) is not None
+        },
         "within": [
             {"radius": r, "mean": float(near.mean())} | (with_node(done.best(near)) or {})
             for r, near in zip(found.radii, found.within.T, strict=True)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from .hops import Hops
 
 __all__ = [
-    "DENSE", "GPU_FROM", "GPU_HOPS", "GPU_SWEEPS", "SPARSE_FROM", "Request", "TooExpensive",
-    "check_graph", "check_shape", "count_edges", "hop_device", "matrix_of", "sweep_device",
+    "DENSE", "GPU_FROM", "GPU_HOPS", "GPU_SWEEPS", "SPARSE_FROM", "Request", "check_graph",
+    "check_shape", "count_edges", "hop_device", "matrix_of", "sweep_device",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -112,6 +112,8 @@ class Request:
         What gives arrays on the host for two slices, if the graph is that.
     metric : bool
         Whether what finds distances has to know the weights, though all may be 1.
+    loads : bool
+        Whether shortest paths are counted, for the loads of nodes and edges.
     structure, hop_graph, device_hops, forest
         What methods are known to be for a request, or their costs, from.
     """
@@ -138,6 +140,7 @@ class Request:
     progress: Progress = None
     call: Call | None = None
     metric: bool = False
+    loads: bool = False
     strips: bool = False
     room: int | None = None
     extra: Callable[[Structure], int] | None = None
@@ -430,10 +433,6 @@ class Request:
         """Whether every edge counts 1."""
         facts = self.sparse.weights.facts
         return bool(facts.lo == facts.hi == 1)
-
-
-class TooExpensive(Exception):
-    """A method takes longer, or more memory, than another one; the message says what it takes."""
 
 
 def check_shape(x: Array) -> None:

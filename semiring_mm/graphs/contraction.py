@@ -24,24 +24,30 @@ from ..closures import memory
 from ..closures.solve import Problem
 from ..closures.sources import weights_of
 from ..hierarchy import costs
+from ..hierarchy.costs import TooExpensive
 from ..hierarchy.devices import fetch, place
+from ..hierarchy.gradient import SweepLoads
 from ..hierarchy.metric import Metric, customize
-from ..hierarchy.symbolic import Structure, eliminate
+from ..hierarchy.symbolic import Structure, analyze, eliminate
 from ..progress import part_of, reporter
-from .choice import Request, TooExpensive, hop_device, sweep_device
+from .choice import Request, hop_device, sweep_device
 from .dijkstra import search, search_shifted
 from .hops import Hops
 from .rows import Sweeps
 
 __all__ = [
     "by_elimination", "by_hops", "by_search", "by_search_shifted", "elimination_cost", "hops_cost",
-    "rows_by_sweeps",
+    "reverse_sweeps_bytes", "reverse_sweeps_cost", "rows_by_sweeps",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 #: Bytes that the structure of an elimination takes for a node without edges.
 _NODE = 350
+#: Edges of which the cost of one is told.
+_EDGES = 1e6
+#: Part of the nodes that are sources from which nested dissection is worth its time.
+_DISSECT = 16
 #: Nodes of a core above which a device does better without an elimination.
 _CORE = 4096
 Solved = tuple[Array, NDArray[np.int32] | None]
@@ -65,15 +71,40 @@ def elimination_cost(r: Request, limit: float) -> float:
             n, len(row), np.diff(r.structure.first), r.count, itemsize=size, threads=r.threads
         )[-1]
         return float(cost)
-    found = eliminate(
+    structure, cost = eliminate(
         n, row, col, sources=r.count, limit=limit, itemsize=size, threads=r.threads
     )  # fmt: skip
-    if found is None:
-        raise TooExpensive("separators are large: takes longer")
-    if r.elsewhere and r.kept and limit < math.inf and found[0].core > _CORE:
+    if r.elsewhere and r.kept and limit < math.inf and structure.core > _CORE:
         raise TooExpensive(f"a device closes more than {_CORE} nodes of a core as a whole")
-    r.structure, cost = found
+    r.structure = structure
     return cost
+
+
+def reverse_sweeps_cost(r: Request, limit: float) -> float:
+    """Nanoseconds of reverse sweeps; TooExpensive from a limit on, as far as the order tells."""
+    row, col, _ = r.listed.arrays
+
+    def cost(edges: float, triangles: float) -> float:
+        return costs.reverse_sweeps(r.n, len(row), edges, triangles, r.count, threads=r.threads)
+
+    least = cost(0, 0)
+    if least > limit:
+        raise TooExpensive("takes longer, whatever the separators")
+    if r.structure is None:
+        each = (cost(_EDGES, 0) - least) / _EDGES
+        work = (costs.ATTEMPT * limit - costs.neighbours(r.n, len(row))) / costs.ORDER
+        # nested dissection takes as long as the sweeps of some sources
+        order = "auto" if _DISSECT * r.count > r.n else "minimum_degree"
+        most = None if limit == math.inf else (limit - least) / each
+        r.structure = analyze(r.n, row, col, order, most=most, work=max(0.0, work))
+    return cost(len(r.structure.head), r.structure.pairs)
+
+
+def reverse_sweeps_bytes(r: Request) -> int:
+    """Memory of the elimination, and of reverse sweeps by all threads."""
+    x = r.structure
+    assert x is not None
+    return r.structure_bytes + SweepLoads.needed(x, x.depth, r.sparse.steps.dtype)
 
 
 def by_elimination(r: Request) -> Solved:

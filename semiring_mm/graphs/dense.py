@@ -19,9 +19,10 @@ from ..closures.solve import Problem
 from ..closures.sources import ArraySource
 from ..closures.trees import cyclic_rows, repair_trees
 from ..closures.weights import edges_of
+from ..hierarchy.costs import TooExpensive
 from ..products import multiply
 from ..progress import part_of, reporter
-from .choice import SPARSE_FROM, Request, TooExpensive
+from .choice import SPARSE_FROM, Request
 
 __all__ = [
     "close", "close_at_once", "close_stack", "from_sources", "hops_cost", "hops_on_device",

@@ -12,17 +12,18 @@ from .. import engine as engines
 from .. import pool
 from ..closures.edges import EdgeList, both_ways
 from ..graph_kernels import HopDependencies
+from ..hierarchy import costs
 from ..hierarchy.collector import Extent, LoadCollector, Wanted
 from ..hierarchy.demand import Demand
 from ..hierarchy.gradient import whole_weights
 from ..lazy import cached_property
 from ..plan import Facts, make_plan
 from ..semirings import semirings
-from .choice import hop_device
+from .choice import Request, hop_device
 from .hops import engine_on
 from .kernels import dependencies as kernels
 
-__all__ = ["Dependencies", "SearchLoads", "paths_device"]
+__all__ = ["Dependencies", "SearchLoads", "paths_device", "searches_bytes", "searches_cost"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -34,19 +35,26 @@ _WIDTH, _NARROW, _MANY = 16, 8, 1 << 15
 #: many entries of them.
 _PARTS, _ENTRIES = 64, 1 << 24
 _CALL = 1 << 22  # arcs and nodes of batches in a call, between which Ctrl-C is seen
+#: By how much more than a bucket labels lie apart; most buckets of a search are `_HOPS` of the
+#: largest weight, of which there may be as many as nodes, or so many.
+_APART, _HOPS, _FEWEST = 1e-6, 8, 4096
 _BATCH = 4096  # sources of a call of :class:`SearchLoads`
 _TARGETS = "bounds", "target", "entry_first", "entry_lane", "amount"  # of kernels
 _EXACT = 1 << 53
 _LARGEST = 1e300  # number of paths whose inverse has all its digits
 _NODES = 1 << 26  # whose events a device numbers in 32 bits
-_ARC = 2.0  # nanoseconds of one thread for an edge and a source
+#: Where searches tell equal lengths by rounded sums, how much longer sweeps may take, and
+#: nanoseconds that they may take anyway.
+_ROUNDED, _BRIEF = 4, 1e8
 
 
 def paths_device(n: int, arcs: int, count: int) -> int | None:
     """The CUDA device for sums over so many sources, where each edge counts 1; None: the CPU."""
     if n >= _NODES:
         return None
-    return hop_device(_ARC * count * arcs / pool.get_num_threads(), n, arcs, paths=True)
+    threads = pool.get_num_threads()
+    cost = costs.reversed_searches(n, arcs, count, unit=True, threads=threads)
+    return hop_device(cost, n, arcs, paths=True)
 
 
 class Dependencies:
@@ -132,7 +140,7 @@ class Dependencies:
         """Sums, the demand without a path, and whether there are too many paths."""
         width = self._width
         batches = -(-len(ordered) // width)
-        parts = min(self._parts(edges), max(1, batches))
+        parts = min(_parts(self.n + len(self.arcs.col) * edges), max(1, batches))
         nodes = np.zeros((parts, self.n))
         links = np.zeros((parts, len(self.arcs.col))) if edges else None
         most, lost = np.ones((parts, 1)), np.zeros((parts, 1))
@@ -164,19 +172,12 @@ class Dependencies:
         """Memory of the host that :meth:`loads` of nodes and edges takes."""
         if self.device is not None:
             return 0
-        n, m, width = self.n, len(self.arcs.col), self._width
-        each = 24 * n + 24 * n * width if self.unit else 40 * n + 12 * m
-        return self._parts(True) * 8 * (n + m) + pool.get_num_threads() * each
+        return _bytes(self.n, len(self.arcs.col), unit=self.unit)
 
     @property
     def _width(self) -> int:
         """Sources of a batch."""
-        return 1 if not self.unit else _WIDTH if self.n <= _MANY else _NARROW
-
-    def _parts(self, edges: bool) -> int:
-        """Sums that are computed apart."""
-        entries = self.n + len(self.arcs.col) * edges
-        return max(1, min(_PARTS, _ENTRIES // max(1, entries)))
+        return 1 if not self.unit else _width(self.n)
 
     @cached_property
     def _place(self) -> NDArray[np.int32]:
@@ -202,11 +203,32 @@ class Dependencies:
         lists = (x["first"], x["head"]), (back["back_first"], back["tail"])
         return searches(self.n, *lists)
 
+    @cached_property
+    def _scale(self) -> float:
+        """Buckets for a unit of length: a little more than one for the least weight."""
+        least = float(self.arcs.weight.min(initial=np.inf))
+        return (1 + _APART) / least if least > 0 else 0.0
+
+    @cached_property
+    def _slots(self) -> int:
+        """Buckets that labels in the queue are in, a power of two; 0: a heap is the queue.
+
+        Distances are as many buckets as are not worth a heap, and are told apart in float64.
+        """
+        largest = float(self.arcs.weight.max(initial=0)) * self._scale
+        if not largest or not largest * _HOPS < max(_FEWEST, self.n):
+            return 0
+        return 1 << (int(largest) + 2).bit_length()
+
     def _room(self, width: int) -> dict[str, Any]:
         """What a thread writes to."""
         n, m = self.n, len(self.arcs.col)
         if not self.unit:
-            return {
+            queue: dict[str, Any] = {}
+            if self._slots:
+                queue = {"bucket": np.full(self._slots, -1, np.int32)}
+                queue["following"] = np.empty(m + 1, np.int32)
+            return queue | {
                 "heap": np.empty(m + 1, np.int32), "key": np.empty(m + 1),
                 "node": np.empty(n, np.int32), "label": np.empty(n), "value": np.empty(n),
             }  # fmt: skip
@@ -226,7 +248,10 @@ class Dependencies:
         weight = np.ascontiguousarray(self.arcs.weight, np.float64)
         kind = Facts(0.0, np.inf, False)
         plan = make_plan(semirings["min_plus"], weight.dtype, kind, kind, self.n)
-        lost = engines.compiled(kernels.by_searches, plan, np.inf, 0.0)(
+        kernel = kernels.by_buckets if self._slots else kernels.by_searches
+        if self._slots:
+            given = given | {"slots": self._slots, "scale": self._scale}
+        lost = engines.compiled(kernel, plan, np.inf, 0.0)(
             **self._lists, **given, weight=weight, sources=batches, source=rows.ravel()
         )
         if lost:
@@ -234,6 +259,47 @@ class Dependencies:
                 "weights: some are 0, negative, or too small to change the sum of others, so that "
                 "searches cannot count shortest paths; give positive weights"
             )
+
+
+def _width(n: int) -> int:
+    """Sources of a batch where every edge counts 1."""
+    return _WIDTH if n <= _MANY else _NARROW
+
+
+def _parts(entries: int) -> int:
+    """Sums of so many entries that are computed apart."""
+    return max(1, min(_PARTS, _ENTRIES // max(1, entries)))
+
+
+def _bytes(n: int, arcs: int, *, unit: bool) -> int:
+    """Memory of the sums of all parts and of the searches of all threads."""
+    each = 24 * n + 16 * n * _width(n) if unit else 32 * n + 16 * arcs
+    return _parts(n + arcs) * 8 * (n + arcs) + pool.get_num_threads() * each
+
+
+def searches_bytes(r: Request) -> int:
+    """Memory of searches that count shortest paths."""
+    return _bytes(r.n, r.both, unit=_equal(r))
+
+
+def searches_cost(r: Request, _: float) -> float:
+    """Nanoseconds of searches that count shortest paths."""
+    cost = costs.reversed_searches(r.n, r.both, r.count, unit=_equal(r), threads=r.threads)
+    return cost if _comparable(r.listed) else max(_BRIEF, _ROUNDED * cost)
+
+
+def _equal(r: Request) -> bool:
+    """Whether all edges have one weight."""
+    facts = r.sparse.weights.facts
+    return bool(facts.lo == facts.hi)
+
+
+def _comparable(edges: EdgeList) -> bool:
+    """Whether searches tell equal lengths: sums of whole numbers of a unit."""
+    weight = edges.weight
+    if not weight.size or weight.dtype.kind in "biu":
+        return True
+    return whole_weights(weight, edges.n * float(weight.max()))[2] == 0
 
 
 class SearchLoads(LoadCollector):
@@ -252,6 +318,8 @@ class SearchLoads(LoadCollector):
         Whether each of the shortest paths between two nodes counts 1, not all of them together.
     single : bool
         Whether one of the shortest paths between two nodes, and one of parallel edges, carries all.
+    of_edges : bool
+        Whether the loads of edges are wanted; else they are 0.
     devices : sequence of int, optional
         CUDA devices that share the sources, -1 for the current one, if all weights are equal; None:
         the CPU. They take demand that is the same for all sources.
@@ -259,11 +327,11 @@ class SearchLoads(LoadCollector):
 
     def __init__(
         self, edges: EdgeList, demand: Demand | None = None, *, stress: bool = False,
-        single: bool = False, devices: Sequence[int] | None = None,
+        single: bool = False, of_edges: bool = True, devices: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         places = [*devices] if devices else [None]
         self.m, self.demand, self.devices = len(edges.col), demand, len(places)
-        self.stress, self.single = stress, single
+        self.stress, self.single, self.of_edges = stress, single, of_edges
         self.batch = _BATCH * self.devices
         edge = np.flatnonzero((edges.weight != np.inf) & (edges.row != edges.col))
         row, col = (x[edge].astype(np.int64) for x in (edges.row, edges.col))
@@ -294,15 +362,19 @@ class SearchLoads(LoadCollector):
 
     def empty(self, count: int) -> dict[str, Any]:
         x = self.dependencies[0]
-        return {"nodes": np.zeros(x.n), "edges": np.zeros(len(x.arcs.col)), "lost": np.zeros(1)}
+        edges = np.zeros(len(x.arcs.col) * self.of_edges)
+        return {"nodes": np.zeros(x.n), "edges": edges, "lost": np.zeros(1)}
 
     def collect(self, device: int, sources: Index) -> dict[str, Any]:
         nodes, edges, lost = self.dependencies[device].loads(
-            sources, self.demand, edges=True, stress=self.stress, single=self.single
+            sources, self.demand, edges=self.of_edges, stress=self.stress, single=self.single
         )
+        edges = np.zeros(0) if edges is None else edges
         return {"nodes": nodes, "edges": edges, "lost": np.array([lost])}
 
     def loads(self, results: dict[str, Any]) -> tuple[Float, Float]:
+        if not self.of_edges:
+            return results["nodes"], np.zeros(self.m)
         parallel = np.bincount(self.pair, self.shortest)
         flow = np.where(self.shortest, (results["edges"] / parallel)[self.pair], 0.0)
         edges: Float = np.bincount(self.edge, flow, self.m).astype(np.float64, copy=False)

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from ..display import html_table
+from ..hierarchy.costs import TooExpensive
 from ..naming import integer
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions, Tiles
 from .apsp import Task, check_asked
-from .choice import Request, TooExpensive
+from .choice import Request
 from .inputs import as_typed, positions
 from .methods import METHODS, plan
 from .prepared import PreparedGraph, edges_of_graph
-from .statistics import request_of
+from .statistics import OF_PATHS, request_of
 
 __all__ = ["Estimate", "Explanation", "explain"]
 
@@ -87,9 +88,9 @@ class Explanation:
 
 def explain(
     graph: Any,
+    use: str = "apsp",
     *,
     semiring: str | Semiring = "min_plus",
-    use: str = "apsp",
     weight: str | int | None = "weight",
     source: Any = None,
     target: Any = None,
@@ -112,12 +113,12 @@ def explain(
     ----------
     graph : any graph that :func:`apsp` takes
         Or a prepared one, which has its method: then the table is what was prepared.
+    use : {"apsp", "statistics", "nearest", "betweenness", "edge_betweenness", "stress"}
+        The function that is explained: :func:`apsp`, or :func:`closure` over another semiring,
+        :func:`statistics` of the distances from `sources`, or one that counts their shortest paths,
+        or :func:`nearest` of facilities, which are the `sources`.
     semiring : str or Semiring, default "min_plus"
         As for :func:`closure`.
-    use : {"apsp", "statistics", "nearest"}
-        The function that is explained: :func:`apsp`, or :func:`closure` over another semiring,
-        :func:`statistics` of the distances from `sources`, or :func:`nearest` of facilities, which
-        are the `sources`.
     weight, source, target, dtype, directed, method, sources, return_predecessors, max_hops
         As for :func:`apsp`.
     overwrite, device
@@ -153,8 +154,9 @@ def explain(
     ['rounds of products', 'elimination in blocks', 'a search from each source']
     """
     s = as_semiring(semiring)
-    if use not in ("apsp", "statistics", "nearest"):
-        raise ValueError(f"use is 'apsp', 'statistics' or 'nearest', got {use!r}")
+    uses = ("apsp", "statistics", "nearest", *OF_PATHS)
+    if use not in uses:
+        raise ValueError(f"use is one of {', '.join(map(repr, uses))}, got {use!r}")
     if isinstance(graph, PreparedGraph):
         why = "" if use != "apsp" else "; distances() of a prepared graph takes no other method"
         return Explanation(f"{graph.summary}{why}", "sparse elimination", ())
@@ -183,13 +185,14 @@ def _passing(
     rows = positions(sources, edges.n, edges.nodes)
     count = edges.n if rows is None else len(np.unique(rows))
     where = None if TileOptions.of(device, tiles).indices() is None else "cuda"
-    return request_of(edges, count, device=where, metric=use == "nearest")
+    return request_of(edges, count, device=where, metric=use == "nearest", loads=use in OF_PATHS)
 
 
 def _explained(request: Request) -> Explanation:
     found = tuple(_estimates(request))
     arcs = "" if request.arcs is None else f", {request.arcs:,} edges"
     rows = "all pairs" if request.sources is None else f"{request.sources:,} sources"
+    rows += ", all shortest paths" if request.loads else ""
     where = f", device {request.device}" if request.elsewhere else ""
     title = f"{request.n:,} nodes{arcs}, {request.s.name}, {request.dtype}, {rows}{where}"
     if (x := request.structure) is not None:
@@ -201,8 +204,9 @@ def _estimates(request: Request) -> Iterator[Estimate]:
     """What each method takes, as far as it may be the cheapest."""
     limit = math.inf
     for method in METHODS:
-        one, cost = request.stack > method.stacks, math.inf
-        why = "takes one graph at a time" if one else method.refuses(request)
+        if method.loads != request.loads:
+            continue
+        why, cost = method.refusal(request), math.inf
         if not why:
             try:
                 cost = method.cost(request, limit)

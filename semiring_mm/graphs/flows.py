@@ -18,7 +18,7 @@ from ..progress import Progress, reporter
 from .inputs import are_paths, as_graph, is_matrix, positions
 from .prepared import distances_of
 from .rows import Rows, Sweeps
-from .statistics import of_all_edges, path_counter, request_of
+from .statistics import finder, of_all_edges, request_of
 
 __all__ = ["Flows", "Gravity", "flows"]
 
@@ -229,7 +229,7 @@ def flows(
         asked = _given(edges, demand, trips, sources, targets)
     reporter(progress, 1.0)  # the argument's own errors come first
     if metric is None:
-        rows = path_counter(request_of(edges, len(asked.sources)))
+        rows = finder(request_of(edges, len(asked.sources), loads=True))
     else:
         rows = Sweeps(*metric)
     if isinstance(asked, _Model):

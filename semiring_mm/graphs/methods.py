@@ -17,11 +17,12 @@ from typing import Any, cast
 from .. import engine as engines
 from ..arrays import check_memory
 from ..hierarchy import costs
+from ..hierarchy.costs import TooExpensive
 from ..memory import too_large
 from ..naming import named
 from ..registry import provided
 from . import choice
-from .choice import Request, TooExpensive
+from .choice import Request
 
 __all__ = ["METHODS", "Method", "plan", "searches_first", "solve"]
 
@@ -41,7 +42,8 @@ class Method:
     cost : callable
         Nanoseconds of a request, below a limit; TooExpensive where it is not below.
     run : callable
-        Distances and predecessors. TooExpensive where it takes longer than was expected.
+        Distances and predecessors; of those with `loads` :class:`.rows.Rows` that give them.
+        TooExpensive where it takes longer than was expected.
     memory : callable
         Bytes beside the graph and the result.
     stacks : bool
@@ -50,6 +52,8 @@ class Method:
         Whether it needs a list of edges alone, and no matrix.
     what : str
         What needs the memory, for messages.
+    loads : bool
+        Whether it counts shortest paths, for the loads of nodes and edges.
     """
 
     name: str
@@ -60,13 +64,21 @@ class Method:
     stacks: bool = False
     edges: bool = False
     what: str = "the work beside the {n} x {n} matrix"
+    loads: bool = False
+
+    def refusal(self, request: Request) -> str:
+        """Why it is not for a request; "" where it is."""
+        if request.stack > self.stacks:
+            return "takes one graph at a time"
+        return self.refuses(request)
 
 
 def plan(request: Request, refused: Mapping[str, str] = _NONE) -> Method:
     """The cheapest method that has room, or MemoryError of the cheapest one."""
     able: list[tuple[float, int]] = []
     for k, method in enumerate(METHODS):
-        if method.name in refused or request.stack > method.stacks or method.refuses(request):
+        other = method.name in refused or method.loads != request.loads
+        if other or method.refusal(request):
             continue
         try:
             cost = method.cost(request, min(able)[0] if able else math.inf)
@@ -155,6 +167,11 @@ def _elimination(r: Request) -> str:
     if r.matrix_only:
         return r.matrix_only
     return _OVERFLOW if r.kept and not r.searchable and r.sparse.weights.may_overflow else ""
+
+
+def _counted(r: Request) -> str:
+    positive = r.sparse.weights.facts.lo > 0 or not len(r.listed.col)
+    return "" if positive else "needs positive weights"
 
 
 def _forest(r: Request) -> str:
@@ -328,4 +345,10 @@ METHODS: Sequence[Method] = (
     Method("sparse elimination", _elimination, _run("contraction", "elimination_cost"),
            _run("contraction", "by_elimination"), lambda r: r.structure_bytes, edges=True,
            what="the elimination of {n} nodes"),
+    Method("searches and back", _counted, _run("dependencies", "searches_cost"),
+           _run("rows", "searched"), _run("dependencies", "searches_bytes"), edges=True,
+           what="the work by searches over {n} nodes", loads=True),
+    Method("reverse sweeps", lambda r: "", _run("contraction", "reverse_sweeps_cost"),
+           _run("rows", "swept"), _run("contraction", "reverse_sweeps_bytes"), edges=True,
+           what="the elimination of {n} nodes", loads=True),
 )  # fmt: skip

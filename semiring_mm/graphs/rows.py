@@ -23,17 +23,17 @@ from ..hierarchy.devices import DeviceCollector, Placed, place
 from ..hierarchy.gradient import SweepLoads
 from ..hierarchy.metric import Metric, customize
 from ..hierarchy.statistics import SweepCollector
-from ..hierarchy.symbolic import Structure, analyze
+from ..hierarchy.symbolic import Structure
 from ..lazy import cached_property
 from ..progress import part_of
-from .choice import hop_device, sweep_device
+from .choice import Request, hop_device, sweep_device
 from .dependencies import SearchLoads, paths_device
 from .dijkstra import search
 from .hops import HopCollector, Hops
 
 __all__ = [
-    "WIDE", "Forest", "HopRows", "RowCollector", "Rows", "Searches", "Sweeps", "eliminated",
-    "has_ties",
+    "WIDE", "Forest", "HopRows", "RowCollector", "Rows", "Searches", "Sweeps", "has_ties",
+    "searched", "swept",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -42,9 +42,6 @@ Trees = NDArray[np.int32] | None
 Told = Callable[[float], None] | None
 
 _ROWS = 64  # of a thread, that are added up together
-#: Edges of an elimination for each of the graph's own, from which searches from 16 sources at once,
-#: over edges that all count 1, take less time than sweeps back and forth.
-_FILL = 16
 #: Rows, and entries, of a result that are computed at a time where they are converted, and entries
 #: that a thread converts at a time.
 WIDE, _PIECE, _LINE = 64, 1 << 16, 1 << 14
@@ -198,8 +195,9 @@ class Rows:
         )  # fmt: skip
 
     def loads(
-        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False
-    ) -> LoadCollector:
+        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False,
+        of_edges: bool = True,
+    ) -> LoadCollector:  # fmt: skip
         """What collects the loads of nodes and edges in the shortest paths between all nodes.
 
         Parameters
@@ -210,10 +208,12 @@ class Rows:
             Whether each shortest path counts, not all of those between two nodes together.
         single : bool
             Whether one shortest path between two nodes carries all.
+        of_edges : bool
+            Whether the loads of edges are wanted.
         """
         source = self.problem.source
         assert isinstance(source, EdgeSource)
-        return SearchLoads(source.given, demand, stress=stress, single=single)
+        return SearchLoads(source.given, demand, stress=stress, single=single, of_edges=of_edges)
 
     def edge_loads(
         self, demand: Demand | DemandRows, *, single: bool = False, tick: Told = None
@@ -324,25 +324,23 @@ class Sweeps(Rows):
         return DeviceCollector(self.placed(self.devices), metric, wanted)
 
     def loads(
-        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False
-    ) -> LoadCollector:
+        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False,
+        of_edges: bool = True,
+    ) -> LoadCollector:  # fmt: skip
         source = self.problem.source
         assert isinstance(source, EdgeSource)
         if self.metric.structure.core:
-            return super().loads(demand, stress=stress, single=single)
+            return super().loads(demand, stress=stress, single=single, of_edges=of_edges)
         return SweepLoads(self.metric, source.given, demand, stress=stress, single=single)
 
 
-def eliminated(problem: Problem) -> Rows:
-    """Sweeps over an elimination of all nodes; searches where separators are large."""
-    source, facts = problem.source, problem.weights.facts
-    assert isinstance(source, EdgeSource)
-    row, col, _ = source.given.arrays
-    structure = analyze(source.n, row, col, "auto")
-    fill = len(structure.head) / max(1, len(row))
-    if structure.core or (facts.lo == facts.hi > 0 and fill > _FILL):
-        return Searches(problem)
-    return Sweeps(problem.solve(lambda x: customize(structure, x)), problem)
+def swept(r: Request) -> Rows:
+    """Sweeps over the elimination of the request's structure."""
+    structure = r.structure
+    assert structure is not None
+    if structure.core:  # there is no other method, and searches tell why they are none
+        return searched(r)
+    return Sweeps(r.sparse.solve(lambda x: customize(structure, x)), r.sparse)
 
 
 class HopRows(Rows):
@@ -390,11 +388,15 @@ class Searches(Rows):
         return paths_device(source.n, len(source.edges().col), count) if self.unit else None
 
     def loads(
-        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False
-    ) -> LoadCollector:
-        source, devices = self.problem.source, self.devices
+        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False,
+        of_edges: bool = True,
+    ) -> LoadCollector:  # fmt: skip
+        source = self.problem.source
         assert isinstance(source, EdgeSource)
-        return SearchLoads(source.given, demand, stress=stress, single=single, devices=devices)
+        return SearchLoads(
+            source.given, demand, stress=stress, single=single, of_edges=of_edges,
+            devices=self.devices,
+        )  # fmt: skip
 
     @property
     def fixed(self) -> int:
@@ -406,6 +408,11 @@ class Searches(Rows):
         _, trees = search(self.problem, sources=sources, out=d)
         if p is not None and trees is not None:
             p[...] = trees
+
+
+def searched(r: Request) -> Searches:
+    """Searches over the request's edges."""
+    return Searches(r.sparse)
 
 
 class Forest(Rows):

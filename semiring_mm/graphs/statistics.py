@@ -24,7 +24,6 @@ from ..deprecated import apart
 from ..display import cell, chosen, html_table
 from ..hierarchy.collector import Collector, LoadCollector, Wanted, zero_bin
 from ..hierarchy.demand import Demand
-from ..hierarchy.gradient import whole_weights
 from ..hierarchy.metric import Metric, customize
 from ..naming import named
 from ..progress import Progress, reporter
@@ -33,15 +32,14 @@ from ..storage import atomic_write, digest, read_arrays, seal, unseal, unusable
 from ..tiles import TileOptions, Tiles
 from .bounds import Bounds
 from .choice import Request
-from .dependencies import Dependencies, paths_device
 from .inputs import positions
 from .methods import plan
 from .prepared import PreparedGraph, distances_of
-from .rows import HopRows, Rows, Searches, Sweeps, eliminated
+from .rows import HopRows, Rows, Searches, Sweeps
 
 __all__ = [
-    "FEW", "Histogram", "Statistics", "collect", "dependencies", "extremes", "fastest", "finder",
-    "of_all_edges", "path_counter", "request_of", "statistics",
+    "FEW", "OF_PATHS", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder",
+    "loads", "of_all_edges", "request_of", "statistics",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -62,7 +60,8 @@ _KINDS = {
     "edge_betweenness": ("paths", {"shares"}),
     "stress": ("paths", {"paths"}),
 }
-_OF_PATHS = {name for name, (side, _) in _KINDS.items() if side == "paths"}
+#: Statistics for which shortest paths are counted.
+OF_PATHS = tuple(name for name, (side, _) in _KINDS.items() if side == "paths")
 _EXTREMES = {"diameter", "radius", "center"}  # by bounds, where they are all that is asked for
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
 _FORMAT = 2
@@ -323,7 +322,7 @@ def statistics(
     """
     asked = _asked(what, radius)
     options = TileOptions.of(device, tiles, "memory")
-    of_paths = _OF_PATHS & set(asked)
+    of_paths = set(OF_PATHS) & set(asked)
     away = options.devices is not None or device not in (None, "cpu")
     if away and targets is not None and not of_paths >= set(asked):
         raise ValueError("targets: statistics of some are computed on the CPU: leave out device")
@@ -352,18 +351,21 @@ def statistics(
         if found is not None:
             return found
     if metric is None and of_paths >= set(asked):
-        way = counter = counter or path_counter(request_of(edges, len(rows)))
+        way = counter = counter or finder(request_of(edges, len(rows), loads=True))
     elif metric is None:
         device_, some = None if where is None else "cuda", not work.mass is work.columns is None
         way = finder(request_of(edges, len(rows), device=device_, metric=some))
     else:
         way = Sweeps(*metric)
     if counter is None and of_paths:
-        counter = way if isinstance(way, Sweeps) else path_counter(request_of(edges, len(rows)))
+        counter = way
+        if not isinstance(way, Sweeps):
+            counter = finder(request_of(edges, len(rows), loads=True))
     automatic = where is None and device is None
     if isinstance(counter, Searches):
-        own = counter.loads_device(len(rows)) if automatic else None
-        counter.devices = where if own is None else [own]
+        counter.devices = where
+        if automatic:
+            _place_searches(counter, len(rows))
     if columns is None and not of_paths >= set(asked):
         _place(way, len(rows), where, automatic=automatic)
     if isinstance(graph, PreparedGraph):
@@ -477,8 +479,12 @@ def request_of(edges: EdgeList, count: int, **more: Any) -> Request:
 
 
 def finder(request: Request) -> Rows:
-    """Rows of distances by the cheapest method."""
-    method = plan(request).name
+    """Rows of distances, or with numbers of paths, by the cheapest method."""
+    best = plan(request)
+    method = best.name
+    if request.loads:
+        rows: Rows = best.run(request)
+        return rows
     if method == "a search from each source":
         return Searches(request.sparse)
     if method == "breadth-first searches":
@@ -502,24 +508,6 @@ def _on_device(edges: EdgeList, metric: tuple[Metric, Problem] | None, name: str
     return searches
 
 
-def path_counter(request: Request) -> Rows:
-    """Rows of distances by the cheapest method that counts shortest paths."""
-    method = plan(request, {"breadth-first searches": "does not count paths"}).name
-    if method == "sparse elimination" or not _comparable(request.listed):
-        return eliminated(request.sparse)
-    return Searches(request.sparse)
-
-
-def _comparable(edges: EdgeList) -> bool:
-    """Whether searches tell equal lengths: positive ones, which are whole numbers of a unit."""
-    weight = edges.weight
-    if not weight.size or weight.min() <= 0:
-        return not weight.size
-    if weight.dtype.kind in "biu":
-        return True
-    return whole_weights(weight, edges.n * float(np.abs(weight).max()))[2] == 0
-
-
 def fastest(edges: EdgeList, sources: Index) -> Rows:
     """Rows of distances from some nodes, and what collects their statistics."""
     return finder(request_of(edges, len(sources)))
@@ -537,14 +525,33 @@ def collect(
     return _pass(collector, sources, rows.order(sources))
 
 
-def dependencies(arcs: EdgeList, count: int, device: str | None) -> Dependencies:
-    """Sums over so many sources; where all edges count the same maybe on a device."""
-    here = Dependencies(arcs)
-    if not here.unit:
-        return here
+def loads(
+    edges: EdgeList, sources: Index, demand: Demand | None = None, *, of_edges: bool = True,
+    device: str | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Loads of nodes and edges in the shortest paths from some nodes: :class:`LoadCollector`.
+
+    A device is taken where all edges count the same.
+    """
     where = TileOptions(device=device).indices()
-    automatic = paths_device(arcs.n, len(arcs.col), count) if device is None else None
-    return Dependencies(arcs, automatic if where is None else where[0])
+    searches = Searches(problem_of(edges))
+    if where is not None and searches.unit:
+        rows: Rows = searches
+        rows.devices = where
+    else:
+        rows = finder(request_of(edges, len(sources), loads=True))
+        if device is None:
+            _place_searches(rows, len(sources))
+    collector = rows.loads(demand, of_edges=of_edges)
+    check_memory(collector.bytes(), f"the work by {rows.method} over {edges.n} nodes")
+    return collector.loads(_pass(collector, sources, rows.order(sources)))
+
+
+def _place_searches(rows: Rows, count: int) -> None:
+    """Let searches that count paths be done by a device, if that takes less time."""
+    own = rows.loads_device(count) if isinstance(rows, Searches) else None
+    if own is not None:
+        rows.devices = [own]
 
 
 def _pass(
@@ -662,7 +669,8 @@ class _Work:
                 )
             if name in loads:
                 demand = None if self.columns is None else Demand.to(self.edges.n, self.columns)
-                collector = counter.loads(demand, stress=name == "paths")
+                edges = "edge_betweenness" in self.asked
+                collector = counter.loads(demand, stress=name == "paths", of_edges=edges)
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)
@@ -692,7 +700,7 @@ class _Work:
         inward = out if way.symmetric else found.get("in", {})
         kind = way.dtype.type if way.dtype.kind == "f" else np.int64
         nodes: Sequence[Any] = x.nodes
-        of_all = set(asked) <= _OF_PATHS
+        of_all = set(asked) <= set(OF_PATHS)
         if not of_all and not (len(rows) == x.n and (rows == np.arange(x.n)).all()):
             nodes = [x.nodes[i] for i in rows.tolist()]
         fields: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 __all__ = [
     "ATTEMPT",
     "ORDER",
+    "TooExpensive",
     "brief",
     "closure",
     "eliminations",
@@ -22,6 +23,9 @@ __all__ = [
     "least",
     "neighbours",
     "potentials",
+    "rest",
+    "reverse_sweeps",
+    "reversed_searches",
     "rounds",
     "searches",
 ]
@@ -50,8 +54,20 @@ NEIGHBOUR, ORDER, STRUCTURE = 20.0, 4.5, 50.0
 #: An arc that gets its weight; a triangle; an edge and a node in a sweep; what elimination needs
 #: at any rate.
 WEIGHT, TRIANGLE, SWEEP, LABEL, ELIMINATION = 100.0, 3.0, 0.5, 2.5, 4e6
+#: An arc, or a step in the queue, of a search with weights that counts paths, and back.
+COUNTED = 6.0
+#: An arc in searches by levels from so many sources at once, and back; arcs of a node from which
+#: most of them meet it together.
+LEVELS, LEVELS_WIDTH, MET = 4.0, 16, 6
+#: An edge in reverse sweeps from so many sources at once, and a triangle in the customization of
+#: numbers of paths and its reverse.
+REVERSE, REVERSE_WIDTH, REVERSE_TRIANGLE = 0.6, 64, 3.0
 #: Part of the time of another method that is risked for an order that may prove to be too bad.
 ATTEMPT = 0.2
+
+
+class TooExpensive(Exception):
+    """A method takes longer, or more memory, than another one; the message says what it takes."""
 
 
 def closure(
@@ -96,6 +112,55 @@ def searches(n: int, arcs: int, count: int, *, threads: int = 1) -> float:
     """A search from each source, of which a thread does one at a time."""
     each = SEARCH * (arcs + n * math.log2(n + 1))
     return CALL + LIST * arcs + each * max(1.0, count / threads)
+
+
+def reversed_searches(n: int, arcs: int, count: int, *, unit: bool, threads: int = 1) -> float:
+    """A search from each source and back, which counts shortest paths (Brandes).
+
+    Parameters
+    ----------
+    unit : bool
+        Whether all edges have one weight.
+    """
+    if unit:
+        batches = max(1.0, -(-count // LEVELS_WIDTH) / threads)
+        often = max(1.0, MET * n / max(1, arcs)) ** 2
+        return CALL + LIST * arcs + LEVELS * often * LEVELS_WIDTH * float(arcs) * batches
+    each = COUNTED * (arcs + n * math.log2(n + 1))
+    return CALL + LIST * arcs + each * max(1.0, count / threads)
+
+
+def reverse_sweeps(
+    n: int, arcs: int, edges: float, triangles: float, count: int, *, threads: int = 1
+) -> float:
+    """An elimination without a core, sweeps that count shortest paths, and their reverse.
+
+    Parameters
+    ----------
+    edges, triangles : float
+        Of the elimination.
+    """
+    fixed = neighbours(n, arcs) + ELIMINATION + WEIGHT * arcs + STRUCTURE * (n + edges)
+    batches = max(1.0, -(-count // REVERSE_WIDTH) / threads)
+    sweeps = REVERSE_WIDTH * batches * (REVERSE * edges + LABEL * n)
+    return fixed + (TRIANGLE + REVERSE_TRIANGLE) * triangles + sweeps
+
+
+def rest(
+    n: int, left: int, edges: float, count: int, *, itemsize: int = 8, threads: int = 1
+) -> float:
+    """What eliminating the nodes that are left, or closing a core of them, does not fall short of.
+
+    Parameters
+    ----------
+    edges : float
+        Of the elimination of all that are left, about the same number for each.
+    """
+    type_ = NARROW if itemsize <= 4 else 1.0
+    node, outside = SWEEP * count * edges / max(1, left), min(count, n - left)
+    # the core of which the closure and the rows cost as much more as one node less
+    core = min(left, (math.sqrt(outside**2 + 3 * node / PAIR) - outside) / 3)
+    return type_ * (node * (left - core) + PAIR * (core + outside) * core**2) / threads
 
 
 def brief(n: int, arcs: int, count: int) -> bool:

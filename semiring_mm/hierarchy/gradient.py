@@ -20,6 +20,7 @@ from ..graphs.kernels.statistics import depths
 from .collector import NO_PATH, Extent, LoadCollector, Wanted
 from .demand import Demand
 from .metric import Arcs, Metric, factorize_weights
+from .symbolic import Structure
 
 __all__ = ["SweepLoads", "whole_weights"]
 
@@ -85,6 +86,11 @@ def whole_weights(weight: Array, bound: float) -> tuple[NDArray[np.int64], float
     return fixed.astype(np.int64), 2.0**power, 8 << _FIXED - 1 - np.finfo(weight.dtype).nmant
 
 
+def _width(dtype: np.dtype[Any]) -> int:
+    """Sources of a block, by the type of distances."""
+    return _VECTORS * engines.host_rows().lanes(dtype.itemsize)
+
+
 class SweepLoads(LoadCollector):
     """Loads by reverse sweeps over a metric of min_plus without a core, on the host.
 
@@ -122,12 +128,12 @@ class SweepLoads(LoadCollector):
         dtype = np.dtype(np.int32 if most < NO_PATH["i4"] else np.int64)
         super().__init__(Extent(most, False, False, dtype), Wanted(frozenset()))
         self.metric = self._customized(metric, weight, 0 if single else slack, exact=not slack)
-        self.width = _VECTORS * engines.host_rows().lanes(dtype.itemsize)
+        self.width = _width(dtype)
         self.batch = max(_BATCH, self.width * pool.get_num_threads())
         depth = np.empty(x.n, np.int32)
         engines.compiled(depths)(n=x.n, parent=x.parent, depth=depth)
         self.depth = int(depth.max(initial=-1)) + 1
-        self.ancestors = min(x.n, self.width * self.depth)
+        self.ancestors = min(x.n, self.width * self.depth)  # of the sources of a block
         self._fields |= {
             "eliminated": x.n, "depth": self.depth, "ancestors": self.ancestors,
             "width": self.width, "vectors": _VECTORS, "stress": stress, "parent": x.parent,
@@ -205,9 +211,14 @@ class SweepLoads(LoadCollector):
 
     def bytes(self) -> int:
         """Memory of the passes of all threads."""
-        rows = self.depth * (self.dtype.itemsize + 24) + self.ancestors * (self.dtype.itemsize + 24)
-        each = rows * self.width + 16 * len(self.structure.head) + 16 * self.structure.n
-        return pool.get_num_threads() * each
+        return self.needed(self.structure, self.depth, self.dtype)
+
+    @staticmethod
+    def needed(x: Structure, depth: int, dtype: np.dtype[Any]) -> int:
+        """The same, by the depth of the elimination tree."""
+        width = _width(dtype)
+        rows = (depth + min(x.n, width * depth)) * (dtype.itemsize + 24)
+        return pool.get_num_threads() * (rows * width + 16 * len(x.head) + 16 * x.n)
 
     def empty(self, count: int) -> dict[str, Array]:
         x = self.structure

@@ -18,6 +18,7 @@ from ..lazy import cached_property
 from ..naming import install
 from ..progress import Progress, reporter
 from . import costs
+from .costs import TooExpensive
 
 __all__ = [
     "Structure",
@@ -31,13 +32,16 @@ __all__ = [
 
 #: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
 _WORK = 5000
-#: Work of an order that is done at a time: a third of a second.
-_GRANT = 1 << 26
+#: Work of an order that is done at a time, at first and at most: a third of a second.
+_BEGIN, _GRANT = 1 << 20, 1 << 26
 #: Core of a prepared graph up to which it is eliminated, too (a larger one only if it has no more
 #: edges than the rest): then a path is unpacked by triangles.
 _CORE = 1024
 #: Largest graph for which an order by minimum degree is good enough.
 _SMALL = 1000
+#: Degrees of which the median tells how they grow, while a part of the nodes left is eliminated.
+_WINDOW = 16
+_LARGE = "separators are large: takes longer"
 #: Least degree of the elimination from which nested dissection orders the rest.
 _LOW = 4
 #: Entries to spare behind lists of neighbours: a small graph never needs more memory for them.
@@ -190,7 +194,10 @@ class Structure(SymbolicFactor):
         return slot
 
 
-def analyze(n: int, row: Index, col: Index, order: str, progress: Progress = None) -> Structure:
+def analyze(
+    n: int, row: Index, col: Index, order: str, progress: Progress = None, *,
+    most: float | None = None, work: float = math.inf,
+) -> Structure:  # fmt: skip
     """The structure for any use, by minimum degree or, on top of it, nested dissection.
 
     All nodes are eliminated one by one, unless the order by minimum degree stops at a large core;
@@ -204,14 +211,34 @@ def analyze(n: int, row: Index, col: Index, order: str, progress: Progress = Non
         Edges, in any direction; loops and parallel edges are ignored.
     order : {"auto", "minimum_degree", "nested_dissection"}
         "auto" is nested dissection where METIS is installed and the graph is not small.
+    most : float, optional
+        Edges of the factor above which an elimination of all nodes is too expensive; None:
+        separators may be large.
+    work : float
+        Units of work (:data:`.costs.ORDER`) in which separators are to prove small.
+
+    Raises
+    ------
+    TooExpensive
+        For `most` or `work`, about as soon as that can be told.
     """
     first, near = neighbours(n, row, col)
     tick = reporter(progress, float(n), "order", "nodes")
-    ranked, degree = minimum_degree(n, first, near, _WORK * (n + len(near)), n, _CORE, tick)
+
+    def look(degree: Node) -> None:
+        if most is not None and degree.sum(dtype=np.int64) + _rest_of_fill(n, degree) > most:
+            raise TooExpensive(_LARGE)
+        if tick is not None:
+            tick(float(len(degree)))
+
+    work = min(work, _WORK * (n + len(near)))
+    ranked, degree = minimum_degree(n, first, near, int(work), n, _CORE, look)
     if tick is not None:
         tick(float(n))
     core = n - len(degree)
     if core > _CORE and core**2 > 2 * degree.sum(dtype=np.int64):
+        if most is not None:
+            raise TooExpensive(_LARGE)
         return factorize(n, first, near, ranked, len(degree))
     if order == "auto":
         there = n > _SMALL and importlib.util.find_spec("pymetis") is not None
@@ -220,6 +247,21 @@ def analyze(n: int, row: Index, col: Index, order: str, progress: Progress = Non
         larger = np.flatnonzero(degree > _LOW)
         ranked = _dissected(first, near, ranked, int(larger[0]) if larger.size else len(degree))
     return factorize(n, first, near, ranked, n)
+
+
+def _rest_of_fill(n: int, degree: Node) -> float:
+    """About how many edges of the factor the nodes that are left have, or fewer.
+
+    Half of what it were if their least degree went on growing as it did, until they are a clique.
+    """
+    left = n - len(degree)
+    window = min(len(degree) // 2, left // _WINDOW)
+    if not window:
+        return 0.0
+    last, before = (float(np.median(x[-_WINDOW:])) for x in (degree, degree[:-window]))
+    growth = max(0.0, last - before) / window
+    steps = max(0.0, left - last) / (1 + growth)
+    return (last * steps + growth * steps**2 / 2 + (left - steps) ** 2 / 2) / 2
 
 
 def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
@@ -259,8 +301,8 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
 def eliminate(
     n: int, row: Index, col: Index, *, sources: int | None = None, limit: float = math.inf,
     itemsize: int = 8, threads: int = 1,
-) -> tuple[Structure, float] | None:  # fmt: skip
-    """The structure by minimum degree and its cost (:func:`.costs.eliminations`), or None.
+) -> tuple[Structure, float]:  # fmt: skip
+    """The structure by minimum degree and its cost (:func:`.costs.eliminations`).
 
     Parameters
     ----------
@@ -271,8 +313,7 @@ def eliminate(
     sources : int, optional
         From how many there will be sweeps, which weigh against a dense core; default from all.
     limit : float
-        Nanoseconds in which there is another method: None is returned where this one takes longer,
-        after a small part of that time (:data:`.costs.ATTEMPT`).
+        Nanoseconds in which there is another method.
     itemsize : int
         Bytes of a label.
     threads : int
@@ -283,18 +324,30 @@ def eliminate(
     structure : Structure
         O(Σ degree²) time, the degrees being those of the elimination.
     cost : float
+
+    Raises
+    ------
+    TooExpensive
+        Where it takes longer than the limit, after a small part of that time
+        (:data:`.costs.ATTEMPT`).
     """
     count = n if sources is None else sources
     spare = costs.ATTEMPT * limit - costs.neighbours(n, len(row))
     if spare < 0:
-        return None
+        raise TooExpensive(_LARGE)
     first, near = neighbours(n, row, col)
     work = min(_WORK * (n + len(near)), spare / costs.ORDER)
-    order, degree = minimum_degree(n, first, near, int(work), count)
+
+    def look(degree: Node) -> None:
+        left, edges = n - len(degree), _rest_of_fill(n, degree)
+        if costs.rest(n, left, edges, count, itemsize=itemsize, threads=threads) > limit:
+            raise TooExpensive(_LARGE)
+
+    order, degree = minimum_degree(n, first, near, int(work), count, look=look)
     expected = costs.eliminations(n, len(row), degree, count, itemsize=itemsize, threads=threads)
     eliminated = int(expected.argmin())
     if expected[eliminated] > limit:
-        return None
+        raise TooExpensive(_LARGE)
     return factorize(n, first, near, order, eliminated), float(expected[eliminated])
 
 
@@ -310,11 +363,12 @@ def neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
 
 def minimum_degree(
     n: int, first: Index, near: Node, work: int, sources: int, least: int = 0,
-    tick: Callable[[float], None] | None = None,
+    look: Callable[[Node], None] | None = None,
 ) -> tuple[Node, Node]:  # fmt: skip
     """All nodes by minimum degree, and the degrees of the eliminated ones.
 
-    The others are a core: of at least `least` nodes, unless `work` was used up.
+    The others are a core: of at least `least` nodes, unless `work` was used up. `look` is told the
+    degrees so far every third of a second at least, and may raise what ends the work.
     """
     order, degree, size, room = np.empty((4, n), np.int32)
     bucket, following, before = np.empty((3, n + 1), np.int32)
@@ -325,7 +379,7 @@ def minimum_degree(
     }  # fmt: skip
     larger = np.empty(_larger(n, len(near)), np.int32)
     compiled(kernels.begin_degrees)(first=first, near=near, pool=larger, **lists)
-    near, working = larger, pool.get_num_threads()
+    near, working, grant = larger, pool.get_num_threads(), _BEGIN
     fields = lists | {
         "sources": sources, "least": least, "order_cost": round(1000 * costs.ORDER * working),
         "triangle": round(1000 * costs.TRIANGLE), "sweep": round(1000 * costs.SWEEP),
@@ -339,10 +393,10 @@ def minimum_degree(
                 larger=larger,
             )  # fmt: skip
             near = larger
-        state[3] += (some := min(work, _GRANT))  # so that Ctrl-C need not wait for all
-        work -= some
-        if tick is not None:
-            tick(float(state[0]))
+        state[3] += (some := min(work, grant))  # so that Ctrl-C need not wait for all
+        work, grant = work - some, min(2 * grant, _GRANT)
+        if look is not None:
+            look(degree[: state[0]])
         compiled(kernels.minimum_degree)(**fields, capacity=len(near), pool=near)
     done = int(state[0])
     gone = np.zeros(n, bool)

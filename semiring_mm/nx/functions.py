@@ -20,7 +20,8 @@ from ..closures.edges import EdgeList
 from ..closures.paths import NO_PREDECESSOR
 from ..graph_kernels import ranges
 from ..graphs.apsp import apsp
-from ..graphs.statistics import dependencies
+from ..graphs.dependencies import Dependencies
+from ..graphs.statistics import loads
 from ..hierarchy.demand import Demand
 from .convert import Graph, Network
 from .distances import (
@@ -536,11 +537,9 @@ def betweenness_centrality(
 ) -> dict[Any, float]:  # fmt: skip
     net, n = G.network(weight), len(G)
     sources = _sampled(net, k, seed)
-    total, through = _loads(net, sources, edges=endpoints)
+    total, ends, through = _loads(net, sources, of_edges=endpoints)
     if endpoints:  # as many paths begin and end at a node as leave and enter it, but pass it twice
-        total = (
-            np.bincount(net.arcs.row, through, n) + np.bincount(net.arcs.col, through, n) - total
-        )
+        total = np.bincount(ends.row, through, n) + np.bincount(ends.col, through, n) - total
     pairs = n if endpoints else n - 1
     scaled = _rescaled(total, pairs, normalized, net.directed, k)
     if k is not None and not endpoints and pairs > 1:  # a source is none of its own targets
@@ -553,7 +552,7 @@ def betweenness_centrality_subset(
 ) -> dict[Any, float]:
     net, n = G.network(weight), len(G)
     begins, demand = _subsets("betweenness_centrality_subset", G, net, sources, targets)
-    total, _ = _loads(net, begins, demand)
+    total, *_ = _loads(net, begins, demand)
     scaled = _rescaled(total, n - 1, normalized, net.directed)
     return dict(zip(net.nodes.tolist(), scaled.tolist(), strict=True))
 
@@ -598,17 +597,24 @@ def _subsets(name: str, G: Graph, net: Network, sources: Any, targets: Any) -> t
 
 
 def _loads(
-    net: Network, sources: Array, targets: Array | None = None, *, edges: bool = False
-) -> tuple[Array, Any]:
-    """Sums over the sources of the shares of shortest paths through nodes and along arcs.
+    net: Network, sources: Array, targets: Array | None = None, *, of_edges: bool = False
+) -> tuple[Array, EdgeList, Any]:
+    """Sums over the sources of the shares of shortest paths through nodes, and along these edges.
 
-    `targets` has 1 for the nodes to which paths count.
+    `targets` has 1 for the nodes to which paths count. Where sums of weights are rounded, they are
+    added up from the source on, as networkx does, whose ties these are.
     """
     refuse_negative(net)
-    sums = dependencies(net.arcs, len(sources), device_name())
     demand = None if targets is None else Demand.to(len(targets), np.flatnonzero(targets))
     try:
-        return sums.loads(sources, demand, edges=edges)[:2]
+        if net.power is not None and net.arcs.weight.min(initial=1) > 0:
+            edges = net.edges(np.ldexp(net.arcs.weight, net.power))
+            nodes, through = loads(
+                edges, sources, demand, of_edges=of_edges, device=device_name()
+            )  # fmt: skip
+            return nodes, edges, through
+        nodes, along, _ = Dependencies(net.arcs).loads(sources, demand, edges=of_edges)
+        return nodes, net.arcs, along
     except (ValueError, OverflowError) as error:
         raise NotImplementedError(f"{error}; this is left to networkx") from None
 
@@ -618,8 +624,8 @@ def _of_edges(
 ) -> dict[Any, float]:
     """Betweenness of the edges from some sources."""
     graph = G.graph
-    _, through = _loads(net, sources, edges=True)
-    ends = net.nodes[net.arcs.row].tolist(), net.nodes[net.arcs.col].tolist()
+    _, edges, through = _loads(net, sources, of_edges=True)
+    ends = net.nodes[edges.row].tolist(), net.nodes[edges.col].tolist()
     total = dict.fromkeys(graph.edges(), 0.0)
     scaled = _rescaled(through, len(graph), normalized, net.directed, k)
     for u, v, x in zip(*ends, scaled.tolist(), strict=True):

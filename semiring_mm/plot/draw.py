@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from ..graphs.statistics import Statistics
 
 __all__ = [
-    "PANELS", "can_be_drawn", "draw", "draw_statistics", "figure", "statistics_figure", "style",
+    "PANELS", "can_be_drawn", "draw", "draw_statistics", "figure", "statistic_drawn",
+    "statistics_figure", "style",
 ]  # fmt: skip
 
 PANELS = ("map", "histogram", "matrix")
+#: Statistics of which a network has the colours: the first that there is; and the power of those of
+#: which few nodes or edges have most.
+_DRAWN = ("edge_betweenness", "closeness", "betweenness", "stress")
+_POWERS = {"edge_betweenness": 0.4, "betweenness": 0.4, "stress": 0.2}
 
 _MATRIX_SIDE = 1024  # entries a side that a figure can still show
 _WIDTH, _TITLE, _NOTE, _KEY, _BELOW = 8.0, 0.46, 0.26, 0.34, 3.2  # inches
@@ -92,14 +97,15 @@ def draw(
 def draw_statistics(
     file: str | IO[bytes], found: Statistics, graph: Graph, *, title: str = ""
 ) -> None:
-    """Draw the network coloured by closeness, and the histogram of distances below it.
+    """Draw the network in the colours of a statistic, and the histogram of distances below it.
 
     Parameters
     ----------
     file : str or binary file
         As for :func:`draw`.
     found : Statistics
-        With closeness or a histogram, or both; what it has not is not drawn.
+        With betweenness of edges, of which they have the colours, or with closeness, betweenness or
+        stress of nodes, or a histogram, or both; what it has not is not drawn.
     graph : Graph
         The graph; the nodes of the statistics are positions in it. Without coordinates a network is
         drawn if it is small.
@@ -167,13 +173,16 @@ def figure(
 def statistics_figure(found: Statistics, graph: Graph, title: str) -> Figure:
     """The figure that :func:`draw_statistics` writes."""
     shades, bins = None, found.histogram
-    if found.closeness is not None and can_be_drawn(graph):
-        values = np.full(len(graph.nodes), np.nan)
-        values[list(found.nodes)] = found.closeness
-        shades = Shades(values)
+    name = statistic_drawn(found)
+    if name and can_be_drawn(graph):
+        of_edges, power = name == "edge_betweenness", _POWERS.get(name, 1.0)
+        values = np.full(len(graph.row if of_edges else graph.nodes), np.nan)
+        values[... if of_edges else list(found.nodes)] = getattr(found, name)
+        shades = Shades(values, name.replace("_", " "), of_edges, power)
     if shades is None and bins is None:
         raise ValueError(
-            "there is nothing to draw: no closeness of nodes with coordinates, and no histogram"
+            f"there is nothing to draw: no {', '.join(_DRAWN)} of a network whose nodes have "
+            f"coordinates or are few, and no histogram; coordinates are columns of a table of nodes"
         )
     view = None if shades is None else view_of(graph, [])
     page, panels = _page(title, view, 1 if bins else 0, _BELOW, _KEY)
@@ -184,6 +193,11 @@ def statistics_figure(found: Statistics, graph: Graph, title: str) -> Figure:
     if view is not None and shades is not None:
         _map(page, graph, view, shades)
     return page
+
+
+def statistic_drawn(found: Statistics) -> str:
+    """The statistic of which a network has the colours; "" if there is none."""
+    return next((name for name in _DRAWN if getattr(found, name) is not None), "")
 
 
 def can_be_drawn(graph: Graph) -> bool:
@@ -249,8 +263,9 @@ def _write_key(page: Figure, shades: Shades, y: float, unit: str) -> None:
     bar.outline.set_visible(False)
     axes.tick_params(labelsize=6.5, length=2, pad=1.5)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:.4g}")
-    axes.locator_params(axis="x", nbins=5)
-    label = _with_unit("closeness", f"1/{unit}" if unit else "")
+    axes.locator_params(axis="x", nbins=5 if shades.power == 1 else 3)
+    closeness = shades.name == "closeness"
+    label = _with_unit(shades.name, f"1/{unit}" if unit and closeness else "")
     page.text(0.285, y + 0.045 / tall, label, fontsize=7.5, ha="right", va="center")
 
 

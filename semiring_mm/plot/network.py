@@ -33,6 +33,7 @@ _LAND = "#f6f2e8"
 _COAST = "#b9c1c4"
 
 _MOST_EDGES = 300_000  # that are drawn; of more a sample
+_MOST_DOTS = 500  # nodes that are drawn where edges have colours
 _RASTER = 5000  # dots or lines from which they are pixels in a PDF, too
 _SHADES, _JOINED = 64, 400  # colours, and edges that are drawn as one line
 _MOST_LABELS = 14  # on a path; beyond that its ends only
@@ -150,14 +151,23 @@ def _scale(view: View) -> tuple[float, str] | None:
 
 @dataclass(frozen=True)
 class Shades:
-    """A number of each node, NaN where there is none, as a colour.
+    """A number of each node, NaN where there is none, or of each edge, as a colour.
 
     Attributes
     ----------
-    values : (n,) float64
+    values : (n,) or (edges,) float64
+    name : str
+        What they are.
+    of_edges : bool
+    power : float
+        Of the part of the limits of which colours are in proportion: less than 1 shows small
+        numbers apart.
     """
 
     values: NDArray[np.float64]
+    name: str = "closeness"
+    of_edges: bool = False
+    power: float = 1.0
 
     @cached_property
     def limits(self) -> tuple[float, float]:
@@ -171,15 +181,15 @@ class Shades:
         """The colour of a value: dark purple, red, orange."""
         from matplotlib import colormaps
         from matplotlib.cm import ScalarMappable
-        from matplotlib.colors import ListedColormap, Normalize
+        from matplotlib.colors import ListedColormap, PowerNorm
 
         shades = ListedColormap(colormaps["plasma"](np.linspace(0.0, 0.93, _SHADES)))
-        return ScalarMappable(Normalize(*self.limits, clip=True), shades)
+        return ScalarMappable(PowerNorm(self.power, *self.limits, clip=True), shades)
 
     def level(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """The numbers of the colours of some values."""
         low, high = self.limits
-        part = np.clip((values - low) / (high - low), 0, 1)
+        part = np.clip((values - low) / (high - low), 0, 1) ** self.power
         return np.minimum((part * _SHADES).astype(np.int64), _SHADES - 1)
 
 
@@ -269,7 +279,10 @@ def _graticule(middle: float) -> list[NDArray[np.float64]]:
 
 def _draw_nodes(axes: Axes, view: View, shades: Shades | None) -> None:
     shown, colours = view.known, None
-    if shades is not None:
+    if shades is not None and shades.of_edges:
+        if np.count_nonzero(shown) > _MOST_DOTS:
+            return
+    elif shades is not None:
         shown = shown & np.isfinite(shades.values)
         colours = shades.colours.to_rgba(shades.values[shown])
         if np.count_nonzero(shown) > _RASTER and shown.sum() == view.known.sum():
@@ -293,12 +306,18 @@ def _draw_edges(
     kept = (row != col) & known[row] & known[col]
     row, col = row[kept], col[kept]
     # Both directions of a pair and parallel edges are one line.
-    pair = np.unique(row * len(graph.nodes) + col)
+    pair, place = np.unique(row * len(graph.nodes) + col, return_inverse=True)
     m = len(pair)
     if not m:
         return []
     if shades is not None and np.isfinite(shades.values).all():
-        return _draw_shaded(axes, view, shades, *np.divmod(pair, len(graph.nodes)))
+        ends = np.divmod(pair, len(graph.nodes))
+        given = shades.values
+        if shades.of_edges:
+            values = np.bincount(place, given[kept]).astype(np.float64, copy=False)
+        else:
+            values = (given[ends[0]] + given[ends[1]]) / 2
+        return _draw_shaded(axes, view, shades, *ends, values)
     if m > _MOST_EDGES:
         view.notes.append(f"{_MOST_EDGES:,} of {m:,} edges, a random sample")
         pair = np.random.default_rng(0).choice(pair, _MOST_EDGES, replace=False)
@@ -320,16 +339,17 @@ def _draw_edges(
 
 
 def _draw_shaded(
-    axes: Axes, view: View, shades: Shades, row: NDArray[np.int64], col: NDArray[np.int64]
-) -> list[NDArray[np.float64]]:
-    """All edges in the colours of what is between their ends, the least below.
+    axes: Axes, view: View, shades: Shades, row: NDArray[np.int64], col: NDArray[np.int64],
+    values: NDArray[np.float64],
+) -> list[NDArray[np.float64]]:  # fmt: skip
+    """All edges in the colours of their numbers, the least below; of those of edges, wider, too.
 
     Some hundred lines of one colour are one line with gaps, which is drawn several times as fast.
     """
     from matplotlib.collections import LineCollection
 
     m = len(row)
-    level = shades.level((shades.values[row] + shades.values[col]) / 2)
+    level = shades.level(values)
     order = np.argsort(level, kind="stable")
     all_lines, joined, numbers = [], [], list[int]()
     gap = np.full((1, 2), np.nan)
@@ -340,10 +360,11 @@ def _draw_shaded(
             part = itertools.chain.from_iterable((x, gap) for x in lines[first : first + _JOINED])
             joined.append(np.concatenate(list(part)))
             numbers.append(int(level[some[0]]))
+    width = float(np.clip(60 / m**0.5, 0.3, 1.1))
+    wider = 1 + 2 * np.array(numbers) / _SHADES if shades.of_edges else np.ones(len(numbers))
     axes.add_collection(
         LineCollection(
-            joined, colors=shades.colours.cmap(numbers),
-            linewidths=float(np.clip(60 / m**0.5, 0.3, 1.1)), capstyle="round",
+            joined, colors=shades.colours.cmap(numbers), linewidths=width * wider, capstyle="round",
             alpha=0.7 if m < _RASTER else None, zorder=2, rasterized=m > _RASTER,
         ),
         autolim=False,

@@ -18,10 +18,11 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, Source, source_of
 from ..closures.spanning import SpanningForest, applies, of_matrix, spans
 from ..closures.weights import as_numbers
-from ..graphs.choice import DENSE, SPARSE_FROM, Request, TooExpensive, count_edges
+from ..graphs.choice import DENSE, SPARSE_FROM, Request, count_edges
 from ..graphs.methods import plan
 from ..graphs.rows import WIDE, Forest, Rows, Searches, Sweeps
 from ..graphs.spanning import forest_of
+from ..hierarchy.costs import TooExpensive
 from ..hierarchy.metric import customize
 from ..memory import free_memory
 from ..progress import reporter

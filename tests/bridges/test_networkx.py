@@ -16,6 +16,7 @@ import pytest
 
 nx = pytest.importorskip("networkx")
 import _nx_semiring_mm  # noqa: E402
+from semiring_mm.hierarchy import costs  # noqa: E402
 from semiring_mm.nx import backend, convert, distances, functions  # noqa: E402
 from semiring_mm.nx.distances import _ROWS  # noqa: E402
 
@@ -390,6 +391,14 @@ def test_cutoffs_from_one_node():
             assert compare(name, G, source=2, cutoff=cutoff)
 
 
+@pytest.fixture(params=["searches", "sweeps"])
+def counting(request, monkeypatch):
+    """Shortest paths are counted by either method, where weights are exact."""
+    if request.param == "sweeps":
+        monkeypatch.setattr(costs, "reversed_searches", lambda *_, **__: 1e18)
+
+
+@pytest.mark.usefixtures("counting")
 @pytest.mark.parametrize("weights", [None, "int", "float", "quarters"])
 def test_edge_betweenness(weights):
     taken = 0
@@ -408,6 +417,16 @@ def test_edge_betweenness_from_a_sample():
             assert compare("edge_betweenness_centrality", random_graph(seed), k=k, seed=seed)
 
 
+@pytest.mark.usefixtures("counting")
+@pytest.mark.parametrize("weights", [None, "int", "float"])
+def test_betweenness_by_either_method(weights):
+    for seed in range(20):
+        G, weight = random_graph(seed, weights), "weight" if weights else None
+        for arguments in ({}, {"endpoints": True}, {"k": min(3, len(G)), "seed": seed}):
+            assert compare("betweenness_centrality", G, weight=weight, **arguments)
+
+
+@pytest.mark.usefixtures("counting")
 @pytest.mark.parametrize("weights", [None, "int", "float"])
 def test_betweenness_of_subsets(weights):
     for seed in range(40):
@@ -732,11 +751,20 @@ def test_numbers_of_paths_are_rounded_beyond_53_bits():
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])
-def test_numbers_of_paths_beyond_float64_are_left_to_networkx(weight):
+def test_numbers_of_paths_beyond_float64(weight):
+    """Sweeps count any number: hubs separate what is left and right of them."""
     G = three_ways(650)  # 3**650 > 1e308
     nx.set_edge_attributes(G, 1.5, "weight")
+    found = run("betweenness_centrality", G, weight=weight, normalized=False)
+    for i in range(1, 650):
+        assert found[4 * i] == pytest.approx(16 * i * (650 - i) + 3, rel=1e-12)
+
+
+def test_numbers_of_paths_beyond_float64_are_left_to_networkx():
+    G = three_ways(650)
+    nx.set_edge_attributes(G, 1 / 3, "weight")
     with pytest.raises(NotImplementedError) as error:
-        nx.betweenness_centrality(G, weight=weight, backend="semiring_mm")
+        nx.betweenness_centrality(G, weight="weight", backend="semiring_mm")
     assert "more than 1e+300 shortest paths" in str(error.value.__cause__)
 
 

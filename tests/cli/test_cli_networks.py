@@ -517,6 +517,60 @@ def test_matrices_and_graphs_without_paths(run):
     assert run.json("stats", "lone.gr")["average"] is None
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+def test_what_paths_pass_through(run, prepared):
+    """A row for each node, and for each edge in a table of its own; both ways of giving a graph."""
+    name = "net.npz" if prepared else "g.csv"
+    if prepared:
+        assert run("prepare", "g.csv", "-o", "net.npz", "--quiet")[0] == 0
+    graph = read_graph("g.csv")
+    found = sm.statistics(graph, ["betweenness", "edge_betweenness", "stress"])
+    what = ["--what", "betweenness,edge_betweenness,stress"]
+    code, out, err = run("stats", name, *what, "-o", "S.csv")
+    assert (code, err) == (0, "semiring-mm: wrote S.csv, S.edges.csv\n")
+    nodes = np.genfromtxt("S.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    edges = np.genfromtxt("S.edges.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    assert nodes["node"].tolist() == [*graph.nodes]
+    np.testing.assert_allclose(nodes["betweenness"], found.betweenness)
+    np.testing.assert_allclose(nodes["stress"], found.stress)
+    place = {x: k for k, x in enumerate(graph.nodes)}
+    ends = [[place[x] for x in edges[name]] for name in ("source", "target")]
+    shape = len(place), len(place)
+    np.testing.assert_allclose(  # of parallel edges the sum
+        np.bincount(np.ravel_multi_index(ends, shape), edges["edge_betweenness"], 25),
+        np.bincount(
+            np.ravel_multi_index((graph.row, graph.col), shape), found.edge_betweenness, 25
+        ),
+    )
+    best = graph.nodes[int(np.argmax(found.betweenness))]
+    assert f"  betweenness  at most {found.betweenness.max():.5g}, {best}\n" in out
+    assert f"  edges        at most {found.edge_betweenness.max():.5g}, " in out
+    assert run.json("stats", name, *what[:1], "betweenness")["betweenness"]["node"] == best
+    some = ["--what", "edge_betweenness", "--sources", "A", "-o"]
+    assert run("stats", name, *some, "one.csv")[2] == "semiring-mm: wrote one.csv\n"
+    assert Path("one.csv").read_text().startswith("source,target,edge_betweenness\n")
+    assert run("stats", name, *some, "one.npz")[0] == 0
+    with np.load("one.npz") as file:
+        assert file["edge_betweenness"].sum() < found.edge_betweenness.sum()
+        assert file["source"].tolist() == edges["source"].tolist()
+    if not prepared:
+        out = run("stats", name, *what, "--explain")[1]
+        assert "all shortest paths" in out
+        assert out.count("taken") == 1
+        assert run("stats", name, "--what", "mean,stress", "--explain")[1].count("taken") == 2
+
+
+def test_extremes_alone(run):
+    """By few searches: no statistic of each node."""
+    out = run("stats", "g.csv", "--undirected", "--what", "radius")[1]
+    assert "  radius  " in out
+    alone, usual = (run.json("stats", "g.csv", "--undirected", *what)
+                    for what in (["--what", "center,diameter"], []))  # fmt: skip
+    assert alone["radius"] == usual["radius"]
+    assert alone["diameter"]["value"] == usual["diameter"]["value"]
+    assert alone["histogram"] is None
+
+
 # --- stats: runs that are ended ----------------------------------------------------------------
 
 
@@ -594,6 +648,29 @@ def test_the_network_has_the_colours_of_closeness(geographic):
     assert "closeness" in [text.get_text() for text in page.texts]
     low, high = key.get_xlim()
     assert found.closeness.min() <= low < high <= found.closeness.max()
+
+
+@pytest.mark.parametrize("what", ["edge_betweenness", "betweenness", "stress"])
+def test_the_network_has_the_colours_of_what_passes(what):
+    """Of a ladder the middle has most; edges have their own numbers, both directions together."""
+    pytest.importorskip("matplotlib")
+    n = 40
+    at = np.arange(n)
+    graph = Graph(
+        [*map(str, at)], np.append(at[:-1], at[1:]), np.append(at[1:], at[:-1]),
+        np.ones(2 * n - 2), True, np.stack([at, 0 * at], axis=1) + 1.0,
+    )  # fmt: skip
+    found = sm.statistics(replace(graph, nodes=range(n)), what)
+    with style():
+        page = statistics_figure(found, graph, "title")
+    network, key = page.axes
+    (lines,) = [x for x in network.collections if len(x.get_paths()) > 3]
+    last = lines.get_paths()[-1].vertices[:, 0]
+    assert abs(np.nanmean(last) - view_of(graph, []).places[:, 0].mean()) < 2
+    assert (len(set(lines.get_linewidths())) > 1) == (what == "edge_betweenness")
+    assert what.replace("_", " ") in [text.get_text() for text in page.texts]
+    numbers = getattr(found, what)
+    assert key.get_xlim()[1] <= 2 * numbers.max()
 
 
 @pytest.mark.parametrize(
@@ -694,6 +771,14 @@ def test_what_is_drawn(run, monkeypatch, n, words, axes, title):
         (["stats", "net.npz", "--resume"], "keep a state beside the output: add -o S.csv"),
         (["stats", "wide.npz"], "wide.npz is over max_min, and distances are of min_plus"),
         (["stats", "big.csv", "--plot", "s.png", "--what", "mean"], "there is nothing to draw"),
+        (
+            ["stats", "big.csv", "--plot", "s.png", "--what", "betweenness"],
+            "nodes without coordinates are too many to be laid out; add --nodes FILE",
+        ),
+        (
+            ["stats", "net.npz", "--what", "betweenness,mean", "--sources", "A"],
+            "ask for them in two calls",
+        ),
         (["stats", "loop.csv"], "negative cycle of weight -1: "),
         (["table", "loop.csv", "--from", "A"], "negative cycle of weight -1: B → A → B"),
         (["table", "damaged.npz", "--from", "A"], "or damaged: its contents are not what was"),

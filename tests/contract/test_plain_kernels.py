@@ -91,6 +91,7 @@ def edges():
 
 
 def test_eliminations(edges, called, monkeypatch):
+    monkeypatch.setattr(symbolic, "_BEGIN", 1000)
     monkeypatch.setattr(symbolic, "_GRANT", 1000)
     monkeypatch.setattr(symbolic, "_LEAST", 100)
     monkeypatch.setattr(symbolic, "_larger", lambda lists, entries: 2 * entries + 5 * lists)

@@ -5,6 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 from host_device import HostDevice
+from metrics import only
 from optional import nx
 
 import semiring_mm as sm
@@ -12,7 +13,7 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.gpu import dependencies, device
 from semiring_mm.gpu import engine as gpu
 from semiring_mm.gpu.dependencies import HopDependencies
-from semiring_mm.graphs import choice, rows, statistics
+from semiring_mm.graphs import choice, statistics
 from semiring_mm.graphs.dependencies import Dependencies
 from semiring_mm.hierarchy.demand import Demand
 from tests.graphs.test_dependencies import doubling, graph
@@ -159,7 +160,7 @@ def test_statistics(devices, more, places):
 def test_a_device_by_itself(devices, monkeypatch):
     """Where there is much to do, and each edge counts 1."""
     monkeypatch.setattr(choice, "gpu_has", lambda memory: memory > 0)
-    monkeypatch.setattr(rows, "_FILL", 0)  # as if separators were large
+    only(monkeypatch, "searches and back")
     G = nx.gnm_random_graph(300, 1500, seed=1)
     nx.set_edge_attributes(G, {e: 1 + i % 3 for i, e in enumerate(G.edges())}, "weight")
     here = sm.statistics(G, "betweenness", weight=None)

@@ -1,6 +1,7 @@
 """Loads of edges by a demand between pairs of nodes, against all shortest paths one by one."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -8,13 +9,22 @@ import pytest
 from optional import nx, sp
 
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.graphs.rows import Searches, Sweeps, eliminated
-from semiring_mm.graphs.statistics import problem_of
+from semiring_mm.graphs import methods
+from semiring_mm.graphs.rows import Sweeps
+from semiring_mm.graphs.statistics import problem_of, request_of
 from semiring_mm.hierarchy.demand import Demand
 from semiring_mm.hierarchy.metric import customize
 from semiring_mm.hierarchy.symbolic import factorize, neighbours
 
-METHODS = {"sweeps": eliminated, "searches": Searches}
+METHODS = ["reverse sweeps", "searches and back"]
+
+
+def rows_by(name, edges):
+    """Rows that count shortest paths, by one of the methods."""
+    request = request_of(edges, edges.n, loads=True)
+    method = next(x for x in methods.METHODS if x.name == name)
+    method.cost(request, math.inf)
+    return method.run(request)
 
 
 def graph(seed, *, directed):
@@ -82,7 +92,7 @@ def test_shortest_paths_share_the_demand(directed, negative, method):
         edges, rng = graph(seed, directed=directed)
         demand = amounts(rng, edges.n, negative=negative)
         expected, without = shared(edges, demand)
-        found, lost = METHODS[method](problem_of(edges)).edge_loads(between(edges.n, demand))
+        found, lost = rows_by(method, edges).edge_loads(between(edges.n, demand))
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
         assert lost == without
 
@@ -94,7 +104,7 @@ def test_one_shortest_path_carries_the_demand(directed, negative, method):
     """Whole numbers stay whole; each node passes on what arrives, and all lengths are shortest."""
     for seed in range(40):
         edges, rng = graph(seed, directed=directed)
-        d, rows = distances(edges), METHODS[method](problem_of(edges))
+        d, rows = distances(edges), rows_by(method, edges)
         demand = amounts(rng, edges.n, negative=negative)
         np.fill_diagonal(demand, 0)
         found, lost = rows.edge_loads(between(edges.n, demand), single=True)
@@ -117,7 +127,7 @@ def test_one_shortest_path_carries_the_demand(directed, negative, method):
 def test_a_demand_of_ones_is_betweenness():
     for seed, directed in itertools.product(range(20), (False, True)):
         edges, _ = graph(seed, directed=directed)
-        for rows in (make(problem_of(edges)) for make in METHODS.values()):
+        for rows in (rows_by(method, edges) for method in METHODS):
             collector, every = rows.loads(), np.arange(edges.n)
             results = collector.empty(edges.n)
             collector.run(every, every, results)
@@ -127,7 +137,7 @@ def test_a_demand_of_ones_is_betweenness():
 
 def test_demands_in_all_forms_are_the_same():
     edges, rng = graph(6, directed=True)
-    n, rows = edges.n, eliminated(problem_of(edges))
+    n, rows = edges.n, rows_by("reverse sweeps", edges)
     sources, targets = rng.permutation(n)[:5], rng.permutation(n)[:4]
     matrix = rng.integers(0, 4, (5, 4)) * 1.0
     whole = np.zeros((n, n))
@@ -176,7 +186,7 @@ def test_cycles_of_length_zero_are_for_one_path(unit):
     weight = rng.integers(0, 3, 90) * unit
     for directed in (False, True):
         edges = EdgeList(range(30), row, col, weight, directed)
-        rows, demand, d = eliminated(problem_of(edges)), amounts(rng, 30), distances(edges)
+        rows, demand, d = rows_by("reverse sweeps", edges), amounts(rng, 30), distances(edges)
         reached = ~np.isinf(d)
         demand *= reached
         found, lost = rows.edge_loads(between(30, demand), single=True)

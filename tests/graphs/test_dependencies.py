@@ -9,7 +9,7 @@ from plain_kernels import MIN_PLUS, both
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-from semiring_mm.graphs import dependencies, rows, statistics
+from semiring_mm.graphs import dependencies, statistics
 from semiring_mm.graphs.dependencies import Dependencies, SearchLoads
 from semiring_mm.graphs.kernels import dependencies as kernels
 from semiring_mm.graphs.rows import Searches
@@ -136,25 +136,11 @@ def test_statistics_of_paths_where_separators_are_large(kind, directed, monkeypa
     for more in ({}, {"sources": [3, 4], "targets": [5, 9, 3]}):
         swept = sm.statistics(edges, what, **more)
         with monkeypatch.context() as patch:
-            patch.setattr(rows, "eliminated", Searches)
-            patch.setattr(statistics, "eliminated", Searches)
+            patch.setattr(statistics, "finder", lambda request: Searches(request.sparse))
             found = sm.statistics(edges, what, **more)
         for name in what:
             near = {"rtol": 1e-12, "atol": 1e-9}
             np.testing.assert_allclose(getattr(found, name), getattr(swept, name), **near)
-
-
-def test_sweeps_or_searches():
-    """Of roads, grids and weights the sweeps; where an elimination has many edges, searches."""
-    rng, taken = np.random.default_rng(7), {}
-    tree = np.arange(1, 2000), rng.integers(0, np.arange(1, 2000))
-    social = rng.integers(0, 2000, (2, 8000))
-    for name, (row, col) in (("tree", tree), ("social", social)):
-        for kind, weight in (("hops", np.ones(len(row))), ("weights", rng.random(len(row)) + 1)):
-            edges = EdgeList(range(2000), row, col, weight, False)
-            taken[name, kind] = type(rows.eliminated(statistics.problem_of(edges))).__name__
-    assert taken["tree", "hops"] == taken["tree", "weights"] == "Sweeps"
-    assert taken["social", "hops"] == "Searches"
 
 
 def test_distances_that_float64_rounds_are_refused():
@@ -236,6 +222,14 @@ def test_kernels_in_python(edges, stress, single, demand):
         kernels.by_searches, MIN_PLUS, plan, (), 1e-13, **lists, **sums, **room,
         **given(1), weight=np.ones(60), sources=10, source=sources,
     )  # fmt: skip
+    queue = {"bucket": np.full(4, -1, "i4"), "following": words(61, "i4"), "slots": 4}
+    by_buckets = both(
+        kernels.by_buckets, MIN_PLUS, plan, (), 1e-13, **lists, **sums, **room, **queue,
+        **given(1), scale=1.1, weight=np.ones(60), sources=10, source=sources,
+    )  # fmt: skip
+    assert (by_buckets["bucket"] == -1).all()
+    if not (single and edges):  # which may take other paths
+        np.testing.assert_allclose(by_buckets["node_load"], by_searches["node_load"], 1e-13)
     for name in ("node_load", "arc_load"):
         if by_levels[name] is not None:
             if not (single and edges):  # which may take other paths

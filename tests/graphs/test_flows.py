@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from metrics import only
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import nx, pd, sp
 
 import semiring_mm as sm
-from semiring_mm.graphs import statistics
-from semiring_mm.graphs.rows import Searches
+from semiring_mm.graphs.methods import METHODS
 
 STREETS = {"a": {"b": 3.0, "c": 3.0}, "b": {"d": 1.0}, "c": {"d": 1.0}, "e": {"a": 1.0}}
 NODES = [*"abced"]  # those with a neighbour first
@@ -84,12 +84,10 @@ def test_what_is_told_of_flows():
 
 
 @pytest.mark.parametrize("ties", ["share", "one"])
-@pytest.mark.parametrize("method", ["prepared", "sweeps", "searches"])
+@pytest.mark.parametrize("method", ["prepared", "reverse sweeps", "searches and back"])
 def test_flows_times_weights_are_trips_times_distances(method, ties, monkeypatch):
     if method != "prepared":
-        way = Searches if method == "searches" else statistics.eliminated
-        monkeypatch.setattr(statistics, "path_counter", lambda r: way(r.sparse))
-        monkeypatch.setattr("semiring_mm.graphs.flows.path_counter", lambda r: way(r.sparse))
+        only(monkeypatch, *(x.name for x in METHODS if not x.loads or x.name == method))
     rng = np.random.default_rng(2)
     for directed in (False, True):
         G = town().to_directed() if directed else town()

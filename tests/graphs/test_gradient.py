@@ -266,7 +266,7 @@ def test_what_is_asked_for_together(unit):
 
 
 def test_a_run_that_is_resumed_gives_the_same(tmp_path, monkeypatch):
-    G, path = nx.grid_2d_graph(20, 20), tmp_path / "run.npz"
+    G, path = sm.prepare(nx.grid_2d_graph(20, 20)), tmp_path / "run.npz"
     monkeypatch.setattr(gradient, "_BATCH", 64)
     monkeypatch.setattr(gradient, "_VECTORS", 1)
     expected = sm.statistics(G, BOTH)

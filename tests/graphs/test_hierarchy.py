@@ -8,7 +8,9 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.hierarchy.symbolic import eliminate
+from semiring_mm.hierarchy import symbolic
+from semiring_mm.hierarchy.costs import TooExpensive
+from semiring_mm.hierarchy.symbolic import analyze, eliminate
 
 
 def random_edges(seed, largest=50):
@@ -96,3 +98,41 @@ def test_closures_over_semirings(name, dtype):
             else:
                 np.testing.assert_array_equal(problem.restore(d), expected)
             assert (p is not None) == trees
+
+
+def test_large_separators_are_told_early(monkeypatch):
+    """The order ends after a small part of its work, where the degrees grow too fast."""
+    rng, spent = np.random.default_rng(0), []
+    row, col = rng.integers(0, 20_000, (2, 80_000))
+    minimum_degree = symbolic.minimum_degree
+
+    def noted(n, first, near, work, sources, least=0, look=None):
+        def told(degree):
+            spent.append(len(degree))
+            look(degree)
+
+        return minimum_degree(n, first, near, work, sources, least, told)
+
+    monkeypatch.setattr(symbolic, "minimum_degree", noted)
+    eliminated = 20_000 - eliminate(20_000, row, col, sources=1)[0].core
+    for call in (
+        lambda: analyze(20_000, row, col, "minimum_degree", most=2e6),
+        lambda: eliminate(20_000, row, col, limit=1e10),
+    ):
+        spent.clear()
+        with pytest.raises(TooExpensive, match="separators are large"):
+            call()
+        assert 0 < spent[-1] < eliminated
+    with pytest.raises(TooExpensive, match="separators are large"):
+        analyze(20_000, row, col, "minimum_degree", most=1e9, work=1e6)
+
+
+def test_small_separators_are_not_taken_for_large_ones():
+    """Of grids and trees, whatever the limit above their edges."""
+    i = np.arange(150 * 150).reshape(150, 150)
+    grid = np.append(i[:, :-1], i[:-1]), np.append(i[:, 1:], i[1:])
+    tree = np.arange(1, i.size), np.random.default_rng(1).integers(0, np.arange(1, i.size))
+    for row, col in (grid, tree):
+        x = analyze(i.size, row, col, "minimum_degree")
+        again = analyze(i.size, row, col, "minimum_degree", most=len(x.head))
+        np.testing.assert_array_equal(x.order, again.order)

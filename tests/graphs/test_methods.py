@@ -265,6 +265,8 @@ def doors(family):
         "csgraph": [functools.partial(shortest_path, csr, indices=x) for x in (None, one, some)],
         "statistics": [functools.partial(sm.statistics, edges, "mean", sources=x, bins=[0, 1])
                        for x in (None, one, some)],
+        "betweenness": [functools.partial(sm.statistics, edges, "betweenness", sources=x)
+                        for x in (None, one, some)],
         "nearest": [functools.partial(sm.nearest, edges, x) for x in (one, some, every)],
         "memory_limit": [functools.partial(sm.apsp, edges, **x) for x in limited],
     }  # fmt: skip
@@ -333,9 +335,9 @@ edges: max_min max_times lor_land own ds ds, max_plus dr dr, plus_times vv vv
 array f8: drrr drrr drrr drrr
 array f4 f2 i4: drrr drrr
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph 000, statistics sss, nearest sss, memory_limit Ts, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRrr, array, memory_limit TsT, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph 000, statistics sss, betweenness sss, nearest sss, memory_limit Ts, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRrr, array, memory_limit TsT, array, max_hops pr,
+  array, sparse ee, batch B
 [grid]
 edges f8: esse esse mssm dsse
 edges f4: dssr esse
@@ -344,21 +346,21 @@ edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
 array f8: esse esse mmmm esse
 array f4 f2 i4: dssr esse
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph e0s, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr,
+  array, sparse ee, batch B
 [large grid]
 edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min max_times own es es, lor_land ts ts, max_plus plus_times vv vv
-csgraph ess, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr
+csgraph ess, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr
 [roads]
 edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
-csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr
+csgraph e0s, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr
 [unit grid]
 edges f8: bssb esse mssm bssb
 edges f4 i8: bssb esse
@@ -366,9 +368,9 @@ edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
 array f8: bssb esse mmmm bssb
 array f4 f2 i4: bssb esse
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
-csgraph b0s, statistics bbs, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph b0s, statistics bbs, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr,
+  array, sparse ee, batch B
 [unit random]
 edges f8: bsbb esse bsbb bsbb
 edges f4 i8: bsbb esse
@@ -376,9 +378,9 @@ edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
 array f8: bsbb esse mmmm bsbb
 array f4 f2 i4: bsbb esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics bbb, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph e0s, statistics bbb, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr,
+  array, sparse ee, batch B
 [random 1]
 edges f8: esse esse mssm esse
 edges f4 i8: esse esse
@@ -386,9 +388,9 @@ edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
 array f8: esse esse mmmm esse
 array f4 f2 i4: esse esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph e0s, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr,
+  array, sparse ee, batch B
 [random 3]
 edges f8: esse esse mssm dsse
 edges f4 i8: esse esse
@@ -396,15 +398,15 @@ edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
 array f8: esse esse mmmm esse
 array f4 f2 i4: esse esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph e0s, statistics wss, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr,
+  array, sparse ee, batch B
 [large random 4]
 edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
-csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr
+csgraph e0s, statistics wss, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr
 [random 12]
 edges f8: dssr dssr mssm dssr
 edges f4: dssr dsse
@@ -413,9 +415,9 @@ edges: max_min max_times lor_land own ds ds, max_plus dr dr, plus_times vv vv
 array f8: dssr dssr mmmm dssr
 array f4 f2 i4: dssr dsse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics wss, nearest ss0, memory_limit Ts, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph d0s, statistics wss, betweenness sss, nearest ss0, memory_limit Ts, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr,
+  array, sparse ee, batch B
 [random 40]
 edges f8: dssr dssr dssr dssr
 edges f4 i8: dssr dssr
@@ -423,9 +425,9 @@ edges: max_min max_times lor_land own ds ds, max_plus dr dr, plus_times vv vv
 array f8: drrr drrr drrr drrr
 array f4 f2 i4: drrr drrr
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics wss, nearest ss0, memory_limit Ts, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph d0s, statistics wss, betweenness sss, nearest ss0, memory_limit Ts, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr,
+  array, sparse ee, batch B
 [scale-free]
 edges f8: esse esse mssm esse
 edges f4 i8: esse esse
@@ -433,9 +435,9 @@ edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
 array f8: esse esse mmmm esse
 array f4 f2 i4: esse esse
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics wss, nearest ss0, memory_limit es, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph e0s, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr,
+  array, sparse ee, batch B
 [acyclic]
 edges f8: dssr ssss mssm dssr
 edges f4 i8: dssr ssss
@@ -443,9 +445,9 @@ edges: max_min max_times own ds ss, lor_land ds ds, max_plus dr ee, plus_times v
 array f8: dssr ssss mmmm dssr
 array f4 f2 i4: dssr ssss
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics sss, nearest sss, memory_limit Ts, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph d0s, statistics sss, betweenness sss, nearest sss, memory_limit Ts, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr,
+  array, sparse ee, batch B
 [negative]
 edges f8: dssr esse mssm d--r
 edges f4 i8: dssr esse
@@ -453,9 +455,9 @@ edges: max_min own ds ss, max_times max_plus dr ee, lor_land ds ds, plus_times v
 array f8: dssr esse mmmm d--r
 array f4 f2 i4: dssr esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph dss, statistics www, nearest 000, memory_limit Te, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit TeT, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph dss, statistics www, betweenness www, nearest 000, memory_limit Te, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit TeT, array, max_hops pr,
+  array, sparse ee, batch B
 [zeros]
 edges f8: dsss ssss mssm dssr
 edges f4: dssr ssss
@@ -464,9 +466,9 @@ edges: max_min lor_land tt tt, max_times own ds ss, max_plus dr dr, plus_times v
 array f8: dsss ssss mmmm dsss
 array f4 f2 i4: dssr ssss
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics sss, nearest sss, memory_limit ss, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit sst, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph d0s, statistics sss, betweenness sss, nearest sss, memory_limit ss, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit sst, array, max_hops pr,
+  array, sparse ee, batch B
 [dense]
 edges f8: dsrr dsrr dsrr dsrr
 edges f4 i8: dsrr dsrr
@@ -474,9 +476,9 @@ edges: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
 array f8: drrr drrr drrr drrr
 array f4 f2 i4: drrr drrr
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph dsr, statistics wss, nearest ss0, memory_limit Ts, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph dsr, statistics wss, betweenness sss, nearest ss0, memory_limit Ts, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr,
+  array, sparse ee, batch B
 [dense 60]
 edges f8: dssr dssr dssr dssr
 edges f4 i8: dssr dssr
@@ -484,9 +486,9 @@ edges: max_min lor_land tt tt, max_times own ds ds, max_plus dr dr, plus_times v
 array f8: drrr drrr drrr drrr
 array f4 f2 i4: drrr drrr
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics sss, nearest sss, memory_limit Ts, squaring qrr, floyd_warshall drr,
-  sparse eee, max_hops pRrr, array, memory_limit Tst, array, max_hops pr, array, sparse ee,
-  batch B
+csgraph d0s, statistics sss, betweenness sss, nearest sss, memory_limit Ts, squaring qrr,
+  floyd_warshall drr, sparse eee, max_hops pRrr, array, memory_limit Tst, array, max_hops pr,
+  array, sparse ee, batch B
 """
 ON_DEVICE = """\
 tiny, edges drd, sparse ee, array 1rp
@@ -563,6 +565,11 @@ def test_what_is_explained_is_what_is_taken(family):
         for x in found.methods:
             assert (x.seconds is None) == bool(x.why)
             assert x.seconds is None or x.seconds >= best.seconds
+    with pytest.MonkeyPatch.context() as patch, noted(patch) as begun:
+        taken = letter(begun, functools.partial(sm.statistics, edges, "betweenness", sources=some))
+    found = sm.explain(edges, "betweenness", sources=some)
+    assert LETTERS[found.taken] == taken
+    assert all(x.memory and x.seconds for x in found.methods if not x.why)
     words = str(sm.explain(edges, use="statistics"))
     assert words.count(" taken") == 1
     assert len({line.split("  ")[0] for line in words.splitlines()}) > 10
@@ -575,12 +582,14 @@ LETTERS = {
     "breadth-first searches": "b",
     "elimination in blocks": "d",
     "rounds of products": "r",
+    "searches and back": "s",
+    "reverse sweeps": "w",
 }
 
 
 def test_what_explain_refuses():
     edges = given("tiny", "edges", "f8", sm.semirings["min_plus"])
-    with pytest.raises(ValueError, match="use is 'apsp', 'statistics' or 'nearest', got 'table'"):
+    with pytest.raises(ValueError, match=r"use is one of 'apsp', .*, 'stress', got 'table'"):
         sm.explain(edges, use="table")
     with pytest.raises(ValueError, match="method and max_hops are for min_plus"):
         sm.explain(edges, semiring="max_min", max_hops=2)

@@ -13,6 +13,7 @@ from ...kernel import (
     across,
     better,
     bit,
+    bits,
     each,
     f64,
     i32,
@@ -26,6 +27,9 @@ from ...kernel import (
     zero,
 )
 from .dijkstra import push, sink
+
+#: Added to a float, its lowest bits are the nearest whole number.
+SHIFT = 2.0**52
 
 
 @kernel
@@ -196,6 +200,40 @@ def by_levels(
 
 
 @kernel
+def hand_back(
+    row, count, node, first, head, weight, bounds, target, entry_first, entry_lane, amount, demand,
+    label, value, node_load, arc_load, lost, stress, single,
+):  # fmt: skip
+    """Dependencies of a source, from the nodes in the order of their labels, which are final."""
+    if demand is not None:
+        put(bounds[row, 0], bounds[row, 1], 1, target, entry_first, entry_lane, amount, demand)
+    if amount is not None:
+        for t in range(bounds[row, 0], bounds[row, 1]):
+            for k in range(entry_first[t], entry_first[t + 1]):
+                if not better(label[target[t]], zero):
+                    lost[0] += amount[k]
+    for i in range(count - 1, -1, -1):
+        v = node[i]
+        here, paths, worth = label[v], value[v], 0.0
+        for e in range(first[v], first[v + 1]):
+            if mul(here, weight[e]) == label[head[e]]:
+                x = value[head[e]]
+                worth += x
+                if arc_load is not None:
+                    arc_load[e] += paths * x
+                if single:
+                    value[head[e]] = 0.0
+        if i > 0:
+            own = 1.0
+            if demand is not None:
+                own = demand[v, 0]
+            node_load[v] += paths * worth
+            value[v] = own + worth if stress else own / paths + worth
+    if demand is not None:
+        clear(bounds[row, 0], bounds[row, 1], 1, target, demand)
+
+
+@kernel
 def by_searches(
     n: i64, arcs: i64, sources: i64, source: i64[sources] < n, first: i64[n + 1],
     head: i32[arcs] < n, weight: T[arcs], bounds: i64[sources, 2], target: i32[:] < n,
@@ -238,32 +276,70 @@ def by_searches(
                     size += 1
                 elif through == label[u] and not single:
                     value[u] += value[v]
-        if demand is not None:
-            put(
-                bounds[row, 0], bounds[row, 1], 1, target, entry_first, entry_lane, amount, demand
-            )  # fmt: skip
-        if amount is not None:
-            for t in range(bounds[row, 0], bounds[row, 1]):
-                for k in range(entry_first[t], entry_first[t + 1]):
-                    if not better(label[target[t]], zero):
-                        lost[0] += amount[k]
-        for i in range(count - 1, -1, -1):
-            v = node[i]
-            here, paths, worth = label[v], value[v], 0.0
-            for e in range(first[v], first[v + 1]):
-                if mul(here, weight[e]) == label[head[e]]:
-                    x = value[head[e]]
-                    worth += x
-                    if arc_load is not None:
-                        arc_load[e] += paths * x
-                    if single:
-                        value[head[e]] = 0.0
-            if i > 0:
-                own = 1.0
-                if demand is not None:
-                    own = demand[v, 0]
-                node_load[v] += paths * worth
-                value[v] = own + worth if stress else own / paths + worth
-        if demand is not None:
-            clear(bounds[row, 0], bounds[row, 1], 1, target, demand)
+        hand_back(
+            row, count, node, first, head, weight, bounds, target, entry_first, entry_lane, amount,
+            demand, label, value, node_load, arc_load, lost, stress, single,
+        )  # fmt: skip
+    return 0
+
+
+@kernel
+def by_buckets(
+    n: i64, arcs: i64, sources: i64, slots: i64, scale: T, source: i64[sources] < n,
+    first: i64[n + 1], head: i32[arcs] < n, weight: T[arcs], bounds: i64[sources, 2],
+    target: i32[:] < n, entry_first: i64[target.size + 1], entry_lane: i32[:],
+    amount: f64[entry_lane.size], demand: f64[n, 1], bucket: i32[slots], following: i32[arcs + 1],
+    heap: i32[arcs + 1], key: T[arcs + 1], node: i32[n], label: T[n], value: f64[n],
+    node_load: f64[n], arc_load: f64[arcs], most: f64[1], lost: f64[1], stress: static,
+    single: static,
+) -> i64:  # fmt: skip
+    """The same by buckets in place of a heap, of labels that differ by less than any weight.
+
+    All labels of a bucket are final once the buckets before it are empty (Dinitz, 1978), and no
+    shortest path leads from one to another. ``scale`` is buckets for a unit of length; ``slots``, a
+    power of two, is more than buckets for any weight. ``bucket`` holds -1, also afterwards.
+    """
+    base = bits(f64(SHIFT))
+    for row in range(sources):
+        for v in range(n):
+            label[v] = zero
+        label[source[row]] = one
+        value[source[row]] = 1.0
+        heap[0] = source[row]
+        key[0] = one
+        following[0] = -1
+        bucket[0] = 0
+        size, left, count, at = 1, 1, 0, 0
+        while left > 0:
+            x = bucket[at & (slots - 1)]
+            bucket[at & (slots - 1)] = -1
+            at += 1
+            while x >= 0:
+                v, here = heap[x], key[x]
+                x = following[x]
+                left -= 1
+                if better(label[v], here):
+                    continue
+                node[count] = v
+                count += 1
+                most[0] = max(most[0], value[v])
+                for e in range(first[v], first[v + 1]):
+                    u = head[e]
+                    through = mul(here, weight[e])
+                    if better(through, label[u]):
+                        label[u] = through
+                        value[u] = value[v]
+                        slot = (bits(through * scale + SHIFT) - base) & (slots - 1)
+                        heap[size] = u
+                        key[size] = through
+                        following[size] = bucket[slot]
+                        bucket[slot] = size
+                        size += 1
+                        left += 1
+                    elif through == label[u] and not single:
+                        value[u] += value[v]
+        hand_back(
+            row, count, node, first, head, weight, bounds, target, entry_first, entry_lane, amount,
+            demand, label, value, node_load, arc_load, lost, stress, single,
+        )  # fmt: skip
     return 0
