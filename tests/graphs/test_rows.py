@@ -1,4 +1,4 @@
-"""Rows and tables of sweeps: of any number of sources, whole numbers in 32 bits, and written past the caches."""
+"""Rows and tables of sweeps: numbers of sources, whole numbers in 32 bits, stores past caches."""
 
 from dataclasses import replace
 

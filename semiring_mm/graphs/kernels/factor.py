@@ -165,7 +165,7 @@ def backward_solve(
 ):
     """Backward solve: labels from the core and the `left` ``visited`` to ``order``, downward.
 
-    These are `count` descending positions with all of their ancestors, or, with None, all below `count`.
+    These are `count` descending positions with all of their ancestors; None: all below `count`.
     """
     ancestor = visited[left - 1] if left > 0 else -1
     for i in range(count):
