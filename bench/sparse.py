@@ -667,6 +667,33 @@ def gpu_stats(name: str, _: Options) -> Line:
     )
 
 
+def gpu_loads(name: str, _: Options) -> Line:
+    """Betweenness of all nodes and edges."""
+    x, net = network(name), prepared(name, "int32")
+    kinds, some = ["betweenness", "edge_betweenness"], min(1024, x.n)
+
+    def check(found: Any) -> None:
+        few = sm.statistics(net, kinds, sources=range(64), device="cpu")
+        there = sm.statistics(net, kinds, sources=range(64), device="cuda")
+        for kind in kinds:
+            expected = getattr(few, kind)
+            np.testing.assert_allclose(getattr(there, kind), expected, rtol=1e-9, atol=1e-9)
+            assert (getattr(found, kind) >= expected * (1 - 1e-9)).all()
+
+    return line(
+        _title(name),
+        [
+            part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
+            own(
+                "on the CPU",
+                lambda: sm.statistics(net, kinds, sources=range(some), device="cpu"),
+                x.n / some, told=f", {some:,} sources",
+            ),
+        ],
+        most=3,
+    )  # fmt: skip
+
+
 def gpu_table(name: str, _: Options) -> Line:
     x, net = network(name), prepared(name, "int32")
     count = min(10_000, x.n)
@@ -779,6 +806,7 @@ def gpu_widest(n: int, _: Options) -> Line:
 GPU_CASES = [
     Case("customize: new weights", gpu_customize, ("NY", "FLA"), quick=("12",)),
     Case("statistics of all pairs", gpu_stats, ("NY", "FLA"), quick=("12",)),
+    Case("betweenness", gpu_loads, ("NY", "FLA"), quick=("12",)),
     Case("table", gpu_table, ("FLA",), quick=("12",)),
     Case("all pairs as a matrix", gpu_matrix, ("Chicago",), quick=("12",)),
     Case("hop counts of all pairs", gpu_hops, ((100_000, 1_000_000),), quick=((200, 600),)),
