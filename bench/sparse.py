@@ -352,6 +352,35 @@ def rows(dtype: str) -> Callable[[str, Options], Line]:
     return build
 
 
+def source(name: str, options: Options) -> Line:
+    """The distances from one source, and from several at once into fresh memory."""
+    x, net = network(name), prepared(name)
+    sources = x.random(64, 3)
+    expected = dijkstra(x.csr, indices=sources[:1])
+
+    def first(found: Any) -> None:
+        np.testing.assert_array_equal(found[:1], expected)
+
+    def some(count: int) -> Contender:
+        call = functools.partial(net.distances, sources[:count])
+        return own(f"{count} at once", call, check=first)
+
+    def RoutingKit() -> Contender:
+        other, targets = rival(name, options.threads), np.arange(x.n)
+        return part("RoutingKit", lambda: other.table(sources[:1], targets), check=first)
+
+    return line(
+        _title(name),
+        [
+            part(OURS, lambda: net.distances(sources[:1]), check=first),
+            *map(some, (4, 16, 64)),
+            own("an array of 64 rows, filled", lambda: np.full((64, x.n), 1.0)),
+            RoutingKit,
+            part("SciPy", lambda: dijkstra(x.csr, indices=sources[:1]), check=first),
+        ],
+    )
+
+
 def _networkit(x: Network, few: Any, expected: Any) -> Contender:
     import networkit
 
@@ -789,6 +818,7 @@ CASES = [
     Case("customize: new weights", customize, ("NY", "FLA"), quick=("12",)),
     Case("one pair", pair, ("NY", "FLA"), quick=("12",)),
     Case("one path, unpacked", path, ("NY", "FLA"), quick=("12",)),
+    Case("one source", source, ("NY", "FLA"), quick=("12",)),
     Case("one source to all", rows("float64"), ("NY",), quick=("12",)),
     Case("one source to all, float32", rows("float32"), ("NY",), quick=("12",)),
     Case("table", table, ("NY", "FLA"), quick=("12",)),

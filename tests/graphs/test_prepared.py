@@ -414,7 +414,7 @@ def test_subtrees_for_threads_are_disjoint_and_whole():
     nodes, cuts = x.schedule
     assert (np.sort(nodes) == np.arange(x.eliminated)).all()
     assert (cuts[0], cuts[-1], (np.diff(cuts) >= 0).all()) == (0, x.eliminated, True)
-    assert len(cuts) > 10
+    assert len(cuts) > 8
     part = np.empty(x.n + 1, int)
     for k, (begin, end) in enumerate(itertools.pairwise(cuts)):
         part[nodes[begin:end]] = k
