@@ -1,8 +1,8 @@
 """Shortest paths of large sparse graphs beside other libraries: ``python -m bench sparse``.
 
 ``--gpu`` measures a CUDA device; ``--families`` small graphs of many kinds, from one source to all
-nodes; ``--table`` only writes the newest tables again into
-docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
+nodes; ``--single`` what is asked of one source; ``--table`` only writes the newest tables again
+into docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
 ``ROUTINGKIT`` names one with the sources of RoutingKit. Where a contender is too slow to do the
 whole work, it does a part, which its name tells, and its time is scaled.
 """
@@ -1009,7 +1009,8 @@ def table_of(result: dict[str, Any], source: str) -> str:
 def renew() -> int:
     """Renew the tables from the newest results."""
     done = report.renew_page(PAGE, ("sparse-graphs-cpu", "sparse-graphs-gpu"), table_of)
-    return done or report.renew_page(PAGE, ("sparse-graphs-families",), families.table_of)
+    done = done or report.renew_page(PAGE, ("sparse-graphs-families",), families.table_of)
+    return done or report.renew_page(PAGE, ("sparse-graphs-single",), families.single_table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -1021,6 +1022,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--gpu", action="store_true", help="on a CUDA device")
     part.add_argument("--families", action="store_true", help="small graphs of many kinds")
+    part.add_argument("--single", action="store_true", help="what is asked of one source")
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
@@ -1031,7 +1033,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = report.begin(threads, on_device=args.gpu)
     kind, cases = (
         ("gpu", GPU_CASES) if args.gpu else ("families", families.CASES) if args.families
-        else ("cpu", CASES)
+        else ("single", families.SINGLE) if args.single else ("cpu", CASES)
     )  # fmt: skip
     for case in cases:
         if args.only not in case.name:
