@@ -86,17 +86,17 @@ def network(name: str) -> Network:
         col = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
         n = side * side
     elif name == "Chicago":
-        graph = sm.files.read_graph(_file("ChicagoRegional_net.tntp"))
+        graph = sm.files.read_graph(data_file("ChicagoRegional_net.tntp"))
         return Network(graph.n, graph.row, graph.col, graph.weight, directed=True)
     else:
-        with lzma.open(_file(f"road_{name}.gr.xz")) as file:
+        with lzma.open(data_file(f"road_{name}.gr.xz")) as file:
             n = int(file.readline().split()[2])
             row, col = np.array(file.read().split(), np.int64).reshape(-1, 2).T - 1
     weight = np.random.default_rng(5).integers(1, 5000, len(row))
     return Network(n, row, col, weight.astype(np.int32))
 
 
-def _file(name: str) -> Path:
+def data_file(name: str) -> Path:
     path = DATA / name
     if not path.exists():
         raise Skip(f"{name} is not there; SEMIRING_MM_DATA names its folder")
@@ -190,7 +190,7 @@ def line(size: str, contenders: Sequence[Contender | Callable[[], Contender]], *
     return Line("", size, "", 0, found, **more)
 
 
-def _title(name: str) -> str:
+def titled(name: str) -> str:
     return TITLES.get(name, f"grid, {name} × {name}")
 
 
@@ -219,7 +219,7 @@ def prepare(name: str, options: Options) -> Line:
         return part("RoutingKit, given that order", lambda: routingkit.Net(order, tail, head))
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.prepare(x.edges, directed=False)),
             own(
@@ -243,7 +243,7 @@ def customize(name: str, options: Options) -> Line:
         )
         return part("RoutingKit", lambda: other.customize(tiled, options.threads))
 
-    return line(_title(name), [part(OURS, lambda: net.customize(weight)), RoutingKit])
+    return line(titled(name), [part(OURS, lambda: net.customize(weight)), RoutingKit])
 
 
 def pair(name: str, options: Options) -> Line:
@@ -264,7 +264,7 @@ def pair(name: str, options: Options) -> Line:
         np.testing.assert_array_equal(found[:3], some)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: each(call), 1e-3, first),
             RoutingKit,
@@ -287,7 +287,7 @@ def path(name: str, options: Options) -> Line:
         return part("RoutingKit", lambda: [other.path(i, j) for i, j in pairs], 1e-2)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(
                 OURS,
@@ -339,7 +339,7 @@ def rows(dtype: str) -> Callable[[str, Options], Line]:
             np.testing.assert_array_equal(found[:4], expected)
 
         return line(
-            f"{_title(name)}, {count:,} sources",
+            f"{titled(name)}, {count:,} sources",
             [
                 part(OURS, lambda: net.distances(sources), 1 / count, first),
                 RoutingKit,
@@ -355,7 +355,7 @@ def rows(dtype: str) -> Callable[[str, Options], Line]:
 def _networkit(x: Network, few: Any, expected: Any) -> Contender:
     import networkit
 
-    graph = _in_networkit(x)
+    graph = in_networkit(x)
 
     def run() -> list[Any]:
         return [networkit.distance.Dijkstra(graph, s).run().getDistances() for s in few.tolist()]
@@ -363,12 +363,12 @@ def _networkit(x: Network, few: Any, expected: Any) -> Contender:
     return part("NetworKit", run, 1 / len(few), _same(expected), told=f", {len(few)} of them")
 
 
-def _in_networkit(x: Network) -> Any:
+def in_networkit(x: Network, *, weighted: bool = True) -> Any:
     import networkit
 
     ends = x.row.astype(np.uint64), x.col.astype(np.uint64)
     weight = x.weight.astype(np.float64)
-    return networkit.GraphFromCoo((weight, ends), x.n, weighted=True, directed=x.directed)
+    return networkit.GraphFromCoo((weight, ends), x.n, weighted=weighted, directed=x.directed)
 
 
 def table(name: str, options: Options) -> Line:
@@ -390,7 +390,7 @@ def table(name: str, options: Options) -> Line:
         return part("RoutingKit", lambda: other.table(sources, targets), check=first)
 
     return line(
-        f"{_title(name)}, {count:,}²",
+        f"{titled(name)}, {count:,}²",
         [
             ours("float64"),
             ours("float32"),
@@ -411,7 +411,7 @@ def stats(name: str, options: Options) -> Line:
         np.testing.assert_allclose(found.mean[few], rows.sum(axis=1) / (x.n - 1), rtol=1e-14)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.statistics(x.edges, directed=False), check=check),
             part(
@@ -439,7 +439,7 @@ def flows(name: str, options: Options) -> Line:
         np.testing.assert_allclose(some.distance, demand[few].multiply(expected).sum(), rtol=1e-9)
 
     return line(
-        f"{_title(name)}, {trips:,} trips between {len(zones):,} zones",
+        f"{titled(name)}, {trips:,} trips between {len(zones):,} zones",
         [
             part(OURS, lambda: net.flows(demand), check=check),
             own("ties on one path", lambda: net.flows(demand, ties="one"), check=check),
@@ -463,7 +463,7 @@ def matrix(name: str, options: Options) -> Line:
     def NetworKit() -> Contender:
         import networkit
 
-        graph = _in_networkit(x)
+        graph = in_networkit(x)
         return part(
             "NetworKit",
             lambda: networkit.distance.APSP(graph).run().getDistances(asarray=True)[:2],
@@ -484,7 +484,7 @@ def matrix(name: str, options: Options) -> Line:
             told=", 16 rows",
         )
 
-    title = "random, 4,096 nodes, 8 edges a node" if name == "random" else _title(name)
+    title = "random, 4,096 nodes, 8 edges a node" if name == "random" else titled(name)
     return line(
         title,
         [
@@ -519,7 +519,7 @@ def hops(size: tuple[int, int], options: Options) -> Line:
     def NetworKit() -> Contender:
         import networkit
 
-        graph = _in_networkit(x)
+        graph = in_networkit(x)
         return part(
             "NetworKit",
             lambda: [networkit.distance.BFS(graph, s, storePaths=False).run() for s in range(8)],
@@ -602,7 +602,7 @@ def gpu_customize(name: str, _: Options) -> Line:
     net, weight = prepared(name, "int32"), network(name).weight
     there = _on_device(weight)
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, _there(lambda: net.customize(weight, device="cuda"))),
             own("weights on the device", _there(lambda: net.customize(there))),
@@ -625,7 +625,7 @@ def gpu_stats(name: str, _: Options) -> Line:
         return sm.statistics(x.edges, kinds, directed=False, device="cuda")
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
             own("with preparation", whole, check=check),
@@ -650,7 +650,7 @@ def gpu_table(name: str, _: Options) -> Line:
         np.testing.assert_array_equal(few.get() if hasattr(few, "get") else few, expected)
 
     return line(
-        f"{_title(name)}, {count:,}²",
+        f"{titled(name)}, {count:,}²",
         [
             part(OURS, lambda: net.distances(*ends, device="cuda"), check=first),
             own("that stays on the device", _there(lambda: net.distances(*there)), check=first),
@@ -665,7 +665,7 @@ def gpu_matrix(name: str, _: Options) -> Line:
     given, net = x.csr.astype(np.float32), prepared(name, "float32")
     nodes = _on_device(np.arange(x.n))
     return line(
-        f"{_title(name)}, float32",
+        f"{titled(name)}, float32",
         [
             part(OURS, lambda: sm.apsp(given, device="cuda")),
             own("prepared, stays on the device", _there(lambda: net.distances(nodes))),
