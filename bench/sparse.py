@@ -86,17 +86,17 @@ def network(name: str) -> Network:
         col = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
         n = side * side
     elif name == "Chicago":
-        graph = sm.files.read_graph(_file("ChicagoRegional_net.tntp"))
+        graph = sm.files.read_graph(data_file("ChicagoRegional_net.tntp"))
         return Network(graph.n, graph.row, graph.col, graph.weight, directed=True)
     else:
-        with lzma.open(_file(f"road_{name}.gr.xz")) as file:
+        with lzma.open(data_file(f"road_{name}.gr.xz")) as file:
             n = int(file.readline().split()[2])
             row, col = np.array(file.read().split(), np.int64).reshape(-1, 2).T - 1
     weight = np.random.default_rng(5).integers(1, 5000, len(row))
     return Network(n, row, col, weight.astype(np.int32))
 
 
-def _file(name: str) -> Path:
+def data_file(name: str) -> Path:
     path = DATA / name
     if not path.exists():
         raise Skip(f"{name} is not there; SEMIRING_MM_DATA names its folder")
@@ -190,7 +190,7 @@ def line(size: str, contenders: Sequence[Contender | Callable[[], Contender]], *
     return Line("", size, "", 0, found, **more)
 
 
-def _title(name: str) -> str:
+def titled(name: str) -> str:
     return TITLES.get(name, f"grid, {name} × {name}")
 
 
@@ -219,7 +219,7 @@ def prepare(name: str, options: Options) -> Line:
         return part("RoutingKit, given that order", lambda: routingkit.Net(order, tail, head))
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.prepare(x.edges, directed=False)),
             own(
@@ -243,7 +243,7 @@ def customize(name: str, options: Options) -> Line:
         )
         return part("RoutingKit", lambda: other.customize(tiled, options.threads))
 
-    return line(_title(name), [part(OURS, lambda: net.customize(weight)), RoutingKit])
+    return line(titled(name), [part(OURS, lambda: net.customize(weight)), RoutingKit])
 
 
 def pair(name: str, options: Options) -> Line:
@@ -264,7 +264,7 @@ def pair(name: str, options: Options) -> Line:
         np.testing.assert_array_equal(found[:3], some)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: each(call), 1e-3, first),
             RoutingKit,
@@ -287,7 +287,7 @@ def path(name: str, options: Options) -> Line:
         return part("RoutingKit", lambda: [other.path(i, j) for i, j in pairs], 1e-2)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(
                 OURS,
@@ -339,7 +339,7 @@ def rows(dtype: str) -> Callable[[str, Options], Line]:
             np.testing.assert_array_equal(found[:4], expected)
 
         return line(
-            f"{_title(name)}, {count:,} sources",
+            f"{titled(name)}, {count:,} sources",
             [
                 part(OURS, lambda: net.distances(sources), 1 / count, first),
                 RoutingKit,
@@ -370,7 +370,7 @@ def source(name: str, options: Options) -> Line:
         return part("RoutingKit", lambda: other.table(sources[:1], targets), check=first)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: net.distances(sources[:1]), check=first),
             *map(some, (4, 16, 64)),
@@ -384,7 +384,7 @@ def source(name: str, options: Options) -> Line:
 def _networkit(x: Network, few: Any, expected: Any) -> Contender:
     import networkit
 
-    graph = _in_networkit(x)
+    graph = in_networkit(x)
 
     def run() -> list[Any]:
         return [networkit.distance.Dijkstra(graph, s).run().getDistances() for s in few.tolist()]
@@ -392,12 +392,12 @@ def _networkit(x: Network, few: Any, expected: Any) -> Contender:
     return part("NetworKit", run, 1 / len(few), _same(expected), told=f", {len(few)} of them")
 
 
-def _in_networkit(x: Network) -> Any:
+def in_networkit(x: Network, *, weighted: bool = True) -> Any:
     import networkit
 
     ends = x.row.astype(np.uint64), x.col.astype(np.uint64)
     weight = x.weight.astype(np.float64)
-    return networkit.GraphFromCoo((weight, ends), x.n, weighted=True, directed=x.directed)
+    return networkit.GraphFromCoo((weight, ends), x.n, weighted=weighted, directed=x.directed)
 
 
 def table(name: str, options: Options) -> Line:
@@ -419,7 +419,7 @@ def table(name: str, options: Options) -> Line:
         return part("RoutingKit", lambda: other.table(sources, targets), check=first)
 
     return line(
-        f"{_title(name)}, {count:,}²",
+        f"{titled(name)}, {count:,}²",
         [
             ours("float64"),
             ours("float32"),
@@ -440,7 +440,7 @@ def stats(name: str, options: Options) -> Line:
         np.testing.assert_allclose(found.mean[few], rows.sum(axis=1) / (x.n - 1), rtol=1e-14)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.statistics(x.edges, directed=False), check=check),
             part(
@@ -449,160 +449,6 @@ def stats(name: str, options: Options) -> Line:
         ],
         most=1,
     )
-
-
-@functools.lru_cache(maxsize=2)
-def social(name: str, size: tuple[int, int]) -> tuple[Any, Network]:
-    """A random graph of NetworkX, nodes and edges for each, and its edges, of weight 1."""
-    import networkx as nx
-
-    n, k = size
-    if name == "Erdős–Rényi":
-        G = nx.gnm_random_graph(n, k * n, seed=1)
-    else:
-        G = nx.barabasi_albert_graph(n, k, seed=1)
-    row, col = np.array(G.edges()).T
-    return G, Network(n, row, col, np.ones(len(row)))
-
-
-def in_igraph(x: Network) -> Any:
-    import igraph
-
-    return igraph.Graph(x.n, np.stack([x.row, x.col], axis=1).tolist(), directed=x.directed)
-
-
-def hop_betweenness(asked: tuple[str, int, int], options: Options) -> Line:
-    """Betweenness of all nodes, where each edge counts 1."""
-    import networkx as nx
-
-    name, *size = asked
-    G, x = social(name, tuple(size))
-    graph = in_igraph(x)
-    nodes, edges = np.array(graph.betweenness()), np.array(graph.edge_betweenness())
-    scale = 2 / (x.n - 1) / (x.n - 2)
-
-    def near(expected: Any, take: Callable[[Any], Any]) -> Callable[[Any], None]:
-        return lambda found: np.testing.assert_allclose(take(found), expected, 1e-9, 1e-9)
-
-    def of(what: str) -> Callable[[], Any]:
-        return lambda: sm.statistics(x.edges, what, directed=False)
-
-    def by_networkx() -> Any:
-        with nx.config(cache_converted_graphs=False):  # so that it is converted each time
-            return nx.betweenness_centrality(G, backend="semiring_mm")
-
-    return line(
-        f"{name}, {x.n:,} nodes, {len(x.row):,} edges",
-        [
-            part(OURS, of("betweenness"), check=near(nodes, lambda found: found.betweenness)),
-            own(
-                "through NetworkX", by_networkx,
-                check=near(nodes * scale, lambda found: list(found.values())),
-            ),
-            own(
-                "edge betweenness", of("edge_betweenness"),
-                check=near(edges, lambda found: found.edge_betweenness),
-            ),
-            part("igraph", graph.betweenness),
-            part("igraph, edge betweenness", graph.edge_betweenness),
-        ],
-        most=3,
-    )  # fmt: skip
-
-
-def betweenness(name: str, options: Options) -> Line:
-    """Betweenness of all nodes and edges, by weights."""
-    x, net, graph = network(name), prepared(name), in_igraph(network(name))
-    few = np.arange(0, x.n, max(1, x.n // 256))
-    kinds = ["betweenness", "edge_betweenness"]
-    expected = graph.betweenness(sources=few, weights=x.weight.tolist())
-
-    def check(_: Any) -> None:
-        found = sm.statistics(net, "betweenness", sources=few)
-        np.testing.assert_allclose(found.betweenness, expected, 1e-9, 1e-6)
-
-    def whole() -> Any:
-        return sm.statistics(x.edges, kinds, directed=x.directed)
-
-    return line(
-        _title(name),
-        [
-            part(OURS, lambda: sm.statistics(net, kinds), check=check),
-            own("with preparation", whole),
-            own("the mean distances alone", lambda: sm.statistics(net, "mean")),
-            part(
-                "igraph, betweenness of nodes",
-                lambda: graph.betweenness(sources=few, weights=x.weight.tolist()),
-                x.n / len(few), told=f", {len(few)} sources",
-            ),
-        ],
-        most=3,
-    )  # fmt: skip
-
-
-def gradient(name: str, options: Options) -> Line:
-    """Travel times of pairs by PyTorch, and their gradients by the weights of all edges."""
-    try:
-        import torch
-    except ImportError as missing:
-        raise Skip("PyTorch is not installed") from missing
-    import semiring_mm.torch as semiring_torch
-
-    x, net = network(name), prepared(name)
-    sources, targets = x.random(100, 4), x.random(100, 5)
-    weight = torch.tensor(x.weight, dtype=torch.float64)
-
-    def distances(w: Any) -> Any:
-        return semiring_torch.distances(net, w, sources, targets)
-
-    def both() -> Any:
-        w = weight.clone().requires_grad_()
-        distances(w).sum().backward()
-        return w.grad
-
-    def check(found: Any) -> None:
-        # the sum is linear near these weights: it is their product with its gradient
-        total = float(distances(weight).sum())
-        np.testing.assert_allclose(float(found @ weight), total, 1e-9)
-
-    return line(
-        f"{_title(name)}, 100 × 100 pairs",
-        [part(OURS, both, check=check), own("distances alone", lambda: distances(weight))],
-        most=5,
-    )
-
-
-def hop_diameter(asked: tuple[str, int, int], options: Options) -> Line:
-    """The longest of all shortest paths, where each edge counts 1."""
-    name, *size = asked
-    _, x = social(name, tuple(size))
-    graph = in_igraph(x)
-
-    def NetworKit() -> Contender:
-        import networkit
-
-        there = _in_networkit(x)
-
-        def found() -> int:
-            algorithm = networkit.distance.Diameter(there, networkit.distance.DiameterAlgo.EXACT)
-            return int(algorithm.run().getDiameter()[0])
-
-        return part("NetworKit, iFUB", found)
-
-    def check(found: Any) -> None:
-        assert found.diameter == graph.diameter()
-
-    return line(
-        f"{name}, {x.n:,} nodes, {len(x.row):,} edges",
-        [
-            part(
-                OURS, lambda: sm.statistics(x.edges, "diameter", directed=False), check=check
-            ),
-            NetworKit,
-            part("igraph", graph.diameter),
-        ],
-        most=5,
-    )  # fmt: skip
 
 
 def flows(name: str, options: Options) -> Line:
@@ -622,7 +468,7 @@ def flows(name: str, options: Options) -> Line:
         np.testing.assert_allclose(some.distance, demand[few].multiply(expected).sum(), rtol=1e-9)
 
     return line(
-        f"{_title(name)}, {trips:,} trips between {len(zones):,} zones",
+        f"{titled(name)}, {trips:,} trips between {len(zones):,} zones",
         [
             part(OURS, lambda: net.flows(demand), check=check),
             own("ties on one path", lambda: net.flows(demand, ties="one"), check=check),
@@ -654,7 +500,7 @@ def trees(name: str, options: Options) -> Line:
                 assert depth <= x.n, "predecessors close a cycle"
 
     return line(
-        f"{_title(name)}, {len(sources):,} sources",
+        f"{titled(name)}, {len(sources):,} sources",
         [
             part(
                 OURS,
@@ -680,7 +526,7 @@ def matrix(name: str, options: Options) -> Line:
     def NetworKit() -> Contender:
         import networkit
 
-        graph = _in_networkit(x)
+        graph = in_networkit(x)
         return part(
             "NetworKit",
             lambda: networkit.distance.APSP(graph).run().getDistances(asarray=True)[:2],
@@ -701,7 +547,7 @@ def matrix(name: str, options: Options) -> Line:
             told=", 16 rows",
         )
 
-    title = "random, 4,096 nodes, 8 edges a node" if name == "random" else _title(name)
+    title = "random, 4,096 nodes, 8 edges a node" if name == "random" else titled(name)
     return line(
         title,
         [
@@ -736,7 +582,7 @@ def hops(size: tuple[int, int], options: Options) -> Line:
     def NetworKit() -> Contender:
         import networkit
 
-        graph = _in_networkit(x)
+        graph = in_networkit(x)
         return part(
             "NetworKit",
             lambda: [networkit.distance.BFS(graph, s, storePaths=False).run() for s in range(8)],
@@ -819,7 +665,7 @@ def gpu_customize(name: str, _: Options) -> Line:
     net, weight = prepared(name, "int32"), network(name).weight
     there = _on_device(weight)
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, _there(lambda: net.customize(weight, device="cuda"))),
             own("weights on the device", _there(lambda: net.customize(there))),
@@ -842,7 +688,7 @@ def gpu_stats(name: str, _: Options) -> Line:
         return sm.statistics(x.edges, kinds, directed=False, device="cuda")
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
             own("with preparation", whole, check=check),
@@ -869,7 +715,7 @@ def gpu_loads(name: str, _: Options) -> Line:
             assert (getattr(found, kind) >= expected * (1 - 1e-9)).all()
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
             own(
@@ -894,7 +740,7 @@ def gpu_table(name: str, _: Options) -> Line:
         np.testing.assert_array_equal(few.get() if hasattr(few, "get") else few, expected)
 
     return line(
-        f"{_title(name)}, {count:,}²",
+        f"{titled(name)}, {count:,}²",
         [
             part(OURS, lambda: net.distances(*ends, device="cuda"), check=first),
             own("that stays on the device", _there(lambda: net.distances(*there)), check=first),
@@ -909,7 +755,7 @@ def gpu_matrix(name: str, _: Options) -> Line:
     given, net = x.csr.astype(np.float32), prepared(name, "float32")
     nodes = _on_device(np.arange(x.n))
     return line(
-        f"{_title(name)}, float32",
+        f"{titled(name)}, float32",
         [
             part(OURS, lambda: sm.apsp(given, device="cuda")),
             own("prepared, stays on the device", _there(lambda: net.distances(nodes))),
@@ -944,8 +790,11 @@ def gpu_hops(size: tuple[int, int], _: Options) -> Line:
 
 def gpu_betweenness(size: tuple[int, int], _: Options) -> Line:
     """Of all nodes and edges of a graph by Barabási and Albert, where each edge counts 1."""
+    import networkx as nx
+
     n, k = size
-    _, x = social("Barabási–Albert", size)
+    row, col = np.array(nx.barabasi_albert_graph(n, k, seed=1).edges()).T
+    x = Network(n, row, col, np.ones(len(row)))
     few = np.arange(0, n, max(1, n // 1000))
 
     def all_of(device: str) -> Any:
@@ -960,7 +809,10 @@ def gpu_betweenness(size: tuple[int, int], _: Options) -> Line:
         np.testing.assert_allclose(found.betweenness, expected, 1e-11, 1e-9)
 
     def igraph() -> Contender:
-        return part("igraph on the CPU", in_igraph(x).betweenness)
+        import igraph
+
+        graph = igraph.Graph(n, np.stack([row, col], axis=1).tolist())
+        return part("igraph on the CPU", graph.betweenness)
 
     return line(
         f"Barabási–Albert, {n:,} × {k}",
@@ -995,7 +847,6 @@ GPU_CASES = [
     Case("betweenness in hops", gpu_betweenness, ((10_000, 3), (100_000, 5)), quick=((200, 3),)),
     Case("widest paths, undirected", gpu_widest, (65_536,), quick=(64,)),
 ]
-SOCIAL = ("Barabási–Albert", 10_000, 3), ("Erdős–Rényi", 10_000, 3)
 CASES = [
     Case("prepare", prepare, ("NY", "FLA"), quick=("12",)),
     Case("customize: new weights", customize, ("NY", "FLA"), quick=("12",)),
@@ -1006,11 +857,7 @@ CASES = [
     Case("one source to all, float32", rows("float32"), ("NY",), quick=("12",)),
     Case("table", table, ("NY", "FLA"), quick=("12",)),
     Case("statistics of all pairs", stats, ("NY",), quick=("12",), full=("FLA",)),
-    Case("betweenness", betweenness, ("Chicago",), quick=("12",)),
     Case("flows of a demand", flows, ("Chicago",), quick=("12",)),
-    Case("gradients by weights", gradient, ("Chicago",), quick=("12",)),
-    Case("betweenness in hops", hop_betweenness, SOCIAL, quick=(("Erdős–Rényi", 200, 3),)),
-    Case("diameter in hops", hop_diameter, SOCIAL, quick=(("Erdős–Rényi", 200, 3),)),
     Case("rows with predecessors", trees, ("Chicago",), quick=("12",)),
     Case("all pairs as a matrix", matrix, ("Chicago", "random"), quick=("12",)),
     Case("hop counts, one source", hops, ((100_000, 1_000_000),), quick=((200, 600),)),
