@@ -637,6 +637,40 @@ def flows(name: str, options: Options) -> Line:
     )  # fmt: skip
 
 
+def trees(name: str, options: Options) -> Line:
+    """Rows with predecessors; between the zones of Chicago and its streets edges have length 0."""
+    x = network(name)
+    sources = np.arange(0, x.n, max(1, x.n // 1000))[:1000]
+    few = sources[:: max(1, len(sources) // 16)]
+    expected = dijkstra(x.csr, indices=sources[:2])
+
+    def check(found: Any) -> None:
+        np.testing.assert_allclose(np.asarray(found[0][:2]), expected, rtol=1e-12)
+        for row, root in enumerate(sources[:2]):
+            before, depth = np.asarray(found[1][row]), 0
+            node = np.flatnonzero(before >= 0)
+            while len(node := node[node != root]):
+                node, depth = before[node], depth + 1
+                assert depth <= x.n, "predecessors close a cycle"
+
+    return line(
+        f"{_title(name)}, {len(sources):,} sources",
+        [
+            part(
+                OURS,
+                lambda: sm.apsp(x.edges, sources=sources, return_predecessors=True),
+                check=check,
+            ),
+            own("without predecessors", lambda: sm.apsp(x.edges, sources=sources)),
+            part(
+                "SciPy", lambda: dijkstra(x.csr, indices=few, return_predecessors=True),
+                len(sources) / len(few), told=f", {len(few)} rows",
+            ),
+        ],
+        most=5,
+    )  # fmt: skip
+
+
 def matrix(name: str, options: Options) -> Line:
     """All pairs as a matrix."""
     x = randomly(4096, 4 * 4096) if name == "random" else network(name)
@@ -977,6 +1011,7 @@ CASES = [
     Case("gradients by weights", gradient, ("Chicago",), quick=("12",)),
     Case("betweenness in hops", hop_betweenness, SOCIAL, quick=(("Erdős–Rényi", 200, 3),)),
     Case("diameter in hops", hop_diameter, SOCIAL, quick=(("Erdős–Rényi", 200, 3),)),
+    Case("rows with predecessors", trees, ("Chicago",), quick=("12",)),
     Case("all pairs as a matrix", matrix, ("Chicago", "random"), quick=("12",)),
     Case("hop counts, one source", hops, ((100_000, 1_000_000),), quick=((200, 600),)),
     Case("widest paths, undirected", widest, (4096,), quick=(64,), full=(16384,)),

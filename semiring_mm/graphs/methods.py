@@ -165,8 +165,11 @@ def _elimination(r: Request) -> str:
 
 
 def _counted(r: Request) -> str:
-    positive = r.sparse.weights.facts.lo > 0 or not len(r.listed.col)
-    return "" if positive else "needs positive weights"
+    facts = r.sparse.weights.facts
+    if not (facts.lo > 0 or not len(r.listed.col)):
+        return "needs positive weights"
+    exact = r.dtype.kind == "f" or r.n * facts.hi < 1 << 53
+    return "" if exact else "needs distances below 2**53, which float64 adds up exactly"
 
 
 def _forest(r: Request) -> str:

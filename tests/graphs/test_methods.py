@@ -570,6 +570,7 @@ def test_what_is_explained_is_what_is_taken(family):
     found = sm.explain(edges, "betweenness", sources=some)
     assert LETTERS[found.taken] == taken
     assert all(x.memory and x.seconds for x in found.methods if not x.why)
+    assert str(sm.explain(edges, "flows", sources=some)) == str(found)
     words = str(sm.explain(edges, use="statistics"))
     assert words.count(" taken") == 1
     assert len({line.split("  ")[0] for line in words.splitlines()}) > 10
