@@ -528,7 +528,9 @@ class PreparedGraph:
         n, x, state = len(self.nodes), self._structure, self._state
         d = np.empty((len(start), n if end is None else len(end)), self.dtype)
         work = float(len(start))  # in rows of all nodes
-        if end is not None and d.size:
+        if end is not None and min(d.shape) <= state.metric.width:
+            work = 0.0  # for a single block other types are not worth a look
+        elif end is not None and d.size:
             work *= len(x.ancestors(x.rank[end].astype(np.int64))) / n
         Sweeps(state.metric, state.problem, work).write(start, d, None, tick, columns=end)
         return d

@@ -312,13 +312,23 @@ class Sweeps(Rows):
         if not d.size:
             return
         metric = self.metric.narrowed(d.dtype, self.count) or self.metric
-        if columns is None:
-            metric.sweep(sources, d, p, tick)
+        if columns is None or len(sources) <= metric.width:
+            # a copy of what is swept costs more than it saves in a single block
+            metric.sweep(sources, d, p, tick, targets=columns)
+        elif len(columns) <= metric.width and self._turns(p):
+            turned = np.empty(d.T.shape, d.dtype)
+            metric.reversed.sweep(columns, turned, None, tick, targets=sources)
+            d[...] = turned.T
         else:
             rank = metric.structure.rank
             start, end = (rank[x].astype(np.int64) for x in (sources, columns))
             metric.restricted(start, end).sweep(start, d, p, tick, targets=end)
         self.repair(sources, d, p)
+
+    def _turns(self, p: Trees) -> bool:
+        """Whether the columns of a table are rows of the reversed graph, at no cost."""
+        commutes = self.problem.source.s.commutes and not self.metric.structure.core
+        return commutes and p is None
 
     def repair(self, sources: Index, d: Array, p: Trees) -> None:
         """Make trees of predecessors among which ties have closed rings."""

@@ -137,9 +137,13 @@ class Metric:
         structure, edges = x.restricted(kept)
         out = self.out[edges]
         back = out if self.back is self.out else self.back[edges]
-        ends = x.ancestors(targets)
-        wanted = np.searchsorted(kept, ends[: len(ends) - x.core])[::-1].astype(np.int32)
+        wanted = np.searchsorted(kept, self._wanted(targets)).astype(np.int32)
         return replace(self, structure=structure, out=out, back=back, targets=wanted)
+
+    def _wanted(self, targets: Index) -> NDArray[np.int32]:
+        """The eliminated positions, descending, whose labels those of `targets` follow from."""
+        ends = self.structure.ancestors(targets)
+        return ends[: len(ends) - self.structure.core][::-1].astype(np.int32)
 
     # --- types of labels ------------------------------------------------------------------------
 
@@ -264,13 +268,16 @@ class Metric:
         """
         x, width = self.structure, self._width(len(sources))
         columns, kind = x.rank if targets is None else x.rank[targets], self.out.dtype
+        wanted = self.targets
+        if targets is not None and wanted is None:
+            wanted = self._wanted(columns.astype(np.int64))
         kernel = engines.compiled(kernels.sweep, self.written or self.plan, *self.identities)
         entries, turned, trees = x.n * width, width * kernels.COLUMNS, self.trees
         vector = min(width, self._lanes) * kind.itemsize  # bytes
         fields: dict[str, Any] = {
             "eliminated": x.eliminated, "core": x.core, "width": width, "columns": len(columns),
-            "where": columns, "count": x.eliminated if self.targets is None else len(self.targets),
-            "order": self.targets, "parent": x.parent,
+            "where": columns, "count": x.eliminated if wanted is None else len(wanted),
+            "order": wanted, "parent": x.parent,
             "first": x.first, "head": x.head, "out": self.out, "back": self.back,
             "out_pred": self.out_pred, "back_pred": self.back_pred, "d": d, "p": p,
             "lane_count": vector // kind.itemsize, "per": max(1, vector // d.itemsize),

@@ -133,6 +133,36 @@ def test_all_questions_over_semirings(name, semiring, monkeypatch):
         check(net, g, expected, 40 if core else 400)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int64"])
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("core", [True, False])
+def test_small_tables_are_scipy_s(dtype, directed, core, monkeypatch):
+    """Many forms, with ties, edges of length 0, nodes without a path, and repeated nodes."""
+    if core:
+        leave_core(monkeypatch)
+    for seed, name in enumerate(FAMILIES):
+        rng = np.random.default_rng(seed)
+        g = graph(name, lambda rng, m: rng.integers(0, 4, m), rng, directed=directed)
+        if not g.n:
+            continue
+        edges = best_edges(sm.semirings["min_plus"], g)
+        matrix = np.full((g.n, g.n), np.inf)
+        for (u, v), weight in edges.items():
+            matrix[u, v] = weight
+        given = csgraph.csgraph_from_dense(matrix, null_value=np.inf)
+        expected = csgraph.dijkstra(given)
+        net = sm.prepare(g, dtype=dtype)
+        far = net.semiring.identities(net.dtype)[0]
+        expected[expected == np.inf] = far
+        for count, width in ((1, 1), (1, 10), (3, 3), (10, 10), (1, 50), (50, 1)):
+            sources, targets = rng.integers(0, g.n, count), rng.integers(0, g.n, width)
+            found = net.distances(sources, targets)
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found, expected[np.ix_(sources, targets)])
+            for i, j in zip(range(count), range(width), strict=False):
+                assert net.distance(int(sources[i]), int(targets[j])) == found[i, j]
+
+
 @pytest.mark.parametrize("core", [True, False])
 def test_reachability(core, monkeypatch):
     if core:

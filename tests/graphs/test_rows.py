@@ -121,7 +121,9 @@ def test_tables_fall_over_the_ancestors_of_targets(name):
     graph, rng = GRAPHS[name], np.random.default_rng(1)
     expected, (net, metric) = csgraph.dijkstra(graph), prepared(graph)
     n = len(expected)
-    for count, width in ((1, 1), (n // 2, 1), (3, n // 2), (n, n), (5, 5)):
+    block = metric.width
+    few = (1, 1), (1, 10), (3, 3), (3, n // 2), (5, 5), (block, 2), (block + 1, 2)
+    for count, width in (*few, (n // 2, 1), (n, n)):
         sources, targets = rng.integers(0, n, count), rng.integers(0, n, width)
         np.testing.assert_array_equal(
             net.distances(sources, targets), expected[np.ix_(sources, targets)]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ...kernel import I, i8, i32, i64, kernel
+from ...kernel import I, i32, i64, kernel
 
 #: Work of the order for an eliminated vertex, and for each of its neighbours, in steps.
 VERTEX, NEIGHBOUR = 64, 8
@@ -506,13 +506,20 @@ def subtree_sums(n: i64, work: i64[n], size: i64[n], parent: i32[n]):
 
 
 @kernel
-def mark_ancestors(
-    m: i64, eliminated: i64, start: i64[m] < mark.size, parent: i32[eliminated],
-    mark: i8[eliminated],
-):  # fmt: skip
-    """Mark positions and their ancestors in the elimination tree."""
-    for i in range(m):
-        v = start[i]
-        while v < eliminated and mark[v] == 0:
-            mark[v] = 1
-            v = parent[v]
+def ancestors(
+    m: i64, n: i64, eliminated: i64, start: i64[m], parent: i32[eliminated], found: i64[n]
+) -> i64:
+    """Ascending positions, their ancestors in the elimination tree, and the core; their number."""
+    count, k, v = 0, 0, start[0] if m > 0 else eliminated
+    while v < eliminated:
+        found[count] = v
+        count += 1
+        while k < m and start[k] <= v:
+            k += 1
+        v = i64(parent[v])
+        if k < m:  # subtrees are ranges: a parent beyond it is an ancestor of that one, too
+            v = min(v, start[k])
+    for u in range(eliminated, n):
+        found[count] = u
+        count += 1
+    return count
