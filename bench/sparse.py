@@ -487,6 +487,7 @@ def trees(name: str, options: Options) -> Line:
     """Rows with predecessors; between the zones of Chicago and its streets edges have length 0."""
     x = network(name)
     sources = np.arange(0, x.n, max(1, x.n // 1000))[:1000]
+    solve = functools.partial(sm.apsp, x.edges, directed=x.directed, sources=sources)
     few = sources[:: max(1, len(sources) // 16)]
     expected = dijkstra(x.csr, indices=sources[:2])
 
@@ -504,10 +505,10 @@ def trees(name: str, options: Options) -> Line:
         [
             part(
                 OURS,
-                lambda: sm.apsp(x.edges, sources=sources, return_predecessors=True),
+                lambda: solve(return_predecessors=True),
                 check=check,
             ),
-            own("without predecessors", lambda: sm.apsp(x.edges, sources=sources)),
+            own("without predecessors", solve),
             part(
                 "SciPy", lambda: dijkstra(x.csr, indices=few, return_predecessors=True),
                 len(sources) / len(few), told=f", {len(few)} rows",
