@@ -52,7 +52,9 @@ def units(graph: Any) -> dict[str, float]:
 
     listed, (first, near) = _least(lambda: symbolic.neighbours(n, row, col))
     found["NEIGHBOUR"] = listed / (n + 2 * graph.nnz)
-    ordered, (order, degree) = _least(lambda: symbolic.minimum_degree(n, first, near, 1 << 40, n))
+    ordered, (order, degree, _) = _least(
+        lambda: symbolic.minimum_degree(n, first, near, 1 << 40, n)
+    )
     d = degree.astype(float)
     built, x = _least(lambda: symbolic.factorize(n, first, near, order, len(degree)))
     found["order, a node"] = ordered / n

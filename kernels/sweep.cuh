@@ -78,17 +78,6 @@ struct SweepNode {
 enum { LARGEST = 1, COUNT = 2, SUM = 4, INVERSE = 8, WITHIN = 16, BINS = 32 };
 enum { SHORT = 64, MASS = 128, REAL_MASS = 256, RADIUS = 512 };
 
-// 1 / x for x > 0, with an error of the last bit or two: a division takes three times as long.
-SR_FN double inverse_of(double x) {
-#if defined(__CUDA_ARCH__)
-  double y;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-  const double e = ::fma(-x, y, 1.0);
-  return ::fma(y, ::fma(e, e, e), y);  // the error, below 2^-20, to its third power
-#else
-  return 1.0 / x;
-#endif
-}
 SR_FN double to_double(float x) { return x; }
 SR_FN double to_double(double x) { return x; }
 SR_FN double to_double(i64 x) { return double(x); }

@@ -35,7 +35,7 @@ _UNASKED = 1 << 20
 #: Memory for all pairs of a graph's nodes that is taken only where the user speaks of it.
 _ALL_PAIRS = 4 << 30
 #: What `semiring_mm.torch` and `semiring_mm.jax` have.
-_DIFFERENTIABLE = "apsp, cdist, chain, closure, dtw, einsum, matmul, scan and sequences"
+_DIFFERENTIABLE = "apsp, cdist, chain, closure, distances, dtw, einsum, matmul, scan and sequences"
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
 
 

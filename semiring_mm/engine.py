@@ -31,6 +31,7 @@ from .graph_kernels import (
     FactorSweeps,
     HopDependencies,
     HopSearches,
+    ReverseSweeps,
 )
 from .kernel import Kernel
 from .layouts import asserted
@@ -569,7 +570,7 @@ class Engine(Protocol):
         Predecessors from distances; None on an engine that is faster at carrying them along.
     rows : FactorRows, optional
         Rows of labels over a factor; None on a device.
-    HopSearches, HopDependencies, FactorSweeps, Customizer : optional
+    HopSearches, HopDependencies, FactorSweeps, ReverseSweeps, Customizer : optional
         Families of :mod:`.graph_kernels` in the engine's memory, or None.
     """
 
@@ -638,6 +639,8 @@ class Engine(Protocol):
     def HopDependencies(self) -> type[HopDependencies] | None: ...
     @property
     def FactorSweeps(self) -> Callable[..., FactorSweeps] | None: ...
+    @property
+    def ReverseSweeps(self) -> Callable[..., ReverseSweeps] | None: ...
     @property
     def Customizer(self) -> Callable[..., Customizer] | None: ...
 

@@ -21,7 +21,8 @@ from .semirings import Semiring
 
 __all__ = [
     "Arcs", "Customizer", "Factor", "FactorRows", "FactorSweeps", "HopDependencies", "HopSearches",
-    "Index", "Node", "SymbolicFactor", "assert_arcs", "offsets", "ranges",
+    "Index", "Node", "PathCounts", "ReverseSweeps", "SymbolicFactor", "assert_arcs", "offsets",
+    "ranges",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -126,6 +127,36 @@ class Factor:
 
     def __post_init__(self) -> None:
         assert_fields(self, Factor)
+
+
+@dataclass(frozen=True)
+class PathCounts:
+    """Numbers of shortest paths along the edges of a factor over min_plus, without a core.
+
+    Attributes
+    ----------
+    structure : SymbolicFactor
+    depth : int
+        Nodes on the longest path up the elimination tree.
+    out, back
+        Weights upward and downward, whole numbers; the same array where the graph is symmetric.
+    paths : (out, back)
+        Numbers of shortest paths, to be multiplied by the powers of 2⁴⁰⁰ that `powers` are.
+    powers : (out, back)
+    slack : int
+        By how much lengths of paths may differ that count as equal.
+    """
+
+    structure: SymbolicFactor
+    depth: int
+    out: whole(T[len(structure.head)])
+    back: whole(T[len(structure.head)])
+    paths: tuple[NDArray[np.float64], NDArray[np.float64]]
+    powers: tuple[NDArray[np.float64], NDArray[np.float64]]
+    slack: int
+
+    def __post_init__(self) -> None:
+        assert_fields(self, PathCounts)
 
 
 # --- on the host ---------------------------------------------------------------------------------
@@ -247,6 +278,34 @@ class FactorSweeps(Protocol):
         edges : (bins + 1,) array, optional
         bound : float
             No distance is larger.
+        """
+
+
+class ReverseSweeps(Protocol):
+    """Loads of a factor's edges in all shortest paths: sweeps with numbers of paths, and back.
+
+    It is made of ``(sweeps, counts, seed, stress=)``: a :class:`FactorSweeps` that has the factor's
+    weights; :class:`PathCounts`; the demand of each position, of NumPy, or None for ones; and
+    whether each path counts 1, not all of those between two nodes together.
+    """
+
+    def loads(self, sources: Index, *, wide: bool) -> dict[str, NDArray[np.float64]] | None:
+        """What the shortest paths from some nodes to all others put on each edge, on the host.
+
+        Floats are added up in any order.
+
+        Parameters
+        ----------
+        sources : array of int64, of NumPy
+            Nodes.
+        wide : bool
+            Whether numbers of paths have powers.
+
+        Returns
+        -------
+        dict, or None
+            ``out`` and ``back``, for each edge, and ``ends``, the demands of each position from all
+            sources but itself; None if the numbers of paths need powers.
         """
 
 

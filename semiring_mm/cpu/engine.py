@@ -42,7 +42,7 @@ LEAF = BASE
 LOOK = 1
 BATCH = 0
 SPARSE = True
-trees = log_shares = FactorSweeps = Customizer = HopDependencies = None
+trees = log_shares = FactorSweeps = ReverseSweeps = Customizer = HopDependencies = None
 
 #: What no product takes part in.
 __getattr__ = lazily(__package__, {

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .device import fill, scratch
     from .facts import facts, facts_later
     from .gf2 import PANEL, ROWS, reduce_bits
+    from .gradient import ReverseSweeps
     from .memory import (
         capturing,
         copy,
@@ -58,7 +59,7 @@ compiled = rows = None
 
 _member = lazily(__package__, {
     "bfs": "HopSearches", "customize": "Customizer", "dependencies": "HopDependencies",
-    "sweeps": "FactorSweeps",
+    "sweeps": "FactorSweeps", "gradient": "ReverseSweeps",
     "calls": "calls", "chain": "chains", "closure": "BASE BATCH LEAF closure_batch closure_block",
     "combine": "apply unit_rows", "device": "fill scratch", "facts": "facts facts_later",
     "gf2": "PANEL ROWS reduce_bits",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
 
-__all__ = ["Cut", "Limits", "Regions", "cut", "regions"]
+__all__ = ["Cut", "Limits", "Regions", "cut", "pieces", "regions", "subtrees"]
 
 _ALIGNED = 2  # edges; those of a node begin at a multiple
 
@@ -178,7 +178,7 @@ def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     """Whole subtrees as large as `leaf` allows, and pieces as `upper` allows of what is above."""
     degree = np.diff(x.first)
     parent = np.where(x.parent < x.eliminated, x.parent, -1).astype(np.int32)
-    of, roots = _pieces(x, parent, degree, leaf, upper)
+    of, roots = pieces(x, leaf, upper)
     count = len(roots)
     order = np.lexsort((-np.arange(x.eliminated), of))
     position = np.concatenate([order, np.arange(x.eliminated, x.n)]).astype(np.int32)
@@ -229,19 +229,17 @@ def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     )  # fmt: skip
 
 
-def _pieces(
-    x: SymbolicFactor, parent: Node, degree: Index, leaf: Limits, upper: Limits
-) -> tuple[Node, Node]:
-    """The region of each position, and the highest node of each region."""
+def subtrees(x: SymbolicFactor, leaf: Limits) -> tuple[Index, Index]:
+    """The largest subtrees that are as `leaf` allows: their highest nodes, ascending, and sizes."""
     n = x.eliminated
     size = np.ones(n, np.int64)
     for nodes in _levels(x):
-        nodes = nodes[parent[nodes] >= 0]
-        np.add.at(size, parent[nodes], size[nodes])
+        nodes = nodes[x.parent[nodes] < n]
+        np.add.at(size, x.parent[nodes], size[nodes])
     low = np.arange(n) - size + 1  # subtrees are ranges of positions
     fits = (
         (size <= leaf.nodes)
-        & (size + degree <= leaf.rows)
+        & (size + np.diff(x.first) <= leaf.rows)
         & (x.first[1:] - x.first[low] <= leaf.edges)
     )
     # A subtree that fits and is in no other one: no later one that fits begins before it.
@@ -249,9 +247,17 @@ def _pieces(
     later = np.full(n, n, np.int64)
     later[:-1] = np.minimum.accumulate(begins[:0:-1])[::-1]
     top = np.flatnonzero(fits & (later > np.arange(n)))
+    return top, size[top]
+
+
+def pieces(x: SymbolicFactor, leaf: Limits, upper: Limits) -> tuple[Node, Node]:
+    """The region of each position, and the highest node of each region."""
+    n, degree = x.eliminated, np.diff(x.first)
+    parent = np.where(x.parent < n, x.parent, -1)
+    top, size = subtrees(x, leaf)
     of = np.full(n, -1, np.int64)
-    for_leaf = ranges(low[top], size[top])
-    of[for_leaf] = np.repeat(top, size[top])
+    for_leaf = ranges(top - size + 1, size)
+    of[for_leaf] = np.repeat(top, size)
 
     rest = np.flatnonzero(of < 0)[::-1]
     piece = of.tolist()

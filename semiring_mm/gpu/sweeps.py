@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine import JOIN
 from ..expressions import joins
-from ..graph_kernels import Factor, Index, offsets
+from ..graph_kernels import Factor, Index, Node, offsets
 from ..plan import Plan, bytewise, computed
 from . import device
 from .launch import entry, launch, struct_of
@@ -359,11 +359,7 @@ class FactorSweeps:
         if out is None:
             out = xp.empty((len(sources), n), self.factor.dtype)
         places = self.place if targets is None else self.place[targets]
-        if targets is not None:
-            view = self._view(places.astype(np.int64))
-        else:  # of all nodes: no slot is left out
-            view = self._views.get("rows") or self._view(np.arange(x.n))
-            self._views["rows"] = view
+        view = self._view_of_all() if targets is None else self._view(places.astype(np.int64))
         slot = np.concatenate([to_host(view.nodes)[:, 2], np.arange(x.core, dtype=np.int32)])
         if not n or not len(sources):
             return out
@@ -387,6 +383,35 @@ class FactorSweeps:
                     near_first=address(near[0]), near=address(near[1]),
                 )  # fmt: skip
         return out
+
+    def _view_of_all(self) -> _View:
+        """A sweep that stores all labels: no slot is left out."""
+        view = self._views.get("rows") or self._view(np.arange(self.structure.n))
+        self._views["rows"] = view
+        return view
+
+    @property
+    def slots(self) -> Node:
+        """The row of each node in the matrices of :meth:`labels`."""
+        x = self.structure
+        core: NDArray[np.int32] = self.place - np.int32(x.eliminated)
+        return np.where(core < 0, core + np.int32(x.n), core)
+
+    def labels(self, sources: Index, batch: int) -> Iterator[tuple[Node, Array]]:
+        """Labels of all nodes, with a column for each of some sources at a time.
+
+        Yields
+        ------
+        nodes : (columns,) int32
+            The source of each column, neighbours side by side; -1: none.
+        labels : array (n, columns)
+            In the type computed in, until the next are asked for.
+        """
+        n = self.structure.n
+        for run in self._batches(sources, self._view_of_all(), 0, batch):
+            run.sweep(0)
+            nodes = run.shared.given[2, run.begin : run.begin + run.columns]
+            yield nodes, run.shared.labels.reshape(-1)[: n * run.columns].reshape(n, -1)
 
     def _near(self, row: Index, col: Index, weight: NDArray[Any], slot: Index) -> tuple[Array, ...]:
         """sr::Parents::Near for the edges to each node, and where they begin."""
@@ -538,7 +563,7 @@ class _Shared:
         given: NDArray[np.int32],
     ) -> None:  # fmt: skip
         xp, x, shape = sweeps.here.xp, sweeps.structure, sweeps.shape
-        self.sweeps, self.view, self.order, self.places = sweeps, view, order, given[0]
+        self.sweeps, self.view, self.order, self.given = sweeps, view, order, given
         self.sources = dict(zip(("sources", "lines", "origin"), map(from_host, given), strict=True))
         self.labels = xp.empty((view.slots, columns), sweeps.compute)
         marked = shape.threads * shape.narrow
@@ -565,7 +590,7 @@ class _Batch:
         self.shared, self.sweeps, self.order = shared, shared.sweeps, shared.order
         self.begin, self.columns = begin, columns
         # computed while the device is at the batch before
-        places = shared.places[begin : begin + columns].reshape(-1, shared.fields["marked"])
+        places = shared.given[0, begin : begin + columns].reshape(-1, shared.fields["marked"])
         self.visits = tuple(map(from_host, self.sweeps._visits(places)))
         self.fields = shared.fields | {
             "columns": columns, "visit_first": address(self.visits[0]),

@@ -206,7 +206,9 @@ def _estimates(request: Request) -> Iterator[Estimate]:
     for method in METHODS:
         if method.loads != request.loads:
             continue
-        why, cost = method.refusal(request), math.inf
+        alone = request.stack > method.stacks
+        why = "takes one graph at a time" if alone else method.refuses(request)
+        cost = math.inf
         if not why:
             try:
                 cost = method.cost(request, limit)

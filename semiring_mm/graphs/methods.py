@@ -66,19 +66,14 @@ class Method:
     what: str = "the work beside the {n} x {n} matrix"
     loads: bool = False
 
-    def refusal(self, request: Request) -> str:
-        """Why it is not for a request; "" where it is."""
-        if request.stack > self.stacks:
-            return "takes one graph at a time"
-        return self.refuses(request)
-
 
 def plan(request: Request, refused: Mapping[str, str] = _NONE) -> Method:
     """The cheapest method that has room, or MemoryError of the cheapest one."""
     able: list[tuple[float, int]] = []
     for k, method in enumerate(METHODS):
-        other = method.name in refused or method.loads != request.loads
-        if other or method.refusal(request):
+        if method.loads != request.loads or method.name in refused:
+            continue
+        if request.stack > method.stacks or method.refuses(request):
             continue
         try:
             cost = method.cost(request, min(able)[0] if able else math.inf)

@@ -20,7 +20,7 @@ from ..closures.trees import repair_trees
 from ..hierarchy.collector import Collector, Extent, LoadCollector, Wanted
 from ..hierarchy.demand import Demand, DemandRows
 from ..hierarchy.devices import DeviceCollector, Placed, place
-from ..hierarchy.gradient import SweepLoads
+from ..hierarchy.gradient import DeviceLoads, SweepLoads
 from ..hierarchy.metric import Metric, customize
 from ..hierarchy.statistics import SweepCollector
 from ..hierarchy.symbolic import Structure
@@ -41,6 +41,7 @@ Index = NDArray[np.int64]
 Trees = NDArray[np.int32] | None
 Told = Callable[[float], None] | None
 
+_LOADS = 20  # bytes of a label on a device beside itself: of numbers of paths and of demands
 _ROWS = 64  # of a thread, that are added up together
 #: Rows, and entries, of a result that are computed at a time where they are converted, and entries
 #: that a thread converts at a time.
@@ -103,8 +104,16 @@ class Rows:
         """Bytes that are taken however many rows there are."""
         return 0
 
-    def device(self, count: int) -> int | None:
-        """The CUDA device for statistics of so many rows where none is asked for; None: the CPU."""
+    @property
+    def counts_there(self) -> bool:
+        """Whether there are devices' loads of nodes and edges."""
+        return False
+
+    def device(self, count: int, *, paths: bool = False) -> int | None:
+        """The CUDA device for statistics of so many rows where none is asked for; None: the CPU.
+
+        `paths`: loads are among them.
+        """
         return None
 
     def order(self, sources: Index) -> Index:
@@ -279,8 +288,15 @@ class Sweeps(Rows):
     def fixed(self) -> int:
         return self.bytes(self.problem, self.metric.structure)
 
-    def device(self, count: int) -> int | None:
-        return sweep_device(None, self.metric.structure, count, self.dtype.itemsize)
+    def device(self, count: int, *, paths: bool = False) -> int | None:
+        if paths and not self.counts_there:
+            return None
+        size = self.dtype.itemsize + _LOADS * paths
+        return sweep_device(None, self.metric.structure, count, size)
+
+    @property
+    def counts_there(self) -> bool:
+        return not self.metric.structure.core
 
     def order(self, sources: Index) -> Index:
         return np.argsort(self.metric.structure.rank[sources], kind="stable")
@@ -331,7 +347,10 @@ class Sweeps(Rows):
         assert isinstance(source, EdgeSource)
         if self.metric.structure.core:
             return super().loads(demand, stress=stress, single=single, of_edges=of_edges)
-        return SweepLoads(self.metric, source.given, demand, stress=stress, single=single)
+        if self.devices is None:
+            return SweepLoads(self.metric, source.given, demand, stress=stress, single=single)
+        assert not single, "a device shares ties evenly"
+        return DeviceLoads(self.metric, source.given, demand, indices=self.devices, stress=stress)
 
 
 def swept(r: Request) -> Rows:
@@ -356,7 +375,7 @@ class HopRows(Rows):
     def reversed(self) -> HopRows:
         return HopRows(self.graph.reverse(), self.problem)
 
-    def device(self, count: int) -> int | None:
+    def device(self, count: int, *, paths: bool = False) -> int | None:
         return hop_device(self.graph.time(count, labels=False), self.graph.n, self.graph.arcs)
 
     def fill_all(self, sources: Index, d: Array, p: Trees) -> None:
@@ -377,15 +396,16 @@ class Searches(Rows):
     method = "a search from each source"
 
     @property
-    def unit(self) -> bool:
+    def counts_there(self) -> bool:
         """Whether all edges count the same, and more than 0."""
         facts = self.problem.weights.facts
         return facts.lo > facts.hi or facts.lo == facts.hi > 0
 
-    def loads_device(self, count: int) -> int | None:
-        """The CUDA device for loads where none is asked for; None: the CPU."""
+    def device(self, count: int, *, paths: bool = False) -> int | None:
         source = self.problem.source
-        return paths_device(source.n, len(source.edges().col), count) if self.unit else None
+        if not paths or not self.counts_there:
+            return None
+        return paths_device(source.n, len(source.edges().col), count)
 
     def loads(
         self, demand: Demand | None = None, *, stress: bool = False, single: bool = False,

@@ -258,7 +258,7 @@ def statistics(
         nodes in the paths from the sources.
     targets : node, or sequence of nodes, optional
         The nodes to which distances count (and from which, for closeness and harmonic closeness);
-        default: all nodes. Computed on the CPU, but betweenness and stress.
+        default: all nodes. Computed on the CPU, but for betweenness and stress.
     bins : int or sequence, default 50
         Of the histogram: the edges, ascending; or about how many bins, of a round width from 0 on.
     radius : number or sequence of them, optional
@@ -300,13 +300,13 @@ def statistics(
     the CPU at most about twice the time of all eccentricities.
 
     Betweenness is the gradient of the sum of distances: sweeps over pairs (distance, number of
-    shortest paths) run backwards, on the CPU. Equal lengths of paths are told from others
-    exactly, for whole numbers and for decimals of up to 12 digits; other lengths are equal if they
-    differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may have any size. Where
-    separators are large, or there are few sources, by a search from each source and back (Brandes,
-    2001), where each edge counts 1 for 16 sources at once, or about 1,000 on a CUDA device: other
-    lengths are equal there if their sums from the source on are, weights are positive, and there
-    are at most 10³⁰⁰ paths.
+    shortest paths) run backwards, on a device adding up loads in any order. Equal lengths of paths
+    are told from others exactly, for whole numbers and for decimals of up to 12 digits; other
+    lengths are equal if they differ by at most 2⁻⁵⁰ of the largest distance. Numbers of paths may
+    have any size. Where separators are large, or there are few sources, by a search from each
+    source and back (Brandes, 2001), where each edge counts 1 for 16 sources at once, or about 1,000
+    on a device, else on the CPU: other lengths are equal there if their sums from the source on
+    are, weights are positive, and there are at most 10³⁰⁰ paths.
 
     Examples
     --------
@@ -333,9 +333,6 @@ def statistics(
         )
     paths = options.paths(False, "ending in .npz")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
-    counter: Rows | None = None
-    if of_paths and away:
-        counter = _on_device(edges, metric, min(of_paths))
     where = options.indices()
     rows = positions(sources, edges.n, edges.nodes)
     rows = np.arange(edges.n) if rows is None else rows
@@ -350,6 +347,9 @@ def statistics(
         found = _by_bounds(edges, metric, set(asked), progress)
         if found is not None:
             return found
+    counter: Rows | None = None
+    if of_paths and away:
+        counter = _on_device(edges, metric, len(rows), min(of_paths))
     if metric is None and of_paths >= set(asked):
         way = counter = counter or finder(request_of(edges, len(rows), loads=True))
     elif metric is None:
@@ -362,11 +362,9 @@ def statistics(
         if not isinstance(way, Sweeps):
             counter = finder(request_of(edges, len(rows), loads=True))
     automatic = where is None and device is None
-    if isinstance(counter, Searches):
-        counter.devices = where
-        if automatic:
-            _place_searches(counter, len(rows))
-    if columns is None and not of_paths >= set(asked):
+    if counter is not None:
+        _place(counter, len(rows), where, automatic=automatic, paths=True)
+    if counter is not way and columns is None:
         _place(way, len(rows), where, automatic=automatic)
     if isinstance(graph, PreparedGraph):
         way.placed = graph.placed
@@ -478,9 +476,9 @@ def request_of(edges: EdgeList, count: int, **more: Any) -> Request:
     return request
 
 
-def finder(request: Request) -> Rows:
-    """Rows of distances, or with numbers of paths, by the cheapest method."""
-    best = plan(request)
+def finder(request: Request, *refused: str) -> Rows:
+    """Rows of distances, or with numbers of paths, by the cheapest method that is not refused."""
+    best = plan(request, dict.fromkeys(refused, "is refused"))
     method = best.name
     if request.loads:
         rows: Rows = best.run(request)
@@ -496,16 +494,23 @@ def finder(request: Request) -> Rows:
     return Sweeps(metric, request.sparse, request.count)
 
 
-def _on_device(edges: EdgeList, metric: tuple[Metric, Problem] | None, name: str) -> Searches:
-    """Searches of a device that count shortest paths, for a statistic."""
-    searches = None if metric is not None else Searches(problem_of(edges))
-    if searches is None or not searches.unit:
-        graph = "edges whose weights differ, or are 0" if searches else "a prepared graph"
+def _on_device(
+    edges: EdgeList, metric: tuple[Metric, Problem] | None, count: int, name: str
+) -> Rows:
+    """Rows that count shortest paths on a device, for a statistic."""
+    if metric is not None:
+        rows: Rows = Sweeps(*metric)
+    else:
+        request = request_of(edges, count, loads=True)
+        rows = finder(request)
+        if not rows.counts_there:
+            rows = finder(request, "searches and back")
+    if not rows.counts_there:
         raise ValueError(
-            f"{name!r} of {graph} is computed on the CPU: leave out device; of a graph whose edges "
-            f"all count the same it is computed on a device, too"
+            f"{name!r} of this graph, with large separators, takes a search from each source, on "
+            f"the CPU: leave out device"
         )
-    return searches
+    return rows
 
 
 def fastest(edges: EdgeList, sources: Index) -> Rows:
@@ -531,27 +536,15 @@ def loads(
 ) -> tuple[Array, Array]:  # fmt: skip
     """Loads of nodes and edges in the shortest paths from some nodes: :class:`LoadCollector`.
 
-    A device is taken where all edges count the same.
+    A device is taken where it counts them.
     """
     where = TileOptions(device=device).indices()
-    searches = Searches(problem_of(edges))
-    if where is not None and searches.unit:
-        rows: Rows = searches
-        rows.devices = where
-    else:
-        rows = finder(request_of(edges, len(sources), loads=True))
-        if device is None:
-            _place_searches(rows, len(sources))
+    rows = finder(request_of(edges, len(sources), loads=True))
+    there = where if rows.counts_there else None
+    _place(rows, len(sources), there, automatic=device is None, paths=True)
     collector = rows.loads(demand, of_edges=of_edges)
     check_memory(collector.bytes(), f"the work by {rows.method} over {edges.n} nodes")
     return collector.loads(_pass(collector, sources, rows.order(sources)))
-
-
-def _place_searches(rows: Rows, count: int) -> None:
-    """Let searches that count paths be done by a device, if that takes less time."""
-    own = rows.loads_device(count) if isinstance(rows, Searches) else None
-    if own is not None:
-        rows.devices = [own]
 
 
 def _pass(
@@ -573,9 +566,11 @@ def _pass(
     return found
 
 
-def _place(rows: Rows, count: int, where: Sequence[int] | None, *, automatic: bool) -> None:
+def _place(
+    rows: Rows, count: int, where: Sequence[int] | None, *, automatic: bool, paths: bool = False
+) -> None:  # fmt: skip
     """Collect on some devices or, `automatic`, on the current one if there is much to do."""
-    own = rows.device(count) if automatic else None
+    own = rows.device(count, paths=paths) if automatic else None
     rows.devices = where if own is None else [own]
     if rows.devices is not None and isinstance(rows, Sweeps):
         rows.method = "sweeps on CUDA"

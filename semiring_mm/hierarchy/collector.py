@@ -156,23 +156,25 @@ class Collector:
 
     def run(self, sources: Index, at: Index, results: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources."""
-        parts = np.array_split(at, self.devices)
-        for part, result in zip(parts, self._shared(sources), strict=True):
+        for part, result in self.shares(sources):
             for name, values in result.items():
                 if name == "bins":
                     results[name] += values
                 else:
-                    results[name][part] = values
+                    results[name][at[part]] = values
 
-    def _shared(self, sources: Index) -> list[dict[str, Array]]:
-        """Results of some sources, of which each device has a part."""
+    def shares(self, sources: Index) -> list[tuple[Index, dict[str, Array]]]:
+        """Which of some sources each device takes, and their results."""
+        parts = np.array_split(np.arange(len(sources)), self.devices)
         if self.devices == 1:
-            return [self.collect(0, sources)]
-        from concurrent.futures import ThreadPoolExecutor
+            computed = [self.collect(0, sources)]
+        else:
+            from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(self.devices) as threads:
-            parts = np.array_split(sources, self.devices)
-            return list(threads.map(self.collect, range(self.devices), parts))
+            with ThreadPoolExecutor(self.devices) as threads:
+                shares = [sources[part] for part in parts]
+                computed = list(threads.map(self.collect, range(self.devices), shares))
+        return list(zip(parts, computed, strict=True))
 
     def collect(self, device: int, sources: Index) -> dict[str, Array]:
         """Results of some sources, on one of the devices."""
@@ -199,6 +201,6 @@ class LoadCollector(Collector):
 
     def run(self, sources: Index, at: Index, results: dict[str, Array]) -> None:
         """Add what the shortest paths from some sources put on nodes and edges."""
-        for result in self._shared(sources):
+        for _, result in self.shares(sources):
             for name, values in result.items():
                 results[name] += values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,15 +15,16 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..closures.edges import EdgeList
-from ..graph_kernels import Index
+from ..graph_kernels import Index, PathCounts, ReverseSweeps
 from ..graphs.kernels import gradient as kernels
 from ..graphs.kernels.statistics import depths
 from .collector import NO_PATH, Extent, LoadCollector, Wanted
 from .demand import Demand
+from .devices import place
 from .metric import Arcs, Metric, factorize_weights
 from .symbolic import Structure
 
-__all__ = ["SweepLoads", "whole_weights"]
+__all__ = ["DeviceLoads", "SweepLoads", "whole_weights"]
 
 Array = NDArray[Any]
 
@@ -33,6 +35,7 @@ _EXACT = 1 << 53
 _FIXED = 60  # bits of a distance in fixed point
 _NOISE = 2.0**-40  # of the paths that end at a node: rounding of those that pass, which is 0
 _BATCH = 1024  # sources at least of a call
+_DEVICE_BATCH = 1 << 15  # sources of a device between two checkpoints
 _LOOK = 1e8  # labels through edges until Ctrl-C is seen
 
 
@@ -239,12 +242,16 @@ class SweepLoads(LoadCollector):
         if not self.wide and not bool((peaks < kernels.RADIX).all()):
             self.wide = True
             return self.collect(device, sources)
+        self.check_stress()
+        return {name: np.sum([x[name] for x in sums], axis=0) for name in sums[0]}
+
+    def check_stress(self) -> None:
+        """Raise OverflowError where numbers of paths are added up that do not fit a float64."""
         if self.wide and self.stress:
             raise OverflowError(
                 f"there are more than {kernels.RADIX:.0e} shortest paths between some nodes, which "
                 f"stress adds up; betweenness counts them as shares"
             )
-        return {name: np.sum([x[name] for x in sums], axis=0) for name in sums[0]}
 
     def _some(
         self, sources: Index, begin: int, end: int, sums: dict[str, Array], peak: Array
@@ -298,3 +305,50 @@ class SweepLoads(LoadCollector):
         nodes = np.bincount(self.end, flow, self.structure.n) - ends
         nodes[nodes <= _NOISE * ends] = 0.0
         return nodes, edges
+
+
+class DeviceLoads(SweepLoads):
+    """The same by reverse sweeps on CUDA devices, which share the sources.
+
+    Customization and its reverse, once for a graph, are the host's.
+
+    Parameters
+    ----------
+    metric, edges, demand, stress
+        As of :class:`SweepLoads`; the demand is the same for all sources.
+    indices : sequence of int
+        Devices; -1 is the current one.
+    """
+
+    def __init__(
+        self, metric: Metric, edges: EdgeList, demand: Demand | None = None, *,
+        indices: Sequence[int], stress: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(metric, edges, demand, stress=stress)
+        metric = self.metric
+        seed = None if demand is None else demand.of_targets[metric.structure.order]
+        self.placed, self.devices = place(metric, indices), len(indices)
+        self.batch = _DEVICE_BATCH * self.devices
+        engine, fields = self.placed.engine, self._fields
+        assert engine.ReverseSweeps is not None
+        counts = PathCounts(
+            metric.structure, self.depth, metric.out, metric.back,
+            (self.counts["out_count"], self.counts["back_count"]),
+            (self.powers["out_power"], self.powers["back_power"]), fields["slack"],
+        )  # fmt: skip
+        self.reverse = list[ReverseSweeps]()
+        for index, sweeps in self.placed.sweeps:
+            with engine.on(index):
+                self.reverse.append(engine.ReverseSweeps(sweeps, counts, seed, stress=stress))
+
+    def bytes(self) -> int:
+        return 8 * self.devices * (2 * len(self.structure.head) + 3 * self.structure.n)
+
+    def collect(self, device: int, sources: Index) -> dict[str, Array]:
+        with self.placed.engine.on(self.placed.sweeps[device][0]):
+            found = self.reverse[device].loads(sources, wide=self.wide)
+        if found is None:
+            self.wide = True
+            return self.collect(device, sources)
+        self.check_stress()
+        return found

@@ -39,6 +39,7 @@ _BATCH = 1024  # sources at least whose labels of the core are computed at once
 _ENTRIES = 1 << 22  # labels of the core that may be
 _LEAST, _MOST = 1e6, 1e8  # labels through edges in a task: 0.2 ms, and 20 ms until Ctrl-C is seen
 _ROOTS = 8  # components whose diameters are bounded by a sweep
+_HALF = 4  # sources of a block that takes half of the time
 _FEW = 64  # rows for which the bound of distances is not computed
 
 
@@ -219,8 +220,8 @@ class Metric:
         kinds = self.steps.s.add_kind, self.steps.s.mul_kind
         if self.out.dtype.itemsize <= 4 or kinds != ("min", "+") or self.trees:
             return None
-        if ("_narrow" not in self.__dict__ and rows < _FEW) or self._narrow is None:
-            return None
+        if rows <= 1 or ("_narrow" not in self.__dict__ and rows < _FEW) or self._narrow is None:
+            return None  # of one source numbers in floating point are faster: no branches
         plan, missing = self._narrow.plan, np.array(self.steps.s.identities(dtype)[0], dtype).item()
         return replace(self._narrow, written=replace(plan, storage=dtype.name, missing=missing))
 
@@ -240,8 +241,17 @@ class Metric:
 
     @cached_property
     def width(self) -> int:
-        """Sources of a block."""
-        return kernels.VECTORS * engines.host_rows().lanes(self.out.dtype.itemsize)
+        """Sources of a block, if there are many."""
+        return kernels.VECTORS * self._lanes
+
+    @cached_property
+    def _lanes(self) -> int:
+        return engines.host_rows().lanes(self.out.dtype.itemsize)
+
+    def _width(self, count: int) -> int:
+        """Sources of a block, of so many: one label takes a quarter of the time of a block."""
+        each = -(-count // pool.get_num_threads())
+        return 1 if each <= 1 else min(_HALF, self.width) if each <= _HALF else self.width
 
     def sweep(
         self, sources: Index, d: Array, p: NDArray[np.int32] | None,
@@ -252,21 +262,19 @@ class Metric:
 
         Columns are all nodes, or the `targets`. `tick` is told the fraction done.
         """
-        x, width = self.structure, self.width
-        columns = (x.rank if targets is None else x.rank[targets]).astype(np.int64)
-        descending, kind = self.targets, self.out.dtype
-        if descending is None:
-            descending = np.arange(x.eliminated - 1, -1, -1, dtype=np.int32)
+        x, width = self.structure, self._width(len(sources))
+        columns, kind = x.rank if targets is None else x.rank[targets], self.out.dtype
         kernel = engines.compiled(kernels.sweep, self.written or self.plan, *self.identities)
         entries, turned, trees = x.n * width, width * kernels.COLUMNS, self.trees
-        vector = width * kind.itemsize // kernels.VECTORS  # bytes
+        vector = min(width, self._lanes) * kind.itemsize  # bytes
         fields: dict[str, Any] = {
             "eliminated": x.eliminated, "core": x.core, "width": width, "columns": len(columns),
-            "where": columns, "count": len(descending), "order": descending, "parent": x.parent,
+            "where": columns, "count": x.eliminated if self.targets is None else len(self.targets),
+            "order": self.targets, "parent": x.parent,
             "first": x.first, "head": x.head, "out": self.out, "back": self.back,
             "out_pred": self.out_pred, "back_pred": self.back_pred, "d": d, "p": p,
-            "lane_count": vector // kind.itemsize, "per": vector // d.itemsize,
-            "per_pred": vector // 4,
+            "lane_count": vector // kind.itemsize, "per": max(1, vector // d.itemsize),
+            "per_pred": max(1, vector // 4),
             "stored_in": max(1, kind.itemsize // d.itemsize), "pred_in": max(1, kind.itemsize // 4),
         }  # fmt: skip
         fields["base"], fields["pitch"] = _lines(d)

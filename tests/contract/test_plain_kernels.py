@@ -91,6 +91,7 @@ def edges():
 
 
 def test_eliminations(edges, called, monkeypatch):
+    monkeypatch.setattr(symbolic, "_BEGIN", 1000)
     monkeypatch.setattr(symbolic, "_GRANT", 1000)
     monkeypatch.setattr(symbolic, "_LEAST", 100)
     monkeypatch.setattr(symbolic, "_larger", lambda lists, entries: 2 * entries + 5 * lists)
@@ -159,16 +160,17 @@ def test_sums(called, weight, gap):
     assert set(called) >= {"depths", "collect"}
 
 
+@pytest.mark.parametrize("count", [1, 3, 5])
 @pytest.mark.parametrize(("dtype", "trees"), [("f4", True), ("i2", False), ("f8", False)])
-def test_rows_of_labels(called, dtype, trees):
+def test_rows_of_labels(called, dtype, trees, count):
     """More of them than are turned at a time, from odd places on, in any order."""
     n, ends = 530, np.random.default_rng(2).permutation(530)
     edges = EdgeList(range(n), ends[:-1], ends[1:], (np.arange(n - 1) % 3).astype(dtype), False)
     problem = Problem.of(EdgeSource(semirings["min_plus"], edges, dtype), predecessors=trees)
     structure = symbolic.analyze(n, edges.row, edges.col, "minimum_degree")
     metric = problem.solve(lambda x: customize(structure, x, trees=trees))
-    d, p = np.zeros((5, n + 3), dtype)[:, 1:-2], np.zeros((5, n), "i4") if trees else None
-    sources = ends[[9, 0, 500, 3, 3]]
+    d, p = np.zeros((count, n + 3), dtype)[:, 1:-2], np.zeros((count, n), "i4") if trees else None
+    sources = ends[[9, 0, 500, 3, 3][:count]]
     metric.sweep(sources, d, p)
     assert called.count("sweep") == 1
     place, along = np.argsort(ends), np.append(0, np.cumsum(edges.weight, dtype="i8"))[:n]

@@ -174,17 +174,6 @@ def test_a_device_by_itself(devices, monkeypatch):
     assert not launched()
 
 
-def test_what_a_device_does_not_count(devices):
-    G = nx.path_graph(4)
-    G.edges[0, 1]["weight"] = 2
-    for given, words in ((G, "edges whose weights differ, or are 0"), (sm.prepare(G), "prepared")):
-        with pytest.raises(ValueError, match=f"'stress' of .*{words}.*leave out device"):
-            sm.statistics(given, "stress", device="cuda")
-    with pytest.raises(ValueError, match="targets: statistics of some"):
-        sm.statistics(G, ["mean", "stress"], weight=None, targets=[0], device="cuda")
-    sm.statistics(G, "stress", weight=None, device="cuda")
-
-
 @pytest.mark.parametrize("name", ["cpu", "cuda", "auto"])
 def test_the_device_of_networkx(devices, name, monkeypatch):
     monkeypatch.setattr(choice, "gpu_has", lambda memory: memory > 0)

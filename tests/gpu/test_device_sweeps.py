@@ -119,6 +119,47 @@ def test_statistics(kind, graph, options, where, monkeypatch):
     assert_array_equal(found.histogram.edges, expected.histogram.edges)
 
 
+@pytest.mark.parametrize("what", [["betweenness", "edge_betweenness"], "stress"])
+@pytest.mark.parametrize("targets", [None, [3, 40, 11]])
+@pytest.mark.parametrize("kind", ["whole", "fractions", "one way"])
+def test_loads_of_shortest_paths(kind, targets, what):
+    edges = random_graph(kind, directed=kind != "whole")
+    net = sm.prepare(edges, dtype=edges.weight.dtype)
+    sources = None if kind == "whole" else range(3, 40)
+    asked = functools.partial(sm.statistics, what=what, sources=sources, targets=targets)
+    expected = asked(net, device="cpu")
+    for given, where in (
+        (edges, {"device": "cuda"}), (net, {"device": "cuda"}),
+        (net, {"tiles": sm.Tiles(devices=[0, 1] if device.current().index < 0 else "all")}),
+    ):  # fmt: skip
+        found = asked(given, **where)
+        for name in ("betweenness", "edge_betweenness", "stress"):
+            values = getattr(expected, name)
+            if values is None:
+                assert getattr(found, name) is None
+            else:
+                np.testing.assert_allclose(getattr(found, name), values, rtol=1e-11, atol=1e-11)
+
+
+def test_loads_with_statistics_of_distances():
+    edges = random_graph("whole", directed=False)
+    what = ["eccentricity", "betweenness"]
+    found, expected = (sm.statistics(sm.prepare(edges), what, device=x) for x in ("cuda", "cpu"))
+    assert_array_equal(found.eccentricity, expected.eccentricity)
+    np.testing.assert_allclose(found.betweenness, expected.betweenness, rtol=1e-11, atol=1e-11)
+
+
+def test_loads_by_searches_are_not_for_devices(monkeypatch):
+    leave_core(monkeypatch)
+    edges = random_graph("whole", directed=False)
+    with pytest.raises(
+        ValueError, match="'betweenness' of this graph, with large separators, takes a search"
+    ):
+        sm.statistics(sm.prepare(edges), "betweenness", device="cuda")
+    with pytest.raises(ValueError, match="targets: statistics of some are computed on the CPU"):
+        sm.statistics(edges, ["mean", "betweenness"], targets=[3], device="cuda")
+
+
 def test_statistics_go_on_from_a_checkpoint(tmp_path, monkeypatch):
     path = tmp_path / "state.npz"
     edges = random_graph("whole", directed=False)

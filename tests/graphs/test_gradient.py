@@ -261,8 +261,6 @@ def test_what_is_asked_for_together(unit):
     near(found.betweenness, nx.betweenness_centrality(G, weight="weight", normalized=False))
     with pytest.raises(ValueError, match="'betweenness' is of all nodes"):
         sm.statistics(G, ["betweenness", "mean"], sources=list(G)[:1])
-    with pytest.raises(ValueError, match="computed on the CPU: leave out device"):
-        sm.statistics(G, "betweenness", device="cuda")
 
 
 def test_a_run_that_is_resumed_gives_the_same(tmp_path, monkeypatch):

@@ -69,6 +69,22 @@ def test_the_fill_grows_beyond_the_first_guess():
     assert 0 < x.core < 400
 
 
+def test_chains_and_trees_are_contracted_to_flat_ones():
+    """Half of the nodes of a chain go in a round; leaves of a hub are left to their degree."""
+    n = 4096
+    along = np.arange(n - 1), np.arange(1, n)
+    ring = np.append(along[0], n - 1), np.append(along[1], 0)
+    for row, col, depth in ((*ring, 40), (np.zeros(n - 1, int), np.arange(1, n), 4)):
+        x = analyze(n, row, col, "minimum_degree")
+        assert x.eliminated == n
+        assert x.depth <= depth
+        assert x.degree.max() <= 2
+    rng = np.random.default_rng(0)
+    tree = np.arange(1, n), rng.integers(0, np.arange(1, n))
+    x = analyze(n, *tree, "minimum_degree")
+    assert len(x.head) == n - 1  # nothing is filled in
+
+
 WEIGHTS = {
     "min_plus": lambda rng, m: rng.integers(1, 20, m),
     "max_min": lambda rng, m: rng.integers(-5, 9, m),
@@ -106,12 +122,12 @@ def test_large_separators_are_told_early(monkeypatch):
     row, col = rng.integers(0, 20_000, (2, 80_000))
     minimum_degree = symbolic.minimum_degree
 
-    def noted(n, first, near, work, sources, least=0, look=None):
+    def noted(*graph, look=None, **options):
         def told(degree):
             spent.append(len(degree))
             look(degree)
 
-        return minimum_degree(n, first, near, work, sources, least, told)
+        return minimum_degree(*graph, look=told, **options)
 
     monkeypatch.setattr(symbolic, "minimum_degree", noted)
     eliminated = 20_000 - eliminate(20_000, row, col, sources=1)[0].core

@@ -1,12 +1,16 @@
-"""Rows and tables of sweeps: whole numbers in 32 bits, and written past the caches."""
+"""Rows and tables of sweeps: numbers of sources, whole numbers in 32 bits, stores past caches."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from metrics import leave_core
 from optional import csgraph, nx
 
 import semiring_mm as sm
 from semiring_mm.hierarchy import metric as module
-from tests.graphs.test_sparse import GRAPHS, random_graph, undirected
+from semiring_mm.hierarchy.metric import customize
+from tests.graphs.test_sparse import GRAPHS, random_graph, undirected, walk
 
 WIDE = undirected(nx.path_graph(1100))  # more columns than are turned at a time
 
@@ -65,7 +69,34 @@ def test_negative_weights_and_few_rows_stay_as_they_are():
     assert metric.narrowed(np.dtype(float), 1) is None
     assert "bound" not in metric.__dict__  # a single row looks for nothing
     net.distances()
-    assert metric.narrowed(np.dtype(float), 1) is not None  # what is known is used
+    assert metric.narrowed(np.dtype(float), 2) is not None  # what is known is used
+    assert metric.narrowed(np.dtype(float), 1) is None
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("trees", [False, True])
+@pytest.mark.parametrize("name", ["grid", "islands", "complete", "directed"])
+@pytest.mark.parametrize("core", [False, True])
+def test_any_number_of_sources(name, trees, core, monkeypatch):
+    """Blocks of one source, of a few, and of as many as registers hold."""
+    if core:
+        leave_core(monkeypatch)
+    graph = GRAPHS[name]
+    net, expected = sm.prepare(graph), csgraph.dijkstra(graph)
+    problem = replace(net.problem, predecessors=trees)
+    metric = customize(net.metric.structure, problem, trees=trees)
+    widths = set()
+    for count in (1, 2, 3, 5, 8, 9, 40):
+        sources = np.random.default_rng(count).integers(0, len(expected), count)
+        d, p = np.empty((count, len(expected))), None
+        if trees:
+            p = np.empty(d.shape, np.int32)
+        metric.sweep(sources, d, p)
+        np.testing.assert_array_equal(d, expected[sources])
+        if trees:
+            walk(graph, d, p, sources)
+        widths.add(metric._width(count))
+    assert len(widths) == 3
 
 
 @pytest.mark.parametrize("shift", [0, 1, 4, 8, 24])

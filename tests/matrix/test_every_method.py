@@ -101,7 +101,10 @@ def compare(name, w, found, options):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+OF_DISTANCES = [x for x in METHODS if not x.loads]
+
+
+@pytest.mark.parametrize("method", OF_DISTANCES, ids=lambda method: method.name)
 def test_wherever_it_applies(method, monkeypatch, tmp_path):
     stacks = method.name == "each of a batch"  # by another one
     left = [x for x in METHODS if stacks and x.name == "elimination in blocks"]

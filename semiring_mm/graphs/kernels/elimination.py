@@ -9,6 +9,7 @@ from ...kernel import I, i8, i32, i64, kernel
 
 #: Work of the order for an eliminated vertex, and for each of its neighbours, in steps.
 VERTEX, NEIGHBOUR = 64, 8
+HUB = 64  #: Degree from which a list of neighbours is not searched
 
 
 @kernel
@@ -57,6 +58,70 @@ def adjacency(
                 kept += 1
         begin = end
     first[n] = kept
+
+
+@kernel
+def bypass(u, v, w, first, near, size):
+    """Put w in the place of v among the neighbours of u, or nothing where w < 0 or is one."""
+    at, there = 0, w < 0
+    for e in range(first[u], first[u] + size[u]):
+        if near[e] == v:
+            at = e
+        there = there | (near[e] == w)
+    near[at] = w
+    if there:
+        size[u] -= 1
+        near[at] = near[first[u] + size[u]]
+
+
+@kernel
+def contract(
+    n: i64, first: i64[n + 1], near: i32[first[n]], size: i32[n], turn: i32[n], lists: i32[2, n],
+    order: i32[n], degree: i32[n],
+) -> i64:  # fmt: skip
+    """Eliminate vertices of degrees 0, 1 and 2 but for those next to a hub; return their number.
+
+    In each round no two are neighbours, so that a chain becomes a tree of logarithmic height.
+    ``near``, of which each vertex has the first ``size``, is then the graph of the others, where
+    ``size`` is not negative.
+    """
+    now, later = lists[0], lists[1]
+    done, round_ = 0, 0
+    for v in range(n):
+        size[v] = first[v + 1] - first[v]
+        turn[v] = 0
+    for most in range(1, 3):  # trees that hang on a node first: they fill nothing in
+        count = 0
+        for v in range(n):
+            if (size[v] >= 0) & (size[v] <= most):
+                now[count] = v
+                count += 1
+        while count > 0:
+            round_ += 1
+            waiting = 0
+            for i in range(count):
+                v = now[i]
+                d, at, hub = size[v], first[v], False
+                for e in range(at, at + d):
+                    hub = hub | (size[near[e]] > HUB)
+                if turn[v] == round_:
+                    later[waiting] = v
+                    waiting += 1
+                elif not hub:
+                    order[done] = v
+                    degree[done] = d
+                    done += 1
+                    size[v] = -1
+                    for k in range(d):
+                        u, w = near[at + k], near[at + 1 - k] if d == 2 else -1
+                        turn[u] = round_
+                        before = size[u]
+                        bypass(u, v, w, first, near, size)
+                        if (before > most) & (size[u] == most):
+                            later[waiting] = u
+                            waiting += 1
+            now, later, count = later, now, waiting
+    return done
 
 
 @kernel
@@ -116,14 +181,15 @@ def begin_degrees(
 
 @kernel
 def minimum_degree(
-    n: i64, capacity: i64, sources: i64, least: i64, order_cost: i64, triangle: i64, sweep: i64,
-    pair: i64, state: i64[5], begin: i64[n], mark: i64[n], size: i32[n], room: i32[n],
-    pool: i32[capacity], bucket: i32[n + 1], following: i32[n + 1], before: i32[n + 1],
-    order: i32[n], degree: i32[n],
+    n: i64, capacity: i64, low: i64, contracted: i64, sources: i64, least: i64, order_cost: i64,
+    triangle: i64, sweep: i64, pair: i64, state: i64[5], begin: i64[n], mark: i64[n], size: i32[n],
+    room: i32[n], pool: i32[capacity], bucket: i32[n + 1], following: i32[n + 1],
+    before: i32[n + 1], order: i32[n], degree: i32[n],
 ):  # fmt: skip
     """Minimum degree order: eliminate vertices until the rest is a clique, or not worth it.
 
-    A list of neighbours that outgrows its room moves to the end of the pool.
+    A list of neighbours that outgrows its room moves to the end of the pool. It also stops where
+    all degrees exceed ``low``. Some vertices have been ``contracted`` before.
     """
     done, free, stamp, granted = state[0], state[1], state[2], state[3]
     why, d = 0, 0
@@ -132,6 +198,9 @@ def minimum_degree(
             d += 1
         left = n - done
         if 3 * d >= left:
+            break
+        if d > low:
+            why = 3
             break
         v = bucket[d]
         begin_v = begin[v]
@@ -143,7 +212,7 @@ def minimum_degree(
             if size[u] + d > room[u]:
                 needed += 2 * (size[u] + d)
         costs = order_cost * work + triangle * d * d + sweep * sources * d
-        if left > least and costs > pair * left * (3 * left + 2 * min(sources, done)):
+        if left > least and costs > pair * left * (3 * left + 2 * min(sources, contracted + done)):
             break
         if free + needed > capacity:
             why = 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ...closures.paths import NO_PREDECESSOR
 from ...kernel import (
+    I,
     S,
     T,
     add,
@@ -32,6 +33,9 @@ from ...kernel import (
 )
 
 VECTORS = 2  # of a row of labels: they hide the latency of ⊕, but more labels leave the caches
+#: Edges of a position that are joined without a branch in a block of one source; most positions
+#: have no more. The last one is repeated, which no ⊕ that chooses notices.
+AT_ONCE = 4
 LINE = 64  #: bytes of a line of the caches
 COLUMNS = 512  #: that are turned into rows at a time, in the second-level cache
 
@@ -161,28 +165,30 @@ def backward_solve(
 ):
     """Backward solve: labels from the core and the `left` ``visited`` to ``order``, downward.
 
-    These are `count` descending positions with all of their ancestors.
+    These are `count` descending positions with all of their ancestors; None: all below `count`.
     """
+    ancestor = visited[left - 1] if left > 0 else -1
     for i in range(count):
-        v = order[i]
-        while left > 0 and visited[left - 1] > v:  # an ancestor of none of them
+        v = count - 1 - i if order is None else order[i]
+        while ancestor > v:  # an ancestor of none of them
             left -= 1
-        met = left > 0 and visited[left - 1] == v
-        if met:
-            left -= 1
+            ancestor = visited[left - 1] if left > 0 else -1
+        met = ancestor == v
         for j in lanes(width, vectors, whole=True):
             best = label[v, j] if met else zero
             if pred is not None:
                 before = i32(pred[v, j]) if met else i32(NO_PREDECESSOR)
-            for e in range(first[v], first[v + 1]):
-                u = head[e]
-                through = mul(label[u, j], back[e])
-                if pred is None:
-                    best = add(best, through)
-                else:
-                    wins, now = better(through, best), i32(back_pred[e])
-                    best = through if wins else best
-                    before = now if wins else before
+            end = first[v + 1]
+            for begin in range(first[v], end, AT_ONCE if width == 1 else 1):
+                for k in unrolled(AT_ONCE if width == 1 else 1):
+                    e = min(begin + k, end - 1) if width == 1 else begin
+                    through = mul(label[head[e], j], back[e])
+                    if pred is None:
+                        best = add(best, through)
+                    else:
+                        wins, now = better(through, best), i32(back_pred[e])
+                        best = through if wins else best
+                        before = now if wins else before
             label[v, j] = best
             if pred is not None:
                 pred[v, j] = before
@@ -219,6 +225,11 @@ def write(
     begin `base` entries after an address that is a multiple of a line, and are `pitch` apart; base
     is -1 where no entry lies at such an address.
     """
+    if width == 1:  # a row is a column
+        row = rows[lines[begin]]
+        for j in range(n):
+            row[j] = stored(label[where[j], 0], plain)
+        return
     for first in range(0, n, COLUMNS):
         some = min(n - first, COLUMNS)
         whole = some // count * count
@@ -246,7 +257,7 @@ def sweep(
     begin: i64, end: i64, sources: i64, down: i64, eliminated: i64, core: i64, count: i64,
     columns: i64, width: static, lane_count: static, per: static, per_pred: static,
     stored_in: static, pred_in: static, base: i64, pitch: i64, pred_base: i64, pred_pitch: i64,
-    source: i64[end, width + 1], lines: i64[sources], where: i64[columns], order: i32[count],
+    source: i64[end, width + 1], lines: i64[sources], where: I[columns], order: i32[count],
     visited: i32[eliminated], parent: i32[eliminated], first: i64[eliminated + 1],
     head: i32[first[-1]], out: T[head.size], back: T[head.size], out_pred: i32[head.size],
     back_pred: i32[head.size], core_label: T[sources, core], core_pred: i32[sources, core],
