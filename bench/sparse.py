@@ -155,22 +155,24 @@ def part(
     """
     new = [True]
 
-    def timed() -> tuple[float, Any]:
-        start = time.perf_counter()
+    def timed() -> tuple[float, float, Any]:
+        wall, processor = time.perf_counter(), time.process_time()
         result = call()
-        return time.perf_counter() - start, result
+        return time.perf_counter() - wall, time.process_time() - processor, result
 
     def run() -> float:
-        spent, result = timed()
+        spent, busy, result = timed()
         if new:
             new.clear()
             if check is not None:
                 check(result)
             if spent < WARM:  # code may have been compiled
-                spent = timed()[0]
+                spent, busy, _ = timed()
+        found.processor.append(busy * scale)
         return spent * scale
 
-    return Contender(name + told, run, ours=ours, own_clock=True)
+    found = Contender(name + told, run, ours=ours, own_clock=True)
+    return found
 
 
 own = functools.partial(part, ours=True)
@@ -370,7 +372,7 @@ def source(name: str, options: Options) -> Line:
         return part("RoutingKit", lambda: other.table(sources[:1], targets), check=first)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: net.distances(sources[:1]), check=first),
             *map(some, (4, 16, 64)),
@@ -469,140 +471,6 @@ def in_igraph(x: Network) -> Any:
     import igraph
 
     return igraph.Graph(x.n, np.stack([x.row, x.col], axis=1).tolist(), directed=x.directed)
-
-
-def hop_betweenness(asked: tuple[str, int, int], options: Options) -> Line:
-    """Betweenness of all nodes, where each edge counts 1."""
-    import networkx as nx
-
-    name, *size = asked
-    G, x = social(name, tuple(size))
-    graph = in_igraph(x)
-    nodes, edges = np.array(graph.betweenness()), np.array(graph.edge_betweenness())
-    scale = 2 / (x.n - 1) / (x.n - 2)
-
-    def near(expected: Any, take: Callable[[Any], Any]) -> Callable[[Any], None]:
-        return lambda found: np.testing.assert_allclose(take(found), expected, 1e-9, 1e-9)
-
-    def of(what: str) -> Callable[[], Any]:
-        return lambda: sm.statistics(x.edges, what, directed=False)
-
-    def by_networkx() -> Any:
-        with nx.config(cache_converted_graphs=False):  # so that it is converted each time
-            return nx.betweenness_centrality(G, backend="semiring_mm")
-
-    return line(
-        f"{name}, {x.n:,} nodes, {len(x.row):,} edges",
-        [
-            part(OURS, of("betweenness"), check=near(nodes, lambda found: found.betweenness)),
-            own(
-                "through NetworkX", by_networkx,
-                check=near(nodes * scale, lambda found: list(found.values())),
-            ),
-            own(
-                "edge betweenness", of("edge_betweenness"),
-                check=near(edges, lambda found: found.edge_betweenness),
-            ),
-            part("igraph", graph.betweenness),
-            part("igraph, edge betweenness", graph.edge_betweenness),
-        ],
-        most=3,
-    )  # fmt: skip
-
-
-def betweenness(name: str, options: Options) -> Line:
-    """Betweenness of all nodes and edges, by weights."""
-    x, net, graph = network(name), prepared(name), in_igraph(network(name))
-    few = np.arange(0, x.n, max(1, x.n // 256))
-    kinds = ["betweenness", "edge_betweenness"]
-    expected = graph.betweenness(sources=few, weights=x.weight.tolist())
-
-    def check(_: Any) -> None:
-        found = sm.statistics(net, "betweenness", sources=few)
-        np.testing.assert_allclose(found.betweenness, expected, 1e-9, 1e-6)
-
-    def whole() -> Any:
-        return sm.statistics(x.edges, kinds, directed=x.directed)
-
-    return line(
-        _title(name),
-        [
-            part(OURS, lambda: sm.statistics(net, kinds), check=check),
-            own("with preparation", whole),
-            own("the mean distances alone", lambda: sm.statistics(net, "mean")),
-            part(
-                "igraph, betweenness of nodes",
-                lambda: graph.betweenness(sources=few, weights=x.weight.tolist()),
-                x.n / len(few), told=f", {len(few)} sources",
-            ),
-        ],
-        most=3,
-    )  # fmt: skip
-
-
-def gradient(name: str, options: Options) -> Line:
-    """Travel times of pairs by PyTorch, and their gradients by the weights of all edges."""
-    try:
-        import torch
-    except ImportError as missing:
-        raise Skip("PyTorch is not installed") from missing
-    import semiring_mm.torch as semiring_torch
-
-    x, net = network(name), prepared(name)
-    sources, targets = x.random(100, 4), x.random(100, 5)
-    weight = torch.tensor(x.weight, dtype=torch.float64)
-
-    def distances(w: Any) -> Any:
-        return semiring_torch.distances(net, w, sources, targets)
-
-    def both() -> Any:
-        w = weight.clone().requires_grad_()
-        distances(w).sum().backward()
-        return w.grad
-
-    def check(found: Any) -> None:
-        # the sum is linear near these weights: it is their product with its gradient
-        total = float(distances(weight).sum())
-        np.testing.assert_allclose(float(found @ weight), total, 1e-9)
-
-    return line(
-        f"{_title(name)}, 100 × 100 pairs",
-        [part(OURS, both, check=check), own("distances alone", lambda: distances(weight))],
-        most=5,
-    )
-
-
-def hop_diameter(asked: tuple[str, int, int], options: Options) -> Line:
-    """The longest of all shortest paths, where each edge counts 1."""
-    name, *size = asked
-    _, x = social(name, tuple(size))
-    graph = in_igraph(x)
-
-    def NetworKit() -> Contender:
-        import networkit
-
-        there = _in_networkit(x)
-
-        def found() -> int:
-            algorithm = networkit.distance.Diameter(there, networkit.distance.DiameterAlgo.EXACT)
-            return int(algorithm.run().getDiameter()[0])
-
-        return part("NetworKit, iFUB", found)
-
-    def check(found: Any) -> None:
-        assert found.diameter == graph.diameter()
-
-    return line(
-        f"{name}, {x.n:,} nodes, {len(x.row):,} edges",
-        [
-            part(
-                OURS, lambda: sm.statistics(x.edges, "diameter", directed=False), check=check
-            ),
-            NetworKit,
-            part("igraph", graph.diameter),
-        ],
-        most=5,
-    )  # fmt: skip
 
 
 def flows(name: str, options: Options) -> Line:
@@ -835,7 +703,7 @@ def gpu_loads(name: str, _: Options) -> Line:
             assert (getattr(found, kind) >= expected * (1 - 1e-9)).all()
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
             own(
@@ -961,7 +829,6 @@ GPU_CASES = [
     Case("betweenness in hops", gpu_betweenness, ((10_000, 3), (100_000, 5)), quick=((200, 3),)),
     Case("widest paths, undirected", gpu_widest, (65_536,), quick=(64,)),
 ]
-SOCIAL = ("Barabási–Albert", 10_000, 3), ("Erdős–Rényi", 10_000, 3)
 CASES = [
     Case("prepare", prepare, ("NY", "FLA"), quick=("12",)),
     Case("customize: new weights", customize, ("NY", "FLA"), quick=("12",)),
@@ -972,11 +839,7 @@ CASES = [
     Case("one source to all, float32", rows("float32"), ("NY",), quick=("12",)),
     Case("table", table, ("NY", "FLA"), quick=("12",)),
     Case("statistics of all pairs", stats, ("NY",), quick=("12",), full=("FLA",)),
-    Case("betweenness", betweenness, ("Chicago",), quick=("12",)),
     Case("flows of a demand", flows, ("Chicago",), quick=("12",)),
-    Case("gradients by weights", gradient, ("Chicago",), quick=("12",)),
-    Case("betweenness in hops", hop_betweenness, SOCIAL, quick=(("Erdős–Rényi", 200, 3),)),
-    Case("diameter in hops", hop_diameter, SOCIAL, quick=(("Erdős–Rényi", 200, 3),)),
     Case("all pairs as a matrix", matrix, ("Chicago", "random"), quick=("12",)),
     Case("hop counts, one source", hops, ((100_000, 1_000_000),), quick=((200, 600),)),
     Case("widest paths, undirected", widest, (4096,), quick=(64,), full=(16384,)),
