@@ -1,8 +1,8 @@
 """Shortest paths of large sparse graphs beside other libraries: ``python -m bench sparse``.
 
 ``--gpu`` measures a CUDA device; ``--families`` small graphs of many kinds, from one source to all
-nodes; ``--table`` only writes the newest tables again into
-docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
+nodes; ``--single`` what is asked of one source; ``--table`` only writes the newest tables again
+into docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
 ``ROUTINGKIT`` names one with the sources of RoutingKit. Where a contender is too slow to do the
 whole work, it does a part, which its name tells, and its time is scaled.
 """
@@ -505,6 +505,40 @@ def flows(name: str, options: Options) -> Line:
     )  # fmt: skip
 
 
+def trees(name: str, options: Options) -> Line:
+    """Rows with predecessors; between the zones of Chicago and its streets edges have length 0."""
+    x = network(name)
+    sources = np.arange(0, x.n, max(1, x.n // 1000))[:1000]
+    few = sources[:: max(1, len(sources) // 16)]
+    expected = dijkstra(x.csr, indices=sources[:2])
+
+    def check(found: Any) -> None:
+        np.testing.assert_allclose(np.asarray(found[0][:2]), expected, rtol=1e-12)
+        for row, root in enumerate(sources[:2]):
+            before, depth = np.asarray(found[1][row]), 0
+            node = np.flatnonzero(before >= 0)
+            while len(node := node[node != root]):
+                node, depth = before[node], depth + 1
+                assert depth <= x.n, "predecessors close a cycle"
+
+    return line(
+        f"{titled(name)}, {len(sources):,} sources",
+        [
+            part(
+                OURS,
+                lambda: sm.apsp(x.edges, sources=sources, return_predecessors=True),
+                check=check,
+            ),
+            own("without predecessors", lambda: sm.apsp(x.edges, sources=sources)),
+            part(
+                "SciPy", lambda: dijkstra(x.csr, indices=few, return_predecessors=True),
+                len(sources) / len(few), told=f", {len(few)} rows",
+            ),
+        ],
+        most=5,
+    )  # fmt: skip
+
+
 def matrix(name: str, options: Options) -> Line:
     """All pairs as a matrix."""
     x = randomly(4096, 4 * 4096) if name == "random" else network(name)
@@ -778,8 +812,11 @@ def gpu_hops(size: tuple[int, int], _: Options) -> Line:
 
 def gpu_betweenness(size: tuple[int, int], _: Options) -> Line:
     """Of all nodes and edges of a graph by Barabási and Albert, where each edge counts 1."""
+    import networkx as nx
+
     n, k = size
-    _, x = social("Barabási–Albert", size)
+    row, col = np.array(nx.barabasi_albert_graph(n, k, seed=1).edges()).T
+    x = Network(n, row, col, np.ones(len(row)))
     few = np.arange(0, n, max(1, n // 1000))
 
     def all_of(device: str) -> Any:
@@ -794,7 +831,10 @@ def gpu_betweenness(size: tuple[int, int], _: Options) -> Line:
         np.testing.assert_allclose(found.betweenness, expected, 1e-11, 1e-9)
 
     def igraph() -> Contender:
-        return part("igraph on the CPU", in_igraph(x).betweenness)
+        import igraph
+
+        graph = igraph.Graph(n, np.stack([row, col], axis=1).tolist())
+        return part("igraph on the CPU", graph.betweenness)
 
     return line(
         f"Barabási–Albert, {n:,} × {k}",
@@ -840,6 +880,7 @@ CASES = [
     Case("table", table, ("NY", "FLA"), quick=("12",)),
     Case("statistics of all pairs", stats, ("NY",), quick=("12",), full=("FLA",)),
     Case("flows of a demand", flows, ("Chicago",), quick=("12",)),
+    Case("rows with predecessors", trees, ("Chicago",), quick=("12",)),
     Case("all pairs as a matrix", matrix, ("Chicago", "random"), quick=("12",)),
     Case("hop counts, one source", hops, ((100_000, 1_000_000),), quick=((200, 600),)),
     Case("widest paths, undirected", widest, (4096,), quick=(64,), full=(16384,)),
@@ -872,7 +913,8 @@ def table_of(result: dict[str, Any], source: str) -> str:
 def renew() -> int:
     """Renew the tables from the newest results."""
     done = report.renew_page(PAGE, ("sparse-graphs-cpu", "sparse-graphs-gpu"), table_of)
-    return done or report.renew_page(PAGE, ("sparse-graphs-families",), families.table_of)
+    done = done or report.renew_page(PAGE, ("sparse-graphs-families",), families.table_of)
+    return done or report.renew_page(PAGE, ("sparse-graphs-single",), families.single_table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -884,6 +926,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--gpu", action="store_true", help="on a CUDA device")
     part.add_argument("--families", action="store_true", help="small graphs of many kinds")
+    part.add_argument("--single", action="store_true", help="what is asked of one source")
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
@@ -894,7 +937,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = report.begin(threads, on_device=args.gpu)
     kind, cases = (
         ("gpu", GPU_CASES) if args.gpu else ("families", families.CASES) if args.families
-        else ("cpu", CASES)
+        else ("single", families.SINGLE) if args.single else ("cpu", CASES)
     )  # fmt: skip
     for case in cases:
         if args.only not in case.name:
