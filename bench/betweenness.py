@@ -14,7 +14,6 @@ import argparse
 import functools
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ import semiring_mm as sm
 
 from . import report, sparse
 from .cases import OURS, Case, Options
-from .measure import WARM, Contender, Line, sample
+from .measure import Contender, Line, sample
+from .sparse import part
 
 KIND = "betweenness-cpu"
 SOCIAL = ("as20graph", "PGP", "Twitch PTBR", "Erdős–Rényi", "Barabási–Albert")
@@ -35,10 +35,8 @@ SOCIAL = ("as20graph", "PGP", "Twitch PTBR", "Erdős–Rényi", "Barabási–Alb
 @functools.lru_cache(maxsize=1)
 def social(name: str) -> nx.Graph:
     """An undirected graph without loops, its nodes numbered."""
-    if name == "Erdős–Rényi":
-        graph = nx.gnm_random_graph(10_000, 30_000, seed=1)
-    elif name == "Barabási–Albert":
-        graph = nx.barabasi_albert_graph(10_000, 3, seed=1)
+    if name in ("Erdős–Rényi", "Barabási–Albert"):
+        graph = sparse.social(name, (10_000, 3))[0].copy()
     elif name == "PGP":
         lines = sparse.data_file("PGPgiantcompo.graph").read_text().splitlines()[1:]
         graph = nx.Graph((i, int(j) - 1) for i, line in enumerate(lines) for j in line.split())
@@ -48,7 +46,7 @@ def social(name: str) -> nx.Graph:
         lines = sparse.data_file("musae_PTBR_edges.csv").read_text().splitlines()[1:]
         graph = nx.parse_edgelist(lines, delimiter=",", nodetype=int)
     else:
-        graph = nx.barabasi_albert_graph(int(name), 3, seed=1)
+        graph = sparse.social("Barabási–Albert", (int(name), 3))[0].copy()
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     return nx.convert_node_labels_to_integers(graph)
 
@@ -61,41 +59,6 @@ def network(graph: nx.Graph) -> sparse.Network:
 
 def titled(name: str, graph: nx.Graph) -> str:
     return f"{name}, {len(graph):,} nodes, {graph.number_of_edges():,} edges"
-
-
-def timed(
-    name: str, call: Callable[[], Any], scale: float = 1.0, check: Any = None, *, ours: bool = False
-) -> Contender:
-    """A contender with both clocks, each call's; the first result is checked.
-
-    The first call's time is dropped if it is short, since it may compile code.
-    """
-    new = [True]
-
-    def run() -> float:
-        while True:
-            begin = time.perf_counter(), time.process_time()
-            result = call()
-            spent = time.perf_counter() - begin[0], time.process_time() - begin[1]
-            if not new:
-                break
-            new.clear()
-            if check is not None:
-                check(result)
-            if spent[1] > WARM:
-                break
-        found.processor.append(spent[1] * scale)
-        return spent[0] * scale
-
-    found = Contender(name, run, ours=ours, own_clock=True)
-    return found
-
-
-def in_igraph(x: sparse.Network) -> Any:
-    import igraph
-
-    ends = np.stack([x.row, x.col], axis=1)
-    return igraph.Graph(x.n, ends.tolist(), directed=x.directed)
 
 
 def values(expected: Any) -> Callable[[Any], None]:
@@ -116,7 +79,7 @@ def of_nodes(name: str, options: Options) -> Line:
     check = values(expected)
 
     def igraph() -> Contender:
-        return timed("igraph", in_igraph(x).betweenness, check=check)
+        return part("igraph", sparse.in_igraph(x).betweenness, check=check)
 
     few, some = (min(k, len(graph)) for k in (20, 500))
 
@@ -129,7 +92,7 @@ def of_nodes(name: str, options: Options) -> Line:
         def call() -> Any:
             return networkit.centrality.EstimateBetweenness(there, some).run().scores()
 
-        return timed(f"NetworKit, {some} nodes", call, len(graph) / some)
+        return part(f"NetworKit, {some} nodes", call, len(graph) / some)
 
     def door() -> Any:
         getattr(graph, "__networkx_cache__", {}).clear()
@@ -147,12 +110,12 @@ def of_nodes(name: str, options: Options) -> Line:
     return sparse.line(
         titled(name, graph),
         [
-            timed(OURS, door, check=check),
-            timed("converted before", kept, check=check, ours=True),
-            timed("sm.statistics", direct, check=check, ours=True),
+            part(OURS, door, check=check),
+            part("converted before", kept, check=check, ours=True),
+            part("sm.statistics", direct, check=check, ours=True),
             igraph,
             NetworKit,
-            timed(f"NetworkX, {few} nodes", NetworkX, len(graph) / few),
+            part(f"NetworkX, {few} nodes", NetworkX, len(graph) / few),
         ],
         most=3,
     )
@@ -166,7 +129,7 @@ def of_edges(name: str, _: Options) -> Line:
     check = values(found)
 
     def igraph() -> Contender:
-        return timed("igraph", in_igraph(x).edge_betweenness, check=check)
+        return part("igraph", sparse.in_igraph(x).edge_betweenness, check=check)
 
     def door() -> Any:
         getattr(graph, "__networkx_cache__", {}).clear()
@@ -178,8 +141,8 @@ def of_edges(name: str, _: Options) -> Line:
     return sparse.line(
         titled(name, graph),
         [
-            timed(OURS, door, check=check),
-            timed("sm.statistics", direct, check=check, ours=True),
+            part(OURS, door, check=check),
+            part("sm.statistics", direct, check=check, ours=True),
             igraph,
         ],
         most=3,
@@ -199,7 +162,7 @@ def diameter(name: str, options: Options) -> Line:
         assert found == expected
 
     def igraph() -> Contender:
-        return timed("igraph", in_igraph(x).diameter, check=check)
+        return part("igraph", sparse.in_igraph(x).diameter, check=check)
 
     def NetworKit() -> Contender:
         import networkit
@@ -210,12 +173,12 @@ def diameter(name: str, options: Options) -> Line:
         def call() -> Any:
             return networkit.distance.Diameter(there, exact).run().getDiameter()[0]
 
-        return timed("NetworKit", call, check=check)
+        return part("NetworKit", call, check=check)
 
     return sparse.line(
         titled(name, graph),
         [
-            timed(
+            part(
                 OURS,
                 lambda: sm.statistics(x.edges, "diameter", directed=False).diameter,
                 check=check,
@@ -235,16 +198,16 @@ def weighted(name: str, _: Options) -> Line:
     expected = sm.statistics(every, "betweenness", sources=some).betweenness
 
     def igraph() -> Contender:
-        there, weight = in_igraph(x), x.weight.tolist()
+        there, weight = sparse.in_igraph(x), x.weight.tolist()
 
         def call() -> Any:
             return there.betweenness(directed=x.directed, weights=weight, sources=some.tolist())
 
-        return timed(f"igraph, {len(some)} sources", call, x.n / len(some), values(expected))
+        return part(f"igraph, {len(some)} sources", call, x.n / len(some), values(expected))
 
     return sparse.line(
         f"{sparse.titled(name)}, {x.n:,} nodes",
-        [timed(OURS, lambda: sm.statistics(every, "betweenness").betweenness), igraph],
+        [part(OURS, lambda: sm.statistics(every, "betweenness").betweenness), igraph],
         most=3,
     )
 
@@ -256,18 +219,18 @@ def sampled(name: str, _: Options) -> Line:
     there = few[:8].tolist()
 
     def igraph() -> Contender:
-        graph, weight = in_igraph(x), x.weight.tolist()
+        graph, weight = sparse.in_igraph(x), x.weight.tolist()
         expected = sm.statistics(net, "betweenness", sources=few[:8]).betweenness
 
         def call() -> Any:
             return graph.betweenness(directed=False, weights=weight, sources=there)
 
-        return timed("igraph, 8 sources", call, x.n / 8, values(expected))
+        return part("igraph, 8 sources", call, x.n / 8, values(expected))
 
     return sparse.line(
         f"{sparse.titled(name)}, {len(few):,} sources, scaled to {x.n:,}",
         [
-            timed(OURS, lambda: sm.statistics(net, "betweenness", sources=few), x.n / len(few)),
+            part(OURS, lambda: sm.statistics(net, "betweenness", sources=few), x.n / len(few)),
             igraph,
         ],
         most=1,
@@ -294,7 +257,7 @@ def gradient(name: str, _: Options) -> Line:
 
     return sparse.line(
         f"{sparse.titled(name)}, {len(sources):,}²",
-        [timed(OURS, back), timed("forward alone", forward, ours=True)],
+        [part(OURS, back), part("forward alone", forward, ours=True)],
         most=3,
     )
 
@@ -324,7 +287,13 @@ def table_of(result: dict[str, Any], source: str) -> str:
             for x in found.contenders[1:]
             if x.samples
         ]
-        cells = [found.case, found.size, report.seconds(found.ours.median), "; ".join(others)]
+        clock = "" if found.ours.processor else ", wall"
+        cells = [
+            found.case,
+            found.size,
+            report.seconds(found.ours.median) + clock,
+            "; ".join(others),
+        ]
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     note = (
         "Medians of the processor's time of each call, all contenders in turns in one process, "

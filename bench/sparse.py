@@ -155,22 +155,24 @@ def part(
     """
     new = [True]
 
-    def timed() -> tuple[float, Any]:
-        start = time.perf_counter()
+    def timed() -> tuple[float, float, Any]:
+        wall, processor = time.perf_counter(), time.process_time()
         result = call()
-        return time.perf_counter() - start, result
+        return time.perf_counter() - wall, time.process_time() - processor, result
 
     def run() -> float:
-        spent, result = timed()
+        spent, busy, result = timed()
         if new:
             new.clear()
             if check is not None:
                 check(result)
             if spent < WARM:  # code may have been compiled
-                spent = timed()[0]
+                spent, busy, _ = timed()
+        found.processor.append(busy * scale)
         return spent * scale
 
-    return Contender(name + told, run, ours=ours, own_clock=True)
+    found = Contender(name + told, run, ours=ours, own_clock=True)
+    return found
 
 
 own = functools.partial(part, ours=True)
@@ -449,6 +451,26 @@ def stats(name: str, options: Options) -> Line:
         ],
         most=1,
     )
+
+
+@functools.lru_cache(maxsize=2)
+def social(name: str, size: tuple[int, int]) -> tuple[Any, Network]:
+    """A random graph of NetworkX, nodes and edges for each, and its edges, of weight 1."""
+    import networkx as nx
+
+    n, k = size
+    if name == "Erdős–Rényi":
+        G = nx.gnm_random_graph(n, k * n, seed=1)
+    else:
+        G = nx.barabasi_albert_graph(n, k, seed=1)
+    row, col = np.array(G.edges()).T
+    return G, Network(n, row, col, np.ones(len(row)))
+
+
+def in_igraph(x: Network) -> Any:
+    import igraph
+
+    return igraph.Graph(x.n, np.stack([x.row, x.col], axis=1).tolist(), directed=x.directed)
 
 
 def flows(name: str, options: Options) -> Line:
