@@ -177,6 +177,7 @@ class SweepLoads(LoadCollector):
             tight = tight[np.unique(slot[tight], return_index=True)[1]]
         self.arc, self.end = np.tile(edge, len(ends))[tight], np.concatenate(ends)[tight]
         self.slot = slot[tight]
+        self.once = np.unique(self.slot, return_index=True)[1]
         self.parallel = np.bincount(self.slot, minlength=2 * size)
         counts = (self.parallel.reshape(-1, 2).T > 0).astype(np.float64, order="C")
         powers = np.zeros((2, size))
@@ -308,7 +309,8 @@ class SweepLoads(LoadCollector):
         flow = share[self.slot] / self.parallel[self.slot]
         edges = np.bincount(self.arc, flow, len(self.edges.col))
         ends = results["ends"][self.structure.rank]
-        nodes = np.bincount(self.end, flow, self.structure.n) - ends
+        through = share[self.slot[self.once]]  # whole numbers stay whole
+        nodes = np.bincount(self.end[self.once], through, self.structure.n) - ends
         nodes[nodes <= _NOISE * ends] = 0.0
         return nodes, edges
 

@@ -1,12 +1,11 @@
 """Betweenness of nodes and edges against NetworkX, and exact numbers of shortest paths."""
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from metrics import only
-from optional import nx
+from optional import igraph, nx, pd, sp
 from plain_kernels import Operations, both
 
 import semiring_mm as sm
@@ -196,56 +195,122 @@ def test_numbers_of_paths_beyond_float64(monkeypatch):
         sm.statistics(edges, "stress", sources=[0])
 
 
-def shares_of(G, sources, targets):
-    """Stress and betweenness of nodes, and betweenness of edges, as exact fractions."""
-    arcs = G.to_directed()
-    d = dict(nx.all_pairs_dijkstra_path_length(arcs))
-    number = {s: {s: Fraction(1)} for s in arcs}
-    for s, paths in number.items():
-        for v in sorted(d[s], key=d[s].get)[1:]:
-            tight = [
-                u for u in arcs.pred[v] if d[s].get(u, np.inf) + arcs[u][v]["weight"] == d[s][v]
-            ]
-            paths[v] = sum(paths[u] for u in tight)
-    stress, nodes = ({v: Fraction(0) for v in G} for _ in range(2))
-    edges = {e: Fraction(0) for e in G.edges()}
-    once = 1 if G.is_directed() else Fraction(1, 2)
-    for s, t in itertools.product(sources, targets):
-        if s == t or t not in d[s]:
-            continue
-        for v in set(arcs) - {s, t}:
-            if v in d[s] and t in d[v] and d[s][v] + d[v][t] == d[s][t]:
-                stress[v] += once * number[s][v] * number[v][t]
-                nodes[v] += once * number[s][v] * number[v][t] / number[s][t]
-        for u, v, w in arcs.edges(data="weight"):
-            if u != v and u in d[s] and t in d[v] and d[s][u] + w + d[v][t] == d[s][t]:
-                e = (u, v) if (u, v) in edges else (v, u)
-                edges[e] += once * number[s][u] * number[v][t] / number[s][t]
-    return ({k: float(x) for k, x in share.items()} for share in (stress, nodes, edges))
+GRAPHS, NODES = 720, 6  # small ones, of which each case has one disjoint union
 
 
-@pytest.mark.parametrize("some", [False, True])
-@pytest.mark.parametrize("directed", [False, True])
-def test_shares_are_those_of_exact_numbers_of_paths(directed, some):
-    for seed in range(15):
-        G, rng = graph(seed, directed=directed), np.random.default_rng(seed)
-        sources = targets = list(G)
-        if some:
-            sources, targets = (
-                rng.choice(sources, int(rng.integers(1, len(G) + 1)), replace=False).tolist()
-                for _ in range(2)
-            )
-        given = {"sources": sources, "targets": targets} if some else {}
-        found = sm.statistics(G, ["stress", *BOTH], **given)
-        stress, nodes, edges = shares_of(G, sources, targets)
-        np.testing.assert_array_equal(found.stress, list(stress.values()))
-        near(found.betweenness, nodes)
-        near(found.edge_betweenness, edges)
-        assert len(found.nodes) == found.n == len(G)
-        subset = nx.betweenness_centrality_subset(
-            G, sources, targets, weight="weight", normalized=False
-        )
-        near(found.betweenness, subset)
+def small_graphs(seed, *, directed, parallel):
+    """Many graphs with ties, some of them disconnected, as sorted edges of their union."""
+    rng = np.random.default_rng(seed)
+    number = np.repeat(np.arange(GRAPHS), rng.integers(0, 16, GRAPHS))
+    row, col = rng.integers(0, NODES, (2, len(number)))
+    if not directed:
+        row, col = np.minimum(row, col), np.maximum(row, col)
+    row, col = (x + NODES * number for x in (row, col))
+    order = np.lexsort((col, row))
+    row, col, n = row[order], col[order], NODES * GRAPHS
+    if not parallel:
+        row, col = np.divmod(np.unique((row * n + col)[row != col]), n)
+    return EdgeList(range(n), row, col, rng.integers(1, 4, len(row)), directed)
+
+
+def shares_of(edges, begins, ends):
+    """Stress, betweenness and edge betweenness of small graphs, by all numbers of their paths."""
+    shape = (GRAPHS, NODES, NODES)
+    number, row, col = edges.row // NODES, edges.row % NODES, edges.col % NODES
+    w = np.full(shape, np.inf)
+    np.minimum.at(w, (number, row, col), edges.weight)
+    if not edges.directed:
+        w = np.minimum(w, w.transpose(0, 2, 1))
+    w[:, range(NODES), range(NODES)] = np.inf  # a loop is in no path
+    d = np.where(np.eye(NODES, dtype=bool), 0, w)
+    for k in range(NODES):
+        d = np.minimum(d, d[:, :, k, np.newaxis] + d[:, np.newaxis, k])
+    before, after = d[:, :, :, np.newaxis], d[:, np.newaxis]
+    last = before + w[:, np.newaxis] == d[:, :, np.newaxis]  # the arc u - v of paths from s
+    last &= np.isfinite(w[:, np.newaxis])
+    paths = step = np.tile(np.eye(NODES), (GRAPHS, 1, 1))
+    for _ in range(NODES):
+        step = np.einsum("gsu,gsuv->gsv", step, last)
+        paths = paths + step
+    pairs = begins.reshape(-1, NODES, 1) & ends.reshape(-1, 1, NODES) & (d > 0) & np.isfinite(d)
+    once = pairs * (1 if edges.directed else 0.5)
+    share = once / np.maximum(paths, 1)
+    ahead = before + after == d[:, :, np.newaxis]  # v is in paths from s to t
+    through = ahead & (before > 0) & (after > 0)
+    stress, nodes = (
+        np.einsum("gst,gsv,gvt,gsvt->gv", x, paths, paths, through).ravel() for x in (once, share)
+    )
+    arcs = np.einsum("gst,gsu,gvt,gsuv,gsvt->guv", share, paths, paths, last, ahead, optimize=True)
+    if not edges.directed:
+        arcs = arcs + arcs.transpose(0, 2, 1)
+    shortest = (edges.weight == w[number, row, col]) & (row != col)
+    parallel = np.zeros(shape)
+    np.add.at(parallel, (number, row, col), shortest)
+    carried = arcs[number, row, col] * shortest / np.maximum(parallel[number, row, col], 1)
+    return {"stress": stress, "betweenness": nodes, "edge_betweenness": carried}
+
+
+def network_of(edges):
+    G = (nx.MultiDiGraph if edges.directed else nx.MultiGraph)()
+    G.add_nodes_from(edges.nodes)
+    G.add_weighted_edges_from(zip(*(x.tolist() for x in edges.arrays), strict=True))
+    return G
+
+
+def igraph_of(edges):
+    ends = np.stack([edges.row, edges.col], 1).tolist()
+    weight = {"weight": edges.weight.tolist()}
+    return igraph.Graph(edges.n, ends, edges.directed, edge_attrs=weight)
+
+
+def table_of(edges):
+    return pd.DataFrame(dict(zip(("source", "target", "weight"), edges.arrays, strict=True)))
+
+
+def dict_of(edges):
+    graph = {v: {} for v in edges.nodes}
+    for u, v, w in zip(*(x.tolist() for x in edges.arrays), strict=True):
+        graph[u][v] = w
+    return graph
+
+
+def matrix_of(edges):
+    return sp.csr_array((edges.weight, (edges.row, edges.col)), (edges.n, edges.n))
+
+
+FORMS = {
+    "edges": lambda edges: edges, "searches": lambda edges: edges, "prepared": sm.prepare,
+    "NetworkX": network_of, "igraph": igraph_of, "pandas": table_of,
+    "dict": dict_of, "SciPy": matrix_of,
+}  # fmt: skip
+SIMPLE = "dict", "SciPy"  # without parallel edges; undirected, they have each edge twice
+
+
+@pytest.mark.parametrize(
+    ("form", "directed"),
+    [(x, directed) for x in FORMS for directed in (True, False) if directed or x not in SIMPLE],
+)
+def test_many_small_graphs_in_all_forms(form, directed, monkeypatch):
+    """Against the numbers of all shortest paths, which are exact: of all pairs, and of some."""
+    if form == "searches":
+        only(monkeypatch, *(x.name for x in METHODS if x.name != "reverse sweeps"))
+    seed = 2 * [*FORMS].index(form) + directed
+    rng = np.random.default_rng(seed)
+    edges = small_graphs(seed, directed=directed, parallel=form not in SIMPLE)
+    given, what = FORMS[form](edges), ["stress", *BOTH]
+    more = {"directed": directed} if form == "pandas" else {}
+    there = np.unique(np.concatenate([edges.row, edges.col]))  # a table has no other nodes
+    every = np.ones(edges.n, bool)
+    begins, ends = (np.isin(range(edges.n), rng.permutation(there)[: edges.n // 3]) for _ in "st")
+    for some in ({}, {"sources": np.flatnonzero(begins), "targets": np.flatnonzero(ends)}):
+        found = sm.statistics(given, what, **more, **some)
+        expected = shares_of(edges, *((begins, ends) if some else (every, every)))
+        nodes = np.array(found.nodes)
+        assert len(nodes) == edges.n or form == "pandas"
+        np.testing.assert_array_equal(found.stress, expected["stress"][nodes])
+        near = {"rtol": 1e-12, "atol": 1e-12}
+        np.testing.assert_allclose(found.betweenness, expected["betweenness"][nodes], **near)
+        np.testing.assert_allclose(found.edge_betweenness, expected["edge_betweenness"], **near)
 
 
 @pytest.mark.parametrize("weights", [(0, 1), (5, -5)])
