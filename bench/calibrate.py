@@ -45,10 +45,15 @@ def units(graph: Any) -> dict[str, float]:
     problem = Problem.of(source, True)
     source.edges()
     rows = np.random.default_rng(0).integers(0, n, _SEARCHES)
-    one, _ = _least(lambda: search(problem, sources=rows[:1]))
-    many, _ = _least(lambda: search(problem, sources=rows))
-    steps = graph.nnz + n * np.log2(n + 1)
-    found = {"SEARCH": (many - one) / (_SEARCHES - 1) / steps}
+
+    def searched(edges: EdgeList) -> float:
+        given = Problem.of(EdgeSource(source.s, edges, np.float64), True)
+        one, _ = _least(lambda: search(given, sources=rows[:1]))
+        many, _ = _least(lambda: search(given, sources=rows))
+        return (many - one) / (_SEARCHES - 1)
+
+    found = {"SEARCH": searched(edges) / (graph.nnz + n * np.log2(n + 1))}
+    found["QUEUE"] = searched(edges.weighted(np.ones(graph.nnz))) / (graph.nnz + n)
 
     listed, (first, near) = _least(lambda: symbolic.neighbours(n, row, col))
     found["NEIGHBOUR"] = listed / (n + 2 * graph.nnz)

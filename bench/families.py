@@ -1,6 +1,6 @@
 """Families of sparse graphs × numbers of sources: this library, and SciPy's Dijkstra.
 
-``python -m bench sparse --families`` measures them.
+``python -m bench sparse --families`` measures them, and ``--single`` what is asked of one source.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .cases import OURS, Case, Options
 from .machine import ROOT
 from .measure import Contender, Line, Skip
 
-__all__ = ["CASES", "FAMILIES", "graph", "table_of"]
+__all__ = ["CASES", "FAMILIES", "SINGLE", "graph", "single_table", "table_of"]
 
 
 def _matrix(n: int, ends: Any, weight: Any, *, directed: bool = False) -> Any:
@@ -104,6 +104,15 @@ def tree(n: int) -> Any:
     return _matrix(n, (child, parent), _whole(n - 1))
 
 
+def heavy_tailed(n: int, edges: int) -> Any:
+    """Degrees of a power law, up to a hundred times each other, as of friends at a university."""
+    rng = np.random.default_rng(n)
+    chance = np.minimum(rng.pareto(1.5, n) + 1, 60)
+    ends = np.sort(rng.choice(n, (edges * 5 // 4, 2), p=chance / chance.sum()), axis=1)
+    ends = rng.permutation(np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0))[:edges]
+    return _matrix(n, ends.T, _whole(len(ends)))
+
+
 def road(file: str) -> Any:
     """A real network."""
     from semiring_mm.files import read_graph
@@ -113,6 +122,14 @@ def road(file: str) -> Any:
         raise Skip(f"no file {file}")
     graph = read_graph(folder / file)
     return _matrix(graph.n, (graph.row, graph.col), graph.weight, directed=graph.directed)
+
+
+def _reweighted(graph: Any) -> Any:
+    """The same with whole weights, equal in both directions."""
+    row = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
+    low, high = np.minimum(row, graph.indices), np.maximum(row, graph.indices)
+    graph.data = 1.0 + (low * 7919 + high * 104_729) % 4999
+    return graph
 
 
 FAMILIES: dict[str, Callable[[], Any]] = {
@@ -130,6 +147,15 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "tree, 20,000 nodes": lambda: tree(20_000),
     "New York, 264,346 nodes": lambda: road("road_NY.gr.xz"),
 }
+#: Of which single sources are asked.
+_SINGLE: dict[str, Callable[[], Any]] = {
+    "random, directed, 50 nodes": lambda: random(50, 4, directed=True),
+    "random, directed, 1,000 nodes": lambda: random(1000, 4, directed=True),
+    "random, directed, 20,000 nodes": lambda: random(20_000, 4, directed=True),
+    "Delaunay, 4,000 nodes": FAMILIES["Delaunay, 4,000 nodes"],
+    "heavy-tailed, 6,402 nodes, 251,230 edges": lambda: heavy_tailed(6402, 251_230),
+    "New York, 264,346 nodes, random weights": lambda: _reweighted(road("road_NY.gr.xz")),
+}
 _QUICK: dict[str, Callable[[], Any]] = {
     "random, 60 nodes": lambda: random(60, 2, directed=True),
     "2-D grid, 150 nodes": lambda: grid(10, 15),
@@ -141,7 +167,7 @@ _LARGE = ("2-D grid, 90,000 nodes", "tree, 20,000 nodes", "New York, 264,346 nod
 @functools.lru_cache(maxsize=1)
 def graph(name: str) -> Any:
     """The graph of a family, in CSR."""
-    return (FAMILIES | _QUICK)[name]()
+    return (FAMILIES | _SINGLE | _QUICK)[name]()
 
 
 def _case(title: str, count: int | None) -> Case:
@@ -171,24 +197,98 @@ CASES = [
 ]  # fmt: skip
 
 
+def _asked(title: str, count: int, ours: Callable[..., Any], **words: Any) -> Case:
+    """What is asked of some sources; `words` are those of SciPy's function."""
+
+    def line(name: str, _: Options) -> Line:
+        g = graph(name)
+        if "directed" in words:
+            g = g.maximum(g.T).tocsr()
+        rows, more = np.random.default_rng(1).integers(0, g.shape[0], count), dict(words)
+        if "limit" in words:
+            d = scipys.dijkstra(g, indices=rows)
+            more["limit"] = float(np.quantile(d[d < np.inf], words["limit"]))
+        expected = scipys.dijkstra(g, indices=rows, **more)
+        contenders = [
+            Contender(OURS, lambda: ours(g, rows, more)),
+            Contender("SciPy", lambda: scipys.dijkstra(g, indices=rows, **more)),
+        ]
+        if "unweighted" in words:
+            contenders.append(_igraph(g, rows))
+        return Line(
+            "", name, "", 0, contenders,
+            check=lambda found: np.testing.assert_array_equal(np.asarray(found), expected),
+        )  # fmt: skip
+
+    return Case(title, line, tuple(_SINGLE), quick=tuple(_QUICK))
+
+
+def _igraph(g: Any, rows: Any) -> Contender:
+    try:
+        import igraph
+    except ImportError:
+        return Contender("igraph", None, skipped="igraph is not installed")
+    entries = g.tocoo()
+    ends = np.stack([entries.row, entries.col], axis=1)
+    there = igraph.Graph(g.shape[0], ends.tolist(), directed=True)
+    return Contender("igraph", lambda: there.distances(rows.tolist()))
+
+
+def _door(g: Any, rows: Any, words: Any) -> Any:
+    return csgraph.dijkstra(g, indices=rows, **words)
+
+
+SINGLE = [
+    _asked("weights", 1, lambda g, rows, _: sm.apsp(g, sources=rows)),
+    _asked("`csgraph`", 1, _door),
+    _asked("`limit`, a tenth", 1, _door, limit=0.1),
+    _asked("`limit`, half", 1, _door, limit=0.5),
+    _asked("`directed=False`", 1, lambda g, rows, _: sm.apsp(g, sources=rows, directed=False),
+           directed=False),
+    _asked("hops", 1, lambda g, rows, _: sm.apsp(g, sources=rows, weight=None), unweighted=True),
+    _asked("hops, 64 sources", 64, lambda g, rows, _: sm.apsp(g, sources=rows, weight=None),
+           unweighted=True),
+]  # fmt: skip
+
+
+def single_table(result: dict[str, Any], source: str) -> str:
+    """Families down, what is asked of one source across, as Markdown."""
+
+    def cell(line: Line) -> str:
+        others = [x.median / line.ours.median for x in line.contenders[1:] if x.samples]
+        return f"{report.seconds(line.ours.median)} (× {', '.join(map(report.three, others))})"
+
+    note = (
+        "Medians of `sm.apsp(graph, sources=[s])` and, where the column says so or there is a "
+        "limit, of `semiring_mm.csgraph.dijkstra`; in brackets, how many times as long SciPy's "
+        "`dijkstra` takes, and igraph's `distances`, of a graph of its own. The limits are "
+        "quantiles of the distances; with `directed=False` the matrix is symmetric."
+    )
+    return _table(result, source, [case.name for case in SINGLE], cell, note)
+
+
 def table_of(result: dict[str, Any], source: str) -> str:
     """Families down, numbers of sources across, as Markdown."""
-    titles = [case.name for case in CASES]
-    rows = [f"| graph | {' | '.join(titles)} |", "| --- |" + " --- |" * len(titles)]
-    found = {(x.size, x.case): x for x in map(Line.from_raw, result["lines"]) if not x.skipped}
-    for name in dict.fromkeys(size for size, _ in found):
-        cells = []
-        for title in titles:
-            line = found.get((name, title))
-            if line is None:
-                cells.append("–")
-                continue
-            ours, drop_in, scipy = (x.median for x in line.contenders)
-            times = f"× {report.three(scipy / ours)}, {report.three(scipy / drop_in)}"
-            cells.append(f"{report.seconds(ours)} ({times})")
-        rows.append(f"| {name} | {' | '.join(cells)} |")
+
+    def cell(line: Line) -> str:
+        ours, drop_in, scipy = (x.median for x in line.contenders)
+        times = f"× {report.three(scipy / ours)}, {report.three(scipy / drop_in)}"
+        return f"{report.seconds(ours)} ({times})"
+
     note = (
         "Medians of `sm.apsp(graph, sources=…)`; in brackets, how many times as long SciPy's "
         "`dijkstra` takes as that, and as `semiring_mm.csgraph.dijkstra`."
     )
+    return _table(result, source, [case.name for case in CASES], cell, note)
+
+
+def _table(
+    result: dict[str, Any], source: str, titles: list[str], cell: Callable[[Line], str], note: str
+) -> str:
+    rows = [f"| graph | {' | '.join(titles)} |", "| --- |" + " --- |" * len(titles)]
+    found = {(x.size, x.case): x for x in map(Line.from_raw, result["lines"]) if not x.skipped}
+    for name in dict.fromkeys(size for size, _ in found):
+        lines = [found.get((name, title)) for title in titles]
+        cells = ["–" if line is None else cell(line) for line in lines]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join([*rows, "", report.provenance(result, source, note)])

@@ -60,6 +60,7 @@ class Contender:
     own_clock: bool = False  # the call returns the seconds it took
     skipped: str = ""
     samples: list[float] = field(default_factory=list)  # seconds a call
+    processor: list[float] = field(default_factory=list)  # the same of all threads, where kept
 
     @property
     def median(self) -> float:

@@ -1,8 +1,8 @@
 """Shortest paths of large sparse graphs beside other libraries: ``python -m bench sparse``.
 
 ``--gpu`` measures a CUDA device; ``--families`` small graphs of many kinds, from one source to all
-nodes; ``--table`` only writes the newest tables again into
-docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
+nodes; ``--single`` what is asked of one source; ``--table`` only writes the newest tables again
+into docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
 ``ROUTINGKIT`` names one with the sources of RoutingKit. Where a contender is too slow to do the
 whole work, it does a part, which its name tells, and its time is scaled.
 """
@@ -86,17 +86,17 @@ def network(name: str) -> Network:
         col = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
         n = side * side
     elif name == "Chicago":
-        graph = sm.files.read_graph(_file("ChicagoRegional_net.tntp"))
+        graph = sm.files.read_graph(data_file("ChicagoRegional_net.tntp"))
         return Network(graph.n, graph.row, graph.col, graph.weight, directed=True)
     else:
-        with lzma.open(_file(f"road_{name}.gr.xz")) as file:
+        with lzma.open(data_file(f"road_{name}.gr.xz")) as file:
             n = int(file.readline().split()[2])
             row, col = np.array(file.read().split(), np.int64).reshape(-1, 2).T - 1
     weight = np.random.default_rng(5).integers(1, 5000, len(row))
     return Network(n, row, col, weight.astype(np.int32))
 
 
-def _file(name: str) -> Path:
+def data_file(name: str) -> Path:
     path = DATA / name
     if not path.exists():
         raise Skip(f"{name} is not there; SEMIRING_MM_DATA names its folder")
@@ -190,7 +190,7 @@ def line(size: str, contenders: Sequence[Contender | Callable[[], Contender]], *
     return Line("", size, "", 0, found, **more)
 
 
-def _title(name: str) -> str:
+def titled(name: str) -> str:
     return TITLES.get(name, f"grid, {name} × {name}")
 
 
@@ -219,7 +219,7 @@ def prepare(name: str, options: Options) -> Line:
         return part("RoutingKit, given that order", lambda: routingkit.Net(order, tail, head))
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.prepare(x.edges, directed=False)),
             own(
@@ -243,7 +243,7 @@ def customize(name: str, options: Options) -> Line:
         )
         return part("RoutingKit", lambda: other.customize(tiled, options.threads))
 
-    return line(_title(name), [part(OURS, lambda: net.customize(weight)), RoutingKit])
+    return line(titled(name), [part(OURS, lambda: net.customize(weight)), RoutingKit])
 
 
 def pair(name: str, options: Options) -> Line:
@@ -264,7 +264,7 @@ def pair(name: str, options: Options) -> Line:
         np.testing.assert_array_equal(found[:3], some)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: each(call), 1e-3, first),
             RoutingKit,
@@ -287,7 +287,7 @@ def path(name: str, options: Options) -> Line:
         return part("RoutingKit", lambda: [other.path(i, j) for i, j in pairs], 1e-2)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(
                 OURS,
@@ -339,7 +339,7 @@ def rows(dtype: str) -> Callable[[str, Options], Line]:
             np.testing.assert_array_equal(found[:4], expected)
 
         return line(
-            f"{_title(name)}, {count:,} sources",
+            f"{titled(name)}, {count:,} sources",
             [
                 part(OURS, lambda: net.distances(sources), 1 / count, first),
                 RoutingKit,
@@ -370,7 +370,7 @@ def source(name: str, options: Options) -> Line:
         return part("RoutingKit", lambda: other.table(sources[:1], targets), check=first)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: net.distances(sources[:1]), check=first),
             *map(some, (4, 16, 64)),
@@ -384,7 +384,7 @@ def source(name: str, options: Options) -> Line:
 def _networkit(x: Network, few: Any, expected: Any) -> Contender:
     import networkit
 
-    graph = _in_networkit(x)
+    graph = in_networkit(x)
 
     def run() -> list[Any]:
         return [networkit.distance.Dijkstra(graph, s).run().getDistances() for s in few.tolist()]
@@ -392,12 +392,12 @@ def _networkit(x: Network, few: Any, expected: Any) -> Contender:
     return part("NetworKit", run, 1 / len(few), _same(expected), told=f", {len(few)} of them")
 
 
-def _in_networkit(x: Network) -> Any:
+def in_networkit(x: Network, *, weighted: bool = True) -> Any:
     import networkit
 
     ends = x.row.astype(np.uint64), x.col.astype(np.uint64)
     weight = x.weight.astype(np.float64)
-    return networkit.GraphFromCoo((weight, ends), x.n, weighted=True, directed=x.directed)
+    return networkit.GraphFromCoo((weight, ends), x.n, weighted=weighted, directed=x.directed)
 
 
 def table(name: str, options: Options) -> Line:
@@ -419,7 +419,7 @@ def table(name: str, options: Options) -> Line:
         return part("RoutingKit", lambda: other.table(sources, targets), check=first)
 
     return line(
-        f"{_title(name)}, {count:,}²",
+        f"{titled(name)}, {count:,}²",
         [
             ours("float64"),
             ours("float32"),
@@ -440,7 +440,7 @@ def stats(name: str, options: Options) -> Line:
         np.testing.assert_allclose(found.mean[few], rows.sum(axis=1) / (x.n - 1), rtol=1e-14)
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.statistics(x.edges, directed=False), check=check),
             part(
@@ -468,7 +468,7 @@ def flows(name: str, options: Options) -> Line:
         np.testing.assert_allclose(some.distance, demand[few].multiply(expected).sum(), rtol=1e-9)
 
     return line(
-        f"{_title(name)}, {trips:,} trips between {len(zones):,} zones",
+        f"{titled(name)}, {trips:,} trips between {len(zones):,} zones",
         [
             part(OURS, lambda: net.flows(demand), check=check),
             own("ties on one path", lambda: net.flows(demand, ties="one"), check=check),
@@ -477,6 +477,40 @@ def flows(name: str, options: Options) -> Line:
                 "SciPy's searches alone",
                 lambda: dijkstra(x.csr, indices=zones[:16], return_predecessors=True),
                 len(zones) / 16, told=", from 16 of them",
+            ),
+        ],
+        most=5,
+    )  # fmt: skip
+
+
+def trees(name: str, options: Options) -> Line:
+    """Rows with predecessors; between the zones of Chicago and its streets edges have length 0."""
+    x = network(name)
+    sources = np.arange(0, x.n, max(1, x.n // 1000))[:1000]
+    few = sources[:: max(1, len(sources) // 16)]
+    expected = dijkstra(x.csr, indices=sources[:2])
+
+    def check(found: Any) -> None:
+        np.testing.assert_allclose(np.asarray(found[0][:2]), expected, rtol=1e-12)
+        for row, root in enumerate(sources[:2]):
+            before, depth = np.asarray(found[1][row]), 0
+            node = np.flatnonzero(before >= 0)
+            while len(node := node[node != root]):
+                node, depth = before[node], depth + 1
+                assert depth <= x.n, "predecessors close a cycle"
+
+    return line(
+        f"{titled(name)}, {len(sources):,} sources",
+        [
+            part(
+                OURS,
+                lambda: sm.apsp(x.edges, sources=sources, return_predecessors=True),
+                check=check,
+            ),
+            own("without predecessors", lambda: sm.apsp(x.edges, sources=sources)),
+            part(
+                "SciPy", lambda: dijkstra(x.csr, indices=few, return_predecessors=True),
+                len(sources) / len(few), told=f", {len(few)} rows",
             ),
         ],
         most=5,
@@ -492,7 +526,7 @@ def matrix(name: str, options: Options) -> Line:
     def NetworKit() -> Contender:
         import networkit
 
-        graph = _in_networkit(x)
+        graph = in_networkit(x)
         return part(
             "NetworKit",
             lambda: networkit.distance.APSP(graph).run().getDistances(asarray=True)[:2],
@@ -513,7 +547,7 @@ def matrix(name: str, options: Options) -> Line:
             told=", 16 rows",
         )
 
-    title = "random, 4,096 nodes, 8 edges a node" if name == "random" else _title(name)
+    title = "random, 4,096 nodes, 8 edges a node" if name == "random" else titled(name)
     return line(
         title,
         [
@@ -548,7 +582,7 @@ def hops(size: tuple[int, int], options: Options) -> Line:
     def NetworKit() -> Contender:
         import networkit
 
-        graph = _in_networkit(x)
+        graph = in_networkit(x)
         return part(
             "NetworKit",
             lambda: [networkit.distance.BFS(graph, s, storePaths=False).run() for s in range(8)],
@@ -631,7 +665,7 @@ def gpu_customize(name: str, _: Options) -> Line:
     net, weight = prepared(name, "int32"), network(name).weight
     there = _on_device(weight)
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, _there(lambda: net.customize(weight, device="cuda"))),
             own("weights on the device", _there(lambda: net.customize(there))),
@@ -654,7 +688,7 @@ def gpu_stats(name: str, _: Options) -> Line:
         return sm.statistics(x.edges, kinds, directed=False, device="cuda")
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
             own("with preparation", whole, check=check),
@@ -681,7 +715,7 @@ def gpu_loads(name: str, _: Options) -> Line:
             assert (getattr(found, kind) >= expected * (1 - 1e-9)).all()
 
     return line(
-        _title(name),
+        titled(name),
         [
             part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
             own(
@@ -706,7 +740,7 @@ def gpu_table(name: str, _: Options) -> Line:
         np.testing.assert_array_equal(few.get() if hasattr(few, "get") else few, expected)
 
     return line(
-        f"{_title(name)}, {count:,}²",
+        f"{titled(name)}, {count:,}²",
         [
             part(OURS, lambda: net.distances(*ends, device="cuda"), check=first),
             own("that stays on the device", _there(lambda: net.distances(*there)), check=first),
@@ -721,7 +755,7 @@ def gpu_matrix(name: str, _: Options) -> Line:
     given, net = x.csr.astype(np.float32), prepared(name, "float32")
     nodes = _on_device(np.arange(x.n))
     return line(
-        f"{_title(name)}, float32",
+        f"{titled(name)}, float32",
         [
             part(OURS, lambda: sm.apsp(given, device="cuda")),
             own("prepared, stays on the device", _there(lambda: net.distances(nodes))),
@@ -824,6 +858,7 @@ CASES = [
     Case("table", table, ("NY", "FLA"), quick=("12",)),
     Case("statistics of all pairs", stats, ("NY",), quick=("12",), full=("FLA",)),
     Case("flows of a demand", flows, ("Chicago",), quick=("12",)),
+    Case("rows with predecessors", trees, ("Chicago",), quick=("12",)),
     Case("all pairs as a matrix", matrix, ("Chicago", "random"), quick=("12",)),
     Case("hop counts, one source", hops, ((100_000, 1_000_000),), quick=((200, 600),)),
     Case("widest paths, undirected", widest, (4096,), quick=(64,), full=(16384,)),
@@ -856,7 +891,8 @@ def table_of(result: dict[str, Any], source: str) -> str:
 def renew() -> int:
     """Renew the tables from the newest results."""
     done = report.renew_page(PAGE, ("sparse-graphs-cpu", "sparse-graphs-gpu"), table_of)
-    return done or report.renew_page(PAGE, ("sparse-graphs-families",), families.table_of)
+    done = done or report.renew_page(PAGE, ("sparse-graphs-families",), families.table_of)
+    return done or report.renew_page(PAGE, ("sparse-graphs-single",), families.single_table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -868,6 +904,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--gpu", action="store_true", help="on a CUDA device")
     part.add_argument("--families", action="store_true", help="small graphs of many kinds")
+    part.add_argument("--single", action="store_true", help="what is asked of one source")
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
@@ -878,7 +915,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = report.begin(threads, on_device=args.gpu)
     kind, cases = (
         ("gpu", GPU_CASES) if args.gpu else ("families", families.CASES) if args.families
-        else ("cpu", CASES)
+        else ("single", families.SINGLE) if args.single else ("cpu", CASES)
     )  # fmt: skip
     for case in cases:
         if args.only not in case.name:

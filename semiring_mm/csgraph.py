@@ -19,18 +19,22 @@ array([[0., 3., 4.],
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import pool
 from .closures.edges import EdgeList, both_ways
 from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
 from .graph_kernels import offsets
 from .graphs.apsp import distances
 from .graphs.choice import DENSE, Request
+from .graphs.dijkstra import MALFORMED, Found, Lists, search_lists
+from .graphs.hops import together
 from .graphs.methods import plan, searches_first
 from .hierarchy import costs
 from .lazy import cached_property
@@ -39,10 +43,9 @@ from .semirings import semirings
 
 try:
     import scipy.sparse.csgraph as _scipy
-    from scipy.sparse import csr_array, issparse
+    from scipy.sparse import issparse
     from scipy.sparse.csgraph import *  # noqa: F403
     from scipy.sparse.csgraph import NegativeCycleError
-    from scipy.sparse.csgraph import dijkstra as _search_each
 except ImportError as error:
     raise ImportError(
         "semiring_mm.csgraph stands in for scipy.sparse.csgraph and needs SciPy: "
@@ -142,6 +145,8 @@ def shortest_path(
         raise ValueError("method='FW' takes no indices: leave one of them out")
     graph = _Graph.read(csgraph, directed, unweighted, overwrite and method in ("auto", "FW"))
     rows, shape = _rows(graph, indices)
+    if found := graph.search(rows, return_predecessors):
+        return _give(found, return_predecessors, shape)
     if method in ("D", "BF"):
         graph = graph.reached(rows)
     elif rows is not None and graph.lowest < 0:
@@ -279,9 +284,9 @@ def dijkstra(
 
     Notes
     -----
-    With `limit` or `min_only` the search is SciPy's, unless weights are negative: then distances
-    beyond the limit are left out at the end, and predecessors stay, as paths that come back within
-    the limit may lead there.
+    With `limit` the search ends there, unless weights are negative: then distances beyond the limit
+    are left out at the end, and predecessors stay, as paths that come back within the limit may
+    lead there.
 
     Examples
     --------
@@ -296,26 +301,20 @@ def dijkstra(
         raise ValueError(f"limit must be at least 0, got {limit}")
     graph = _Graph.read(csgraph, directed, unweighted, False)
     rows, shape = _rows(graph, indices)
+    if found := graph.search(rows, return_predecessors, limit, min_only):
+        return _give(found, return_predecessors, shape[-1:] if min_only else shape)
     graph = graph.reached(rows)
-    if graph.lowest >= 0 and (min_only or limit < math.inf):
-        found = _search_each(
-            graph.csr(), directed, indices=rows, return_predecessors=return_predecessors,
-            limit=limit, min_only=min_only,
-        )  # fmt: skip
-    elif min_only:
-        found = _nearest(graph, rows)
-    else:
-        found = _solve(graph, rows, return_predecessors)
-    d, *rest = found if isinstance(found, tuple) else (found,)
+    solved = _nearest(graph, rows) if min_only else _solve(graph, rows, return_predecessors)
+    d, *rest = solved if isinstance(solved, tuple) else (solved,)
     if limit < math.inf:
         far = d > limit
         d[far] = np.inf
-        if min_only and rest:
+        if min_only:
             rest[1][far] = NO_PREDECESSOR
     return _give((d, *rest), return_predecessors, d.shape if min_only else shape)
 
 
-def _nearest(graph: _Graph, rows: NDArray[np.int32] | None) -> tuple[Any, ...]:
+def _nearest(graph: _Graph, rows: NDArray[np.int64] | None) -> tuple[Any, ...]:
     """Return the best paths from any of `rows`: from an extra node with an edge to each."""
     graph.potentials()  # report a negative cycle before the extra node is added
     g, n = graph.sparse(), graph.n
@@ -334,56 +333,61 @@ def _nearest(graph: _Graph, rows: NDArray[np.int32] | None) -> tuple[Any, ...]:
 # --- graphs by SciPy's conventions ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Graph:
-    """A graph without weights that are not finite.
+    """A graph.
 
     Attributes
     ----------
     n : int
-    edges : ndarray or EdgeList
-        A dense matrix with inf where there is no edge, or edges by rows, of undirected ones too.
+    given : ndarray, EdgeList or csr_array
+        A dense matrix with inf where there is no edge, edges by rows, of undirected ones too, or
+        a matrix of float64 that nobody has looked at.
     directed : bool
     own : bool
         Whether a dense matrix may be overwritten.
-    given : csr_array, optional
-        The same edges as they came.
+    unweighted : bool
+        Whether edges of a csr_array count 1.
     """
 
     n: int
-    edges: Any
+    given: Any
     directed: bool
     own: bool = False
-    given: Any = None
+    unweighted: bool = False
 
     @classmethod
     def read(cls, graph: Any, directed: bool, unweighted: bool, overwrite: bool) -> _Graph:
-        if hasattr(graph, "to_scipy_sparse"):  # an array of the package `sparse`
-            graph = graph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
+        own = not issparse(graph)
+        if own and hasattr(graph, "to_scipy_sparse"):  # an array of the package `sparse`
+            graph, own = graph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan]), False
         if np.iscomplexobj(graph):
             raise TypeError("a graph's weights are real numbers, got complex ones")
-        own = not issparse(graph)
-        edges: Any = _dense(graph, overwrite) if own else graph.tocsr().astype(float, copy=False)
-        shape = edges.shape
+        given: Any = _dense(graph, overwrite) if own else graph.tocsr()
+        if given.dtype != np.float64:
+            given = given.astype(np.float64)
+        shape = given.shape
         if len(shape) != 2 or shape[0] != shape[1]:
             raise ValueError(f"a graph's matrix is square, got shape {shape}")
-        given = None
-        if not own:
-            csr, whole = edges, EdgeList.of_csr(edges)
-            edges = whole.kept(~(np.isnan(whole.weight) | (whole.weight == np.inf)))
-            given = csr if edges is whole and not unweighted else None
-        weights = edges if own else edges.weight
-        if weights.size and weights.min() == -np.inf:
-            raise ValueError("a weight is -inf: leave the edge out if there is none")
-        if unweighted and own:
-            edges[edges < np.inf] = 1
-        elif unweighted:
-            edges = edges.weighted(np.ones_like(edges.weight))
-        return cls(shape[0], edges, bool(directed), own, given)
+        if own:
+            _check_lowest(given)
+            if unweighted:
+                given[given < np.inf] = 1
+        return cls(shape[0], given, bool(directed), own, unweighted)
+
+    @cached_property
+    def edges(self) -> Any:
+        """The dense matrix, or edges by rows without weights that are not finite."""
+        if not issparse(self.given):
+            return self.given
+        edges = EdgeList.of_csr(self.given)
+        edges = edges.kept(~(np.isnan(edges.weight) | (edges.weight == np.inf)))
+        _check_lowest(edges.weight)
+        return edges.weighted(np.ones_like(edges.weight)) if self.unweighted else edges
 
     @property
     def dense(self) -> bool:
-        return isinstance(self.edges, np.ndarray)
+        return isinstance(self.given, np.ndarray)
 
     @property
     def lowest(self) -> float:
@@ -393,6 +397,8 @@ class _Graph:
     @cached_property
     def stored(self) -> int:
         """The number of entries that are edges."""
+        if issparse(self.given):
+            return int(self.given.indptr[-1])
         edges = self.edges
         return int(np.count_nonzero(edges < np.inf) if self.dense else len(edges.col))
 
@@ -409,9 +415,42 @@ class _Graph:
         first, col = offsets(np.count_nonzero(there, axis=1)), np.nonzero(there)[1]
         return EdgeList.by_rows(first, col, self.edges[there])
 
-    def csr(self) -> Any:
-        """The edges as SciPy takes them: entries of the same place are parallel edges."""
-        return _csr(self.sparse()) if self.given is None else self.given
+    def search(
+        self, rows: NDArray[np.int64] | None, predecessors: bool, limit: float = math.inf,
+        nearest: bool = False,
+    ) -> Found | None:  # fmt: skip
+        """Shortest paths by searches; None where weights are negative, or others may be faster."""
+        n, count = self.n, self.n if rows is None else len(rows)
+        alone, arcs = nearest or limit < math.inf, self.stored * (1 if self.directed else 2)
+
+        def brief(equal: bool) -> bool:
+            hops = together(n, arcs, count, predecessors=predecessors) if equal else None
+            return costs.brief(n, arcs, count, threads=pool.get_num_threads(), hops=hops)
+
+        if not (alone or brief(self.unweighted)):
+            return None
+        for lists in self._lists():
+            if lists.weight is None and not (alone or brief(True)):
+                return None
+            found = search_lists(
+                lists, np.arange(n) if rows is None else rows, predecessors=predecessors,
+                limit=limit, directed=self.directed, nearest=nearest,
+            )  # fmt: skip
+            if found is not None:
+                return found
+        if self.lowest >= 0:
+            raise ValueError(MALFORMED)
+        return None
+
+    def _lists(self) -> Iterator[Lists]:
+        """Arcs as they came and, if there is something wrong with them, without what is no edge."""
+        g = self.given
+        if issparse(g) and not (self.unweighted and not np.isfinite(g.data).all()):
+            lists = Lists(self.n, g.indptr, g.indices, None)
+            yield lists if self.unweighted else Lists.of(*lists[:3], g.data)
+        if self.lowest >= 0:
+            edges = self.sparse()
+            yield Lists.of(self.n, edges.starts, edges.col, edges.weight)
 
     def potentials(self) -> Matrix:
         """Return Johnson's potentials; raise if there is a negative cycle."""
@@ -423,13 +462,15 @@ class _Graph:
             raise _NegativeCycle(*found)
         return found
 
-    def reached(self, rows: NDArray[np.int32] | None) -> _Graph:
+    def reached(self, rows: NDArray[np.int64] | None) -> _Graph:
         """Return the graph without negative edges that are unreachable from `rows`."""
         if rows is None or self.lowest >= 0:
             return self
         g = self.sparse()
-        steps = _csr(g.weighted(np.ones_like(g.weight)))
-        there = _search_each(steps, self.directed, rows, min_only=True) < np.inf
+        steps = _Graph(self.n, g.weighted(np.ones_like(g.weight)), self.directed)
+        found = steps.search(rows, False, nearest=True)
+        assert found is not None
+        there = found.d[0] < np.inf
         seen = there[g.row]
         if not self.directed:
             seen |= there[g.col]
@@ -450,30 +491,34 @@ def _dense(graph: Any, overwrite: bool) -> Matrix:
     return matrix
 
 
-def _csr(g: EdgeList) -> Any:
-    return csr_array((g.weight, g.col, g.first), (g.n, g.n))
+def _check_lowest(weights: NDArray[np.float64]) -> None:
+    if weights.size and weights.min() == -np.inf:
+        raise ValueError("a weight is -inf: leave the edge out if there is none")
 
 
-def _rows(graph: _Graph, indices: Any) -> tuple[NDArray[np.int32] | None, tuple[int, ...]]:
+def _rows(graph: _Graph, indices: Any) -> tuple[NDArray[np.int64] | None, tuple[int, ...]]:
     """The sources as a list of nodes, None for all, and the shape of the result."""
     n = graph.n
     if indices is None:
         return None, (n, n)
-    nodes = np.array(indices, dtype=np.int32)
+    nodes = np.array(indices, dtype=np.int64)
     shape = (*nodes.shape, n)
     nodes = nodes.reshape(-1)
-    nodes[nodes < 0] += n
-    outside = (nodes < 0) | (nodes >= n)
-    if outside.any():
-        raise ValueError(
-            f"indices: there is no node {np.ravel(indices)[outside.argmax()]} among {n}"
-        )
+    numbers = nodes.tolist()
+    if numbers and not 0 <= min(numbers) <= max(numbers) < n:
+        nodes[nodes < 0] += n
+        outside = (nodes < 0) | (nodes >= n)
+        if outside.any():
+            raise ValueError(f"indices: there is no node {numbers[outside.argmax()]} among {n}")
     return nodes, shape
 
 
 def _give(found: Any, predecessors: bool, shape: tuple[int, ...]) -> Result:
-    found = found if isinstance(found, tuple) else (found,)
-    shaped = tuple(np.asarray(x).reshape(shape) for x in found)
+    if isinstance(found, Found):
+        found = [x for x in found[:3] if x is not None]
+    elif not isinstance(found, tuple):
+        found = (found,)
+    shaped = tuple(x.reshape(shape) for x in found)
     return shaped if predecessors else shaped[0]
 
 
@@ -487,9 +532,6 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
     if not n or not k:
         d, p = np.empty((k, n)), np.empty((k, n), np.int32)
         return (d, p) if predecessors else d
-    arcs = graph.stored if directed else 2 * graph.stored
-    if costs.brief(n, arcs, k) and graph.lowest >= 0:
-        return _search_each(graph.csr(), directed, rows, predecessors)
     try:
         request = Request(
             semirings["min_plus"], n, np.dtype(np.float64), graph.stored, device="cpu", rows=rows,

@@ -28,9 +28,10 @@ from .semirings import Semiring, fold_start
 
 __all__ = [
     "ALPHA", "BETA", "BROKEN", "FLOATS", "READ_C", "Facts", "Plan", "absent", "bit_join",
-    "bytewise", "can_use_fma", "can_use_keys", "computed", "contracted", "distributes", "float_key",
-    "infinite_zero", "make_plan", "make_step_plan", "needs_facts", "overflow", "refuse_dtype",
-    "scalar", "scalar_bits", "scaled_bools", "stored", "unpack_bits", "with_keys", "words_of_bits",
+    "bytewise", "can_use_fma", "can_use_keys", "closure_plan", "computed", "contracted",
+    "distributes", "entry_plan", "float_key", "infinite_zero", "make_plan", "make_step_plan",
+    "needs_facts", "overflow", "refuse_dtype", "scalar", "scalar_bits", "scaled_bools", "stored",
+    "unpack_bits", "with_keys", "words_of_bits",
 ]  # fmt: skip
 
 
@@ -430,6 +431,28 @@ def _bool_plan(semiring: Semiring) -> Plan:
 def bytewise(plan: Plan) -> Plan:
     """A bool plan one byte an element, for work that does not repay packing bits."""
     return replace(plan, compute="i8", codec="mask")
+
+
+def closure_plan(
+    semiring: Semiring, dtype: np.dtype[Any], known: tuple[Facts, Facts, Facts] | None, depth: int
+) -> Plan:
+    """How entries of a closure are computed from `depth` pairs of others."""
+    fa, fb, fc = known or (None, None, None)
+    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
+    if plan.codec == "bits":
+        plan = bytewise(plan)
+    if plan.codec == "sentinel":
+        plan = replace(plan, annihilate=True)
+    return replace(plan, check=False)
+
+
+def entry_plan(semiring: Semiring, dtype: np.dtype[Any]) -> Plan:
+    """How entries of any closure are compared, and joined with an edge."""
+    known = None
+    if needs_facts(semiring, dtype) and dtype.kind in "iu":
+        limit = 1 << (8 * dtype.itemsize - 4)  # as in closures
+        known = (Facts(-limit, limit, True),) * 3
+    return closure_plan(semiring, dtype, known, 1)
 
 
 def scaled_bools(semiring: Semiring, scale: bool, x: Any) -> Any:

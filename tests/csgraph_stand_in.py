@@ -14,8 +14,9 @@ from semiring_mm.hierarchy import costs
 
 
 def force(way, put=setattr):
-    """Have every graph solved by the dense engine, or every one by searches."""
+    """Have every graph solved by the dense engine, by searches, or before anyone looks at it."""
     put(choice, "SPARSE_FROM", math.inf if way == "engine" else 0)
+    put(costs, "brief", lambda *_, **__: way == "at once")
     for name in ("SEARCH", "LIST", "CALL", "POTENTIAL"):
         put(costs, name, 0.0)
 

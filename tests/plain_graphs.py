@@ -62,7 +62,7 @@ def compiled(kernel, plan, zero, one):
         )
 
     def call(**fields):
-        kernel.plain(operations, **fields)
+        return kernel.plain(operations, **fields)
 
     call.bind = lambda **fields: functools.partial(call, **fields)
     return call

@@ -172,7 +172,7 @@ the demand:
   --trips COLUMN       the column of the demand with the trips, by name or number; default trips
   --ties {{share,one}}   whether shortest paths of equal length share trips evenly, which is the
                        default, or one of them carries all
-the computation:{_THREADS}
+the computation:{_THREADS}{_EXPLAIN}
 the output:
   -o --output FILE     F.csv, F.csv.gz or F.parquet: a row for each edge (from, to, weight, load).
                        Default: CSV is printed{_manner()}"""

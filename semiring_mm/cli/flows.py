@@ -18,7 +18,7 @@ from .compute import refused, watched
 from .graph import Finder, GivenGraph, read_network
 from .options import Refusal
 from .report import finish, graph_name, summary, warn
-from .tables import Columns, csv_lines, number, write_columns
+from .tables import Columns, csv_lines, number, print_data, write_columns
 
 __all__ = ["run"]
 
@@ -31,6 +31,14 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     graph: Any = given.graph if net is None else net
     demand = _demand(args, given, graph.nodes)
     warnings = warn(given, chosen=True)
+    if args.explain:
+        ends = [demand.row] if demand.directed else [demand.row, demand.col]
+        made = (demand.weight > 0) & (demand.row != demand.col)
+        begins = np.unique([x[made] for x in ends])
+        origins = [demand.nodes[k] for k in begins.tolist()]
+        with refused(given):
+            print_data(f"{sm.explain(graph, 'flows', sources=origins)}\n")
+        return 0
     with refused(given):
         found = sm.flows(graph, demand, ties=args.ties or "share", progress=watched(args, stack))
     stack.close()  # the progress

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import engine as engines
+from .. import pool
 from ..engine import Engine
-from ..expressions import evaluate
-from ..graph_kernels import ranges
+from ..graphs.kernels import trees as kernels
+from ..plan import entry_plan
 from ..semirings import Semiring
 from .edges import EdgeList
 from .paths import NO_PREDECESSOR, epsilon
@@ -27,7 +29,7 @@ __all__ = ["best_edges", "cyclic_rows", "repair_trees"]
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
 
-_EDGES = 1 << 21  # that are looked at together, of as many rows as that takes
+_ENTRIES = 1 << 17  # of predecessors that a task of a thread follows, about
 
 
 def best_edges(
@@ -66,8 +68,9 @@ def repair_trees(
 ) -> None:
     """Change predecessors, in place, so that every row of `p` is a tree of shortest paths.
 
-    Nodes whose predecessors lead to the source keep them. The others are attached again by edges
-    along which ``d[u] ⊗ w`` differs from ``d[v]`` the least, in sum over the path.
+    All nodes keep their predecessors but those of one path to each cycle. It leads there from a
+    node that the root reaches, by edges along which ``d[u] ⊗ w`` differs from ``d[v]`` the least,
+    in sum over the path.
 
     Parameters
     ----------
@@ -84,41 +87,110 @@ def repair_trees(
     """
     roots = np.arange(p.shape[1]) if sources is None else sources
     entering: EdgeList | None = None
-    for rows, stray in cyclic_rows(engine, s, d, p, roots):
-        if entering is None:
+    if engine.xp is not np:
+        for rows in cyclic_rows(engine, s, d, p, roots):
+            entering = entering or edges().entering
+            at = engine.from_host(rows)
+            trees = engine.to_host(p[at])
+            _repair(s, entering, engine.to_host(d[at]), trees, roots[rows])
+            p[at] = engine.from_host(trees)
+        return
+    _clear_roots(engine, p, roots)
+    for part in _parts(engine, p):  # the repair of a row that is a tree sees that it is one
+        if entering is None and _cyclic_on_host(p[part], roots[part]).any():
             entering = edges().entering
-        at = engine.from_host(rows)
-        distances, trees = engine.to_host(d[at]), engine.to_host(p[at])
-        for x in _parts(stray, entering):
-            _attach(s, entering, distances[x], trees[x], stray[x], roots[rows][x])
-        p[at] = engine.from_host(trees)
+        if entering is not None:
+            trees = np.ascontiguousarray(p[part])
+            _repair(s, entering, np.ascontiguousarray(d[part]), trees, roots[part])
+            if not np.shares_memory(trees, p):
+                p[part] = trees
 
 
-def cyclic_rows(
-    engine: Engine, s: Semiring, d: Array, p: Array, roots: Index
-) -> Iterator[tuple[Index, NDArray[np.bool_]]]:
-    """The rows of `p` that are no trees, some at a time, with the nodes that miss the root.
+def cyclic_rows(engine: Engine, s: Semiring, d: Array, p: Array, roots: Index) -> Iterator[Index]:
+    """The rows of `p` that are no trees, some at a time.
 
     Roots lose what predecessors they have: rounding may take a cycle for better than none.
     """
-    xp = engine.xp
-    rows, n = p.shape
-    own = engine.from_host(roots.astype(np.int32))[:, np.newaxis]
-    p[xp.arange(rows), own[:, 0]] = NO_PREDECESSOR
+    _clear_roots(engine, p, roots)
+    if engine.xp is np:
+        for part in _parts(engine, p):
+            rows = part.start + np.flatnonzero(_cyclic_on_host(p[part], roots[part]))
+            if rows.size:
+                yield rows
+        return
     # Where each step back is strictly nearer, there can be no cycle.
     doubtful = engine.doubtful(s, d, p)
+    for part in _parts(engine, p[: len(doubtful)]):
+        rows = doubtful[part]
+        rows = rows[_cyclic_on_device(engine, p[engine.from_host(rows)], roots[rows])]
+        if rows.size:
+            yield rows
+
+
+def _clear_roots(engine: Engine, p: Array, roots: Index) -> None:
+    """Take the predecessors of roots away."""
+    p[engine.xp.arange(len(p)), engine.from_host(roots)] = NO_PREDECESSOR
+
+
+def _parts(engine: Engine, p: Array) -> Iterator[slice]:
+    """Rows that are looked at together."""
+    rows, n = p.shape
     height = max(1, engine.TILE**2 * 4 // max(n, 1))
-    for top in range(0, len(doubtful), height):
-        at = engine.from_host(doubtful[top : top + height])
-        marks, home, count = p[at], own[at], -1
-        ends = xp.where(marks >= 0, marks, home)
-        # Steps of 2, 4, 8, …: once no further node comes to its root, none will.
-        while count != (count := int(xp.count_nonzero(ends == home))) and count < ends.size:
-            ends = xp.take_along_axis(ends, ends, 1)
-        stray = (ends != home) & (marks >= 0)
-        cyclic = xp.flatnonzero(stray.any(axis=1))
-        if cyclic.size:
-            yield engine.to_host(at[cyclic]), engine.to_host(stray[cyclic])
+    for top in range(0, rows, height):
+        yield slice(top, min(top + height, rows))
+
+
+def _cyclic_on_host(p: NDArray[np.int32], roots: Index) -> NDArray[np.bool_]:
+    """Whether each row has a node that does not lead to its root."""
+    rows, n = p.shape
+    p = np.ascontiguousarray(p)
+    cyclic = np.zeros(rows, np.uint8)
+
+    def some(lo: int, hi: int) -> None:
+        engines.compiled(kernels.cyclic, "i4")(
+            n=n, rows=hi - lo, root=roots[lo:hi], p=p[lo:hi], cyclic=cyclic[lo:hi],
+            state=np.empty(n, np.int32), on_cycle=np.empty(n + 1, np.int32),
+        )  # fmt: skip
+
+    pool.run_parts(some, rows, -(-p.size // _ENTRIES))
+    return cyclic.astype(bool)
+
+
+def _cyclic_on_device(engine: Engine, p: Array, roots: Index) -> NDArray[np.bool_]:
+    """The same by array operations, so that only rows with cycles leave the device."""
+    xp = engine.xp
+    home, count = engine.from_host(roots.astype(np.int32))[:, np.newaxis], -1
+    ends = xp.where(p >= 0, p, home)
+    # Steps of 2, 4, 8, …: once no further node comes to its root, none will.
+    while count != (count := int(xp.count_nonzero(ends == home))) and count < ends.size:
+        ends = xp.take_along_axis(ends, ends, 1)
+    cyclic: NDArray[np.bool_] = engine.to_host(((ends != home) & (p >= 0)).any(axis=1))
+    return cyclic
+
+
+def _repair(s: Semiring, entering: EdgeList, d: Array, p: NDArray[np.int32], roots: Index) -> None:
+    """Change rows of predecessors, on the host, into trees."""
+    rows, n = p.shape
+    unit = 0.0 if s.order_only else epsilon(d.dtype)
+    plan = entry_plan(s, d.dtype)
+    tail = np.ascontiguousarray(entering.col, np.int32)
+    weight = np.ascontiguousarray(entering.weight.astype(d.dtype, copy=False))
+    lost = np.empty(rows, np.int64)
+
+    def some(lo: int, hi: int) -> None:
+        nodes = {name: np.empty(n, np.int32) for name in ("state", "following", "mark", "queue")}
+        engines.compiled(kernels.repair, plan)(
+            n=n, rows=hi - lo, unit=unit, sums=int(s.mul_kind == "+"), root=roots[lo:hi],
+            first=entering.starts, tail=tail, weight=weight, d=d[lo:hi], p=p[lo:hi],
+            on_cycle=np.empty(n + 1, np.int32), label=np.empty(n), lost=lost[lo:hi], **nodes,
+        )  # fmt: skip
+
+    pool.run_parts(some, rows, -(-p.size // _ENTRIES))
+    for row in np.flatnonzero(lost >= 0)[:1]:
+        raise ValueError(
+            f"{s.name}: no path along edges from node {roots[row]} to node "
+            f"{lost[row]} is worth what the closure says; see Semiring.check_laws"
+        )
 
 
 def _excess(s: Semiring, value: Array, d: Array, scale: Array) -> NDArray[np.float64]:
@@ -141,72 +213,3 @@ def _scale(d: Array) -> NDArray[np.float64]:
     size = np.abs(d.astype(np.float64))
     largest: NDArray[np.float64] = size.max(1, keepdims=True, initial=0, where=np.isfinite(size))
     return largest
-
-
-def _parts(stray: NDArray[np.bool_], entering: EdgeList) -> Iterator[slice]:
-    """Rows whose stray nodes are attached at once, as many as fit."""
-    counts = np.cumsum(stray @ np.diff(entering.starts))
-    begin = 0
-    while begin < len(stray):
-        limit = _EDGES + (counts[begin - 1] if begin else 0)
-        end = max(begin + 1, int(np.searchsorted(counts, limit, "right")))
-        yield slice(begin, end)
-        begin = end
-
-
-def _attach(
-    s: Semiring,
-    entering: EdgeList,
-    d: Array,
-    p: NDArray[np.int32],
-    stray: NDArray[np.bool_],
-    roots: Index,
-) -> None:
-    """Attach the stray nodes of some rows to the trees of these.
-
-    The method of Bellman and Ford searches in all rows at once, with excess as the weight. As no
-    excess is negative, what a rounded sum strictly improves never closes a cycle.
-    """
-    row, node = np.nonzero(stray)
-    place = np.full(stray.shape, -1)
-    place[row, node] = np.arange(len(row))
-    tree = (p >= 0) & ~stray
-    tree[np.arange(len(p)), roots] = True
-
-    # the edges into stray nodes (head), from the tree (tail < 0) or from other stray ones
-    first, degree = entering.starts[:-1], np.diff(entering.starts)
-    at, head = ranges(first[node], degree[node]), np.repeat(np.arange(len(row)), degree[node])
-    start = entering.col[at]
-    tail = place[row[head], start]
-    usable = tree[row[head], start] | (tail >= 0)
-    at, head, tail, start = at[usable], head[usable], tail[usable], start[usable]
-    line = row[head]
-    exact = d.dtype if s.order_only or not epsilon(d.dtype) else np.float64
-    value = evaluate(s.mul_expr, d[line, start].astype(exact), entering.weight[at].astype(exact))
-    excess = _excess(s, value, d[line, node[head]], _scale(d)[line, 0])
-
-    label = np.full(len(row), np.inf)  # of a stray node: the excess of the path to it
-    margin = 16.0
-    while not np.isfinite(label).all():
-        kept = np.flatnonzero(excess <= margin)
-        kept = kept[np.argsort(tail[kept], kind="stable")]
-        first = np.searchsorted(tail[kept], np.arange(len(row) + 1))
-        active = kept[(tail[kept] < 0) | np.isfinite(label[tail[kept]])]
-        while active.size:
-            reach = excess[active] + np.where(tail[active] < 0, 0, label[tail[active]])
-            order = np.lexsort((reach, head[active]))
-            active, reach = active[order], reach[order]
-            best = np.flatnonzero(np.diff(head[active], prepend=-1))
-            best = best[reach[best] < label[head[active[best]]]]
-            chosen = active[best]
-            moved = head[chosen]
-            label[moved] = reach[best]
-            p[row[moved], node[moved]] = start[chosen]
-            active = kept[ranges(first[moved], first[moved + 1] - first[moved])]
-        if margin == np.inf:
-            at_fault = int(np.flatnonzero(np.isinf(label))[0])
-            raise ValueError(
-                f"{s.name}: no path along edges from node {roots[row[at_fault]]} to node "
-                f"{node[at_fault]} is worth what the closure says; see Semiring.check_laws"
-            )
-        margin *= margin

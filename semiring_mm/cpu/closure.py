@@ -9,7 +9,7 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .. import pool
 from ..engine import Known
 from ..memory import workspace
-from ..plan import Plan, bytewise, make_plan
+from ..plan import Plan, closure_plan
 from ..semirings import Semiring
 from .algebra import Algebra
 from .compiler import KEPT, Library, Target, compile_functions, compile_kept, host_target, writers
@@ -29,7 +29,7 @@ from .views import HEAD, ArrayView, check_array_layout
 
 __all__ = [
     "BASE", "ClosureCode", "closure_batch", "closure_block", "closure_code", "closure_functions",
-    "closure_plan", "keeping",
+    "keeping",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -58,16 +58,6 @@ def closure_code(
 ) -> ClosureCode:
     """The code for matrices of up to `depth` rows, with predecessors if they are `marked`."""
     return _code(closure_plan(semiring, dtype, known, depth), marked)
-
-
-def closure_plan(semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int) -> Plan:
-    fa, fb, fc = known or (None, None, None)
-    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
-    if plan.codec == "bits":
-        plan = bytewise(plan)
-    if plan.codec == "sentinel":
-        plan = replace(plan, annihilate=True)
-    return replace(plan, check=False)
 
 
 def closure_block(

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from .. import pool
 from ..engine import Forest
 from ..memory import scratch
-from ..plan import Facts, needs_facts
+from ..plan import entry_plan
 from ..semirings import Semiring
 from ..spanning import in_line, range_table, spanning_plan
-from .closure import closure_plan
 from .codegen import compiled
 from .kernels import spanning as kernels
 
@@ -81,11 +80,7 @@ def towards(forest: Forest, rows: Index, out: Index) -> None:
 
 def doubtful(semiring: Semiring, d: Array, p: Index) -> NDArray[np.int64]:
     """Rows of predecessors in which one is not strictly nearer than its node."""
-    known = None
-    if needs_facts(semiring, d.dtype) and d.dtype.kind in "iu":
-        limit = 1 << (8 * d.dtype.itemsize - 4)  # as in closures
-        known = (Facts(-limit, limit, True),) * 3
-    kernel = compiled(kernels.doubtful, closure_plan(semiring, d.dtype, known, 1))
+    kernel = compiled(kernels.doubtful, entry_plan(semiring, d.dtype))
     rows, n = p.shape
     wrong = np.zeros(rows, np.uint8)
 

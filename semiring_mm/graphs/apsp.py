@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import pool
 from ..arrays import Call, check_memory, masked, repeat
 from ..bits import BitMatrix
 from ..closures.bits import closure_bits
@@ -17,11 +18,14 @@ from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import labelled
 from ..closures.weights import check_idempotent
 from ..deprecated import apart
+from ..hierarchy import costs
 from ..naming import integer
 from ..progress import Progress, reporter
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions, Tiles
 from .choice import Request, check_graph, check_shape, matrix_of
+from .dijkstra import Lists, search_lists
+from .hops import together
 from .inputs import as_graph, as_typed, positions, warn_of_entries
 from .methods import solve
 
@@ -260,6 +264,8 @@ device, progress, tiles
 def _between(s: Semiring, graph: Any, targets: Any, **asked: Any) -> Any:
     """Best paths to some nodes: to few of them along the reversed edges."""
     if targets is None:
+        if asked["sources"] is not None and (found := _searched(s, graph, **asked)) is not None:
+            return found
         head = _head(s, graph, **asked)
         d = None if head is None else repeat(head, (graph,))
         return Task(s, graph, head=head, **asked).solve() if d is None else d
@@ -296,6 +302,42 @@ def _between(s: Semiring, graph: Any, targets: Any, **asked: Any) -> Any:
         d = solve(graph, rows)[:, columns]
     named = nodes is not None and isinstance(d, np.ndarray)
     return labelled(d, None, s, nodes or (), rows, columns)[0] if named else d
+
+
+def _searched(
+    s: Semiring, graph: Any, *, weight: str | int | None, directed: bool | None, sources: Any,
+    options: TileOptions, predecessors: bool, overwrite: bool, progress: Progress,
+    method: str = "auto", hops: int | None = None,
+) -> Any:  # fmt: skip
+    """Rows of a matrix in CSR by searches, before anyone has looked at it.
+
+    None where another method may take less time, or where there is something about the graph to be
+    told: a negative weight, NaN, an index out of range.
+    """
+    if getattr(graph, "format", None) != "csr" or s.name != "min_plus" or options:
+        return None
+    plain = method == "auto" and hops is progress is None and not overwrite
+    shape = graph.shape
+    if not plain or weight not in ("weight", None) or options.device not in (None, "cpu"):
+        return None
+    if len(shape) != 2 or shape[0] != shape[1] or graph.dtype.kind not in "biuf":
+        return None
+    n, first, head = shape[0], graph.indptr, graph.indices
+    rows = positions(sources, n, None)
+    lists = Lists(n, first, head, None) if weight is None else Lists.of(n, first, head, graph.data)
+    assert rows is not None
+    arcs, count = len(head) * (2 if directed is False else 1), len(rows)
+    equal = lists.weight is None
+    by_hops = together(n, arcs, count, predecessors=predecessors) if equal else None
+    if not costs.brief(n, arcs, count, threads=pool.get_num_threads(), hops=by_hops):
+        return None
+    found = search_lists(
+        lists, rows, predecessors=predecessors, directed=directed is not False,
+        dtype="float32" if graph.dtype == np.float32 else "float64",
+    )  # fmt: skip
+    if found is None:
+        return None
+    return (found.d, found.pred) if predecessors else found.d
 
 
 def _head(

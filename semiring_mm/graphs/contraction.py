@@ -205,12 +205,13 @@ def _in_place(r: Request, run: Callable[[Array | None], Solved]) -> Solved:
 def hops_cost(r: Request, limit: float) -> float:
     """Nanoseconds of breadth-first searches over edges that all count 1."""
     row, col, _ = r.listed.arrays
-    least = Hops.least(r.n, len(row), r.count, labels=r.kept)
+    lists = 0.0 if r.hop_graph is not None else 2 * costs.LIST * len(row)
+    least = lists + Hops.least(r.n, len(row), r.count, labels=r.kept)
     if least > limit:
         raise TooExpensive(f"{least / 1e9:.3g} s or more")
     if r.hop_graph is None:
         r.hop_graph = Hops(r.n, row, col, directed=not r.sparse.source.symmetric())
-    return r.hop_graph.time(r.count, labels=r.kept)
+    return lists + r.hop_graph.time(r.count, labels=r.kept)
 
 
 def by_hops(r: Request) -> Solved:

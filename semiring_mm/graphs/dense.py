@@ -221,7 +221,7 @@ def _cyclic(problem: Problem, closed: Array, p: Array, open_rows: Array | None) 
     roots = np.tile(np.arange(n), count)
     found: set[int] = set()
     s = problem.source.s
-    for rows, _ in cyclic_rows(engine, s, closed.reshape(flat), p.reshape(flat), roots):
+    for rows in cyclic_rows(engine, s, closed.reshape(flat), p.reshape(flat), roots):
         found.update((rows // n).tolist())
     return sorted(found)
 

@@ -23,6 +23,9 @@ from .statistics import OF_PATHS, request_of
 
 __all__ = ["Estimate", "Explanation", "explain"]
 
+#: Uses for which shortest paths are counted.
+_COUNTED = ("flows", *OF_PATHS)
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -113,10 +116,10 @@ def explain(
     ----------
     graph : any graph that :func:`apsp` takes
         Or a prepared one, which has its method: then the table is what was prepared.
-    use : {"apsp", "statistics", "nearest", "betweenness", "edge_betweenness", "stress"}
+    use : {"apsp", "statistics", "nearest", "flows", "betweenness", "edge_betweenness", "stress"}
         The function that is explained: :func:`apsp`, or :func:`closure` over another semiring,
         :func:`statistics` of the distances from `sources`, or one that counts their shortest paths,
-        or :func:`nearest` of facilities, which are the `sources`.
+        :func:`nearest` of facilities, or :func:`flows` from origins, which are the `sources`.
     semiring : str or Semiring, default "min_plus"
         As for :func:`closure`.
     weight, source, target, dtype, directed, method, sources, return_predecessors, max_hops
@@ -154,7 +157,7 @@ def explain(
     ['rounds of products', 'elimination in blocks', 'a search from each source']
     """
     s = as_semiring(semiring)
-    uses = ("apsp", "statistics", "nearest", *OF_PATHS)
+    uses = ("apsp", "statistics", "nearest", *_COUNTED)
     if use not in uses:
         raise ValueError(f"use is one of {', '.join(map(repr, uses))}, got {use!r}")
     if isinstance(graph, PreparedGraph):
@@ -185,7 +188,7 @@ def _passing(
     rows = positions(sources, edges.n, edges.nodes)
     count = edges.n if rows is None else len(np.unique(rows))
     where = None if TileOptions.of(device, tiles).indices() is None else "cuda"
-    return request_of(edges, count, device=where, metric=use == "nearest", loads=use in OF_PATHS)
+    return request_of(edges, count, device=where, metric=use == "nearest", loads=use in _COUNTED)
 
 
 def _explained(request: Request) -> Explanation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from .. import pool
-from ..closures.edges import both_ways
-from ..graph_kernels import Arcs, HopSearches, offsets
+from ..graph_kernels import Arcs, HopSearches
+from ..hierarchy import costs
 from ..hierarchy.collector import Collector, Extent, Wanted
 from ..lazy import cached_property
+from .dijkstra import listed
 
-__all__ = ["HopCollector", "Hops", "engine_on", "lists_of_rows"]
+__all__ = ["HopCollector", "Hops", "engine_on", "lists_of_rows", "together"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -48,11 +50,10 @@ class Hops:
             raise ValueError(f"a graph for breadth-first searches has less than 2³¹ nodes, got {n}")
         self.n = n
         apart = row != col
-        row, col = (x[apart].astype(np.int64, copy=False) for x in (row, col))
-        if not directed:
-            row, col = both_ways(row, col)
-        self.out = _lists(n, row, col)
-        self.back = _lists(n, col, row) if directed else self.out
+        if not apart.all():
+            row, col = row[apart], col[apart]
+        self.out = listed(n, row, col, both=not directed)[1:3]
+        self.back = listed(n, col, row, both=False)[1:3] if directed else self.out
 
     @classmethod
     def of_matrix(cls, there: NDArray[np.bool_], *, symmetric: bool) -> Hops:
@@ -136,6 +137,14 @@ class Hops:
         return d
 
 
+def together(n: int, arcs: int, count: int, *, predecessors: bool) -> float:
+    """What searches from some sources at once take at least; infinite where they are not for it."""
+    several = count > 1 and not predecessors
+    if not several:
+        return math.inf
+    return 2 * costs.LIST * arcs + Hops.least(n, arcs, count, labels=True)
+
+
 def _searches(name: str) -> type[HopSearches]:
     found = engines.named(name).HopSearches
     assert found is not None
@@ -158,14 +167,6 @@ def _time(n: int, arcs: int, count: int, often: int, extra: tuple[float, float])
     often, calls = min(count, lanes, often), -(-count // lanes)
     node = _NODE + extra[0] + (_MEET + extra[1]) * often
     return max(1.0, calls / pool.get_num_threads()) * (node * n + _EDGE * often * arcs)
-
-
-def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
-    """The heads of the edges from each node."""
-    first = offsets(np.bincount(row, minlength=n))
-    both = row << 32 | col
-    both.sort()
-    return first, both.astype(np.int32)  # the lower half
 
 
 def lists_of_rows(xp: Any, there: Array) -> tuple[Array, Array]:

@@ -144,9 +144,9 @@ def as_graph(
         raise TypeError(f"weight is the name of an attribute of edges, or None, got {weight!r}")
     edges = _edge_list(graph, weight, directed, source, target)
     if edges is not None:
+        edges = _checked(edges)
         if directed is False:
             edges = edges.undirected()
-        edges = _checked(edges)
         return edges, None if isinstance(edges.nodes, range) else edges.nodes
     if masked(graph):
         raise TypeError("the graph is a masked array: use graph.filled(inf)")
@@ -424,7 +424,8 @@ def positions(
     else:
         chosen = [chosen] if np.ndim(chosen) == 0 else list(chosen)
         rows = np.array([integer(x, name) for x in chosen], np.int64)
-    if ((rows < 0) | (rows >= n)).any():
-        bad = int(rows[(rows < 0) | (rows >= n)][0])
+    numbers = rows.tolist()  # mostly few, for which NumPy takes longer than Python
+    if numbers and not 0 <= min(numbers) <= max(numbers) < n:
+        bad = next(x for x in numbers if not 0 <= x < n)
         raise ValueError(f"{name}: there is no node {bad}, they are 0 to {n - 1}")
     return rows

@@ -100,7 +100,7 @@ def plan(request: Request, refused: Mapping[str, str] = _NONE) -> Method:
 
 def searches_first(request: Request) -> bool:
     """Whether searches take less time than a dense method, by the number of edges alone."""
-    return _search_cost(request, math.inf) < _dense_cost(request, request.sources)
+    return _search_cost(request, math.inf, looked_at=False) < _dense_cost(request, request.sources)
 
 
 def solve(request: Request, leave_out: str = "") -> Any:
@@ -165,8 +165,11 @@ def _elimination(r: Request) -> str:
 
 
 def _counted(r: Request) -> str:
-    positive = r.sparse.weights.facts.lo > 0 or not len(r.listed.col)
-    return "" if positive else "needs positive weights"
+    facts = r.sparse.weights.facts
+    if not (facts.lo > 0 or not len(r.listed.col)):
+        return "needs positive weights"
+    exact = r.dtype.kind == "f" or r.n * facts.hi < 1 << 53
+    return "" if exact else "needs distances below 2**53, which float64 adds up exactly"
 
 
 def _forest(r: Request) -> str:
@@ -250,10 +253,13 @@ def _blocks_cost(r: Request, limit: float) -> float:
     return whole if r.sources is None else max(whole, _dense_cost(r, r.sources))
 
 
-def _search_cost(r: Request, limit: float) -> float:
+def _search_cost(r: Request, limit: float, *, looked_at: bool = True) -> float:
     if r.method == "sparse":
         return math.inf  # where an elimination has no room
-    return costs.searches(r.n, r.both, r.count, threads=r.threads)
+    # rows that only pass take as long to be looked at
+    facts = r.sparse.weights.facts if looked_at and r.kept else None
+    equal = facts is not None and facts.lo == facts.hi
+    return costs.searches(r.n, r.both, r.count, threads=r.threads, equal=equal)
 
 
 def _potentials_cost(r: Request, limit: float) -> float:

@@ -43,6 +43,8 @@ ENTRY = 4.0
 ROUNDS, ROUND = 128, 32
 #: An arc, or a step in the queue, of a search; with an arc being listed; and a call.
 SEARCH, LIST, CALL = 8.0, 10.0, 3e5
+#: The same where all arcs weigh the same.
+QUEUE = 5.0
 #: An arc that is sorted by its weight, or joined in a round from one source; a pair in one launch.
 SORT, ROUND_ARC, LAUNCH = 40.0, 6.0, 0.002
 #: An arc in a round of Bellman and Ford, for potentials; and rounds, of which there may be fewer or
@@ -108,9 +110,14 @@ def launch(n: int) -> float:
     return CALL / 4 + LAUNCH * float(n) ** 3
 
 
-def searches(n: int, arcs: int, count: int, *, threads: int = 1) -> float:
-    """A search from each source, of which a thread does one at a time."""
-    each = SEARCH * (arcs + n * math.log2(n + 1))
+def searches(
+    n: int, arcs: int, count: int, *, threads: int = 1, equal: bool = False
+) -> float:  # fmt: skip
+    """A search from each source, of which a thread does one at a time.
+
+    `equal`: all arcs weigh the same, so that there is a queue and no heap.
+    """
+    each = QUEUE * (arcs + n) if equal else SEARCH * (arcs + n * math.log2(n + 1))
     return CALL + LIST * arcs + each * max(1.0, count / threads)
 
 
@@ -163,9 +170,19 @@ def rest(
     return type_ * (node * (left - core) + PAIR * (core + outside) * core**2) / threads
 
 
-def brief(n: int, arcs: int, count: int) -> bool:
-    """Whether SciPy's searches, which take twice as long, end before other ways have begun."""
-    return searches(n, arcs, count) < 2 * CALL
+def brief(
+    n: int, arcs: int, count: int, *, threads: int = 1, hops: float | None = None
+) -> bool:  # fmt: skip
+    """Whether searches over lists that are there end before any other method can.
+
+    By the number of edges alone. `hops`: all arcs weigh the same, and breadth-first searches from
+    all sources at once take that.
+    """
+    taken = searches(n, arcs, count, threads=threads, equal=hops is not None) - LIST * arcs
+    if taken < 2 * CALL:
+        return True
+    others = least(n, arcs, count, threads=threads), closure(n, count, threads=threads)
+    return taken < min(*others, math.inf if hops is None else hops)
 
 
 def potentials(n: int, arcs: int) -> float:

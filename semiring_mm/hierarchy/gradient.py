@@ -39,7 +39,7 @@ _DEVICE_BATCH = 1 << 15  # sources of a device between two checkpoints
 _LOOK = 1e8  # labels through edges until Ctrl-C is seen
 
 
-def whole_weights(weight: Array, bound: float) -> tuple[NDArray[np.int64], float, int]:
+def whole_weights(weight: Array, bound: float) -> tuple[NDArray[np.int64], int, int]:
     """Weights as whole numbers, so that equal lengths of paths are equal numbers.
 
     Whole numbers and hops are what they are. Decimals of up to 12 digits are whole numbers of their
@@ -56,8 +56,8 @@ def whole_weights(weight: Array, bound: float) -> tuple[NDArray[np.int64], float
     Returns
     -------
     weight : (m,) int64
-    scale : float
-        By what weights were multiplied.
+    most : int
+        No distance is larger, in the same unit.
     slack : int
         By how much lengths may differ that count as equal: 0, or eight roundings of `bound` in the
         type of the weights, 2⁻⁵⁰ of it in float64.
@@ -73,20 +73,27 @@ def whole_weights(weight: Array, bound: float) -> tuple[NDArray[np.int64], float
                 f"distances of up to {bound} do not fit the {_FIXED} bits in which shortest paths "
                 f"are counted; give the weights in a larger unit, or as floating-point numbers"
             )
-        return weight.astype(np.int64), 1.0, 0
+        return weight.astype(np.int64), _rounded_up(bound), 0
     real = weight.astype(np.float64)
-    most = max(bound, float(np.abs(real).max(initial=0)))
+    largest = max(bound, float(np.abs(real).max(initial=0)))
     for digits in range(_DIGITS + 1):
         scale = 10.0**digits
-        if most * scale < _EXACT and all(
+        if largest * scale < _EXACT and all(
             bool(((np.rint(x * scale) / scale).astype(weight.dtype) == x).all())
             for x in (real[:_FEW].astype(weight.dtype), weight)
         ):
-            return np.rint(real * scale).astype(np.int64), scale, 0
+            return np.rint(real * scale).astype(np.int64), _rounded_up(bound * scale), 0
+    bound = min(bound, float(np.finfo(np.float64).max))
     power = _FIXED - math.frexp(bound)[1] if bound > 0 else 0
     far = float(NO_PATH["i8"])
-    fixed = np.clip(np.rint(np.ldexp(real, power)), -far, far)
-    return fixed.astype(np.int64), 2.0**power, 8 << _FIXED - 1 - np.finfo(weight.dtype).nmant
+    with np.errstate(over="ignore"):  # of weights that are in no shortest path
+        fixed = np.clip(np.rint(np.ldexp(real, power)), -far, far)
+    slack = 8 << _FIXED - 1 - np.finfo(weight.dtype).nmant
+    return fixed.astype(np.int64), _rounded_up(math.ldexp(bound, power)), slack
+
+
+def _rounded_up(bound: float) -> int:
+    return int(bound * (1 + 1e-6)) + 1
 
 
 def _width(dtype: np.dtype[Any]) -> int:
@@ -126,8 +133,7 @@ class SweepLoads(LoadCollector):
         self.demand = demand
         self.edge = np.flatnonzero(edges.weight != np.inf)  # those that there are
         bound = metric.bound[0]
-        weight, scale, slack = whole_weights(edges.weight[self.edge], bound)
-        most = int(bound * scale * (1 + 1e-6)) + 1
+        weight, most, slack = whole_weights(edges.weight[self.edge], bound)
         dtype = np.dtype(np.int32 if most < NO_PATH["i4"] else np.int64)
         super().__init__(Extent(most, False, False, dtype), Wanted(frozenset()))
         self.metric = self._customized(metric, weight, 0 if single else slack, exact=not slack)
@@ -159,9 +165,9 @@ class SweepLoads(LoadCollector):
         np.minimum.at(given, slot, np.tile(weight, len(ends)))
         out = given[::2].copy()
         back = out if arcs.undirected else given[1::2].copy()
+        metric = replace(metric, out=out, back=back)
         metric = metric.in_integers(self.dtype, negative=bool((weight < 0).any()))
-        steps = replace(metric.steps, look=False)  # it was looked at before
-        metric = replace(metric, steps=steps, out=out, back=back)
+        metric = replace(metric, steps=replace(metric.steps, look=False))  # it was looked at before
         factorize_weights(metric)
         self._check(metric, -1 if self.single else 2 * slack, exact=exact)
         # The graph's own edges that are shortest paths: one path, however many are parallel.

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import pool
 from ..engine import compiled
@@ -370,7 +369,7 @@ def minimum_degree(
         n=n, first=first, near=near, size=size, turn=np.empty(n, np.int32),
         lists=np.empty((2, n), np.int32), order=order, degree=degree,
     )  # fmt: skip
-    nodes, first, near = _left(size, first[:-1], near, size >= 0)
+    nodes, first, near = _left(size, first[:-1], near, 0)
     m = len(nodes)
     room, size = np.empty((2, m), np.int32)
     bucket, following, before = np.empty((3, m + 1), np.int32)
@@ -392,7 +391,7 @@ def minimum_degree(
     low = n if low is None else low
     while state[4] in (1, 3) or (state[4] == 2 and work > 0):
         if state[4] == 3:
-            left, begin, beside = _left(size, lists["begin"], near, size > 0)
+            left, begin, beside = _left(size, lists["begin"], near, 1)
             rest, low = (nodes[left], begin, beside), n
         elif state[4] == 1:
             larger = np.empty(_larger(m - int(state[0]), int(size.sum())), np.int32)
@@ -403,7 +402,7 @@ def minimum_degree(
             near = larger
         state[3] += (some := min(work, grant))  # so that Ctrl-C need not wait for all
         work, grant = work - some, min(2 * grant, _GRANT)
-        if look is not None:
+        if look is not None and state[0] > 0:  # contracted ones tell nothing of the others
             look(degree[: contracted + state[0]])
         compiled(kernels.minimum_degree)(**fields, low=low, capacity=len(near), pool=near)
     done = contracted + int(state[0])
@@ -414,13 +413,16 @@ def minimum_degree(
     return order, degree[:done], rest
 
 
-def _left(size: Node, begin: Index, near: Node, there: NDArray[np.bool_]) -> Rest:
-    """The graph of the nodes that are there, with lists of neighbours of them alone."""
-    nodes = there.nonzero()[0].astype(np.int32)
-    place = np.empty(len(size), np.int32)
-    place[nodes] = np.arange(len(nodes))
-    size = size[nodes]
-    return nodes, offsets(size), place[near[ranges(begin[nodes], size)]]
+def _left(size: Node, begin: Index, near: Node, least: int) -> Rest:
+    """The graph of the nodes with lists of at least so many neighbours, which are such nodes."""
+    n = len(size)
+    (nodes, place), first = np.empty((2, n), np.int32), np.empty(n + 1, np.int64)
+    beside = np.empty(len(near), np.int32)
+    m = compiled(kernels.induced)(
+        n=n, least=least, begin=begin, size=size, near=near, place=place, nodes=nodes, first=first,
+        beside=beside,
+    )  # fmt: skip
+    return nodes[:m], first[: m + 1], beside[: first[m]]
 
 
 def _larger(lists: int, entries: int) -> int:

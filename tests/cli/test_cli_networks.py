@@ -355,6 +355,11 @@ def test_flows(run):
         code, out, err = run("flows", graph, "--demand", "d.csv")
         assert (code, out.splitlines()) == (0, ["from,to,weight,load", *rows])
         assert "note: 2 trips have no path and are left out" in err
+    out = run("flows", "net.npz", "--demand", "d.csv", "--explain")[1]
+    assert "a tree 4 deep" in out
+    out = run("flows", "g.csv", "--demand", "d.csv", "--explain")[1]
+    assert "2 sources, all shortest paths" in out
+    assert out.count("taken") == 1
     found = run.json("flows", "g.csv", "--demand", "d.csv", "--ties", "one")
     assert (found["trips"], found["without_path"], found["distance"]) == (17, 2, 57.5)
     assert found["flows"][1] == {"from": "A", "to": "B", "weight": 3, "load": 15}

@@ -16,10 +16,11 @@ from semiring_mm.closures import spanning
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
+from semiring_mm.closures.trees import repair_trees
 from semiring_mm.cpu import codegen, facts, screen, select
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import spanning as cpu_spanning
-from semiring_mm.graphs.kernels import elimination, forest
+from semiring_mm.graphs.kernels import elimination, forest, trees
 from semiring_mm.hierarchy import symbolic
 from semiring_mm.hierarchy.collector import Wanted
 from semiring_mm.hierarchy.metric import customize
@@ -119,6 +120,18 @@ def test_spanning_forests(edges, called):
     d, p = np.array([[0, 1.0, 3], [np.inf, 0, 2]]), np.array([[-1, 0, 1], [-1, -1, 2]], "i4")
     assert cpu.doubtful(semirings["min_plus"], d, p).tolist() == [1]
     assert set(called) == kernels(forest) | kernels(cpu_spanning.kernels) | {"adjacency"}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i8"])
+def test_repairs_of_trees(called, dtype):
+    d = np.array([[0, 3, 3, 3, 5, 5], [0, 3, 3, 3, 5, 5]], dtype)
+    p = np.array([[-9999, 2, 3, 2, 5, 4], [-9999, 0, 1, 1, 3, 4]], "i4")
+    row, col = np.array([0, 1, 2, 3, 2, 3, 4, 5]), np.array([1, 2, 3, 2, 1, 4, 5, 4])
+    weight = np.array([3, 0, 0, 0, 0, 2, 0, 0], dtype)
+    tree = EdgeList.of(6, row, col, weight)
+    repair_trees(cpu, semirings["min_plus"], d, p, lambda: tree, np.array([0, 0]))
+    assert p.tolist() == [[-9999, 0, 1, 2, 3, 4], [-9999, 0, 1, 1, 3, 4]]
+    assert set(called) == kernels(trees)
 
 
 @pytest.mark.parametrize("trees", [False, True])

@@ -22,9 +22,9 @@ inf, nan = np.inf, np.nan
 NAMES = ("shortest_path", "floyd_warshall", "johnson", "bellman_ford", "dijkstra")
 
 
-@pytest.fixture(params=["engine", "search"], autouse=True)
+@pytest.fixture(params=["engine", "search", "at once"], autouse=True)
 def way(request, monkeypatch):
-    """Every test runs both ways that a graph may take, whatever is estimated to be the faster."""
+    """Every test runs all ways that a graph may take, whatever is estimated to be the fastest."""
     force(request.param, monkeypatch.setattr)
     return request.param
 
@@ -372,13 +372,13 @@ def test_the_way_is_chosen_by_cost(monkeypatch):
 
         return call
 
-    for name in ("distances", "plan", "_search_each"):
+    for name in ("distances", "plan", "search_lists"):
         monkeypatch.setattr(ours, name, noted(name))
     rng = np.random.default_rng(10)
     ours.shortest_path(1 + rng.random((300, 300)))
     ours.shortest_path(random_graph(rng, 2000, 0.01), indices=0)
     ours.shortest_path(np.eye(5))
-    assert taken == ["distances", "plan", "_search_each"]
+    assert taken == ["distances", "search_lists", "search_lists"]
 
 
 @pytest.mark.usefixtures("two_threads")

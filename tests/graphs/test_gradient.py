@@ -5,12 +5,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from metrics import only
 from optional import nx
 from plain_kernels import Operations, both
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.graphs.kernels import gradient as kernels
+from semiring_mm.graphs.methods import METHODS
 from semiring_mm.graphs.rows import Searches
 from semiring_mm.graphs.statistics import problem_of
 from semiring_mm.hierarchy import gradient
@@ -76,6 +78,26 @@ def test_lengths_that_are_equal_but_for_rounding(directed, unit):
         near(found, nx.betweenness_centrality(whole, weight="weight", normalized=False))
 
 
+@pytest.mark.parametrize("method", ["reverse sweeps", "searches and back"])
+@pytest.mark.parametrize("unit", [5e-324, 1e-300, 1e300, 2.0**62, 2.0**63, 8e307])
+def test_the_smallest_and_the_largest_floats(unit, method, monkeypatch):
+    only(monkeypatch, *(x.name for x in METHODS if not x.loads or x.name == method))
+    G = nx.DiGraph()
+    G.add_weighted_edges_from([(0, 1, unit), (1, 2, unit), (0, 3, unit), (3, 2, unit)])
+    assert sm.statistics(G, "betweenness").betweenness.tolist() == [0, 0.5, 0, 0.5]
+
+
+def test_whole_numbers_beyond_float64_are_told_apart():
+    big, row, col = 1 << 53, np.array([0, 1, 0, 3, 0, 4]), np.array([1, 2, 3, 2, 4, 2])
+    for weight in ([big + 1, 1, big, 2, big, 3], [5, 1, 4, 2, 4, 3]):
+        edges = EdgeList(range(5), row, col, np.array(weight), False)
+        found = sm.statistics(edges, "betweenness", sources=[0])  # as few as searches would take
+        np.testing.assert_array_equal(found.betweenness, [0, 0.25, 0, 0.25, 0])
+        assert sm.statistics(edges, "betweenness").betweenness.tolist() == [0, 0.5, 3, 0.5, 0]
+    assert "2**53" in str(sm.explain(EdgeList(range(5), row, col, np.array(weight) << 53, False),
+                                     "betweenness"))  # fmt: skip
+
+
 def test_the_order_of_additions_does_not_matter():
     """Two paths whose sums in floating point differ by the order in which they are added up."""
     lengths = [0.1 + 1e-14, 1 / 3, 1e-3 * np.pi, 7.7, 1e3 / 7] * 20
@@ -91,12 +113,14 @@ def test_the_order_of_additions_does_not_matter():
 
 
 def test_whole_weights():
-    whole, scale, slack = whole_weights(np.array([0.1, 2.75, 3e-4]), 100.0)
-    assert (whole.tolist(), scale, slack) == ([1000, 27500, 3], 1e4, 0)
-    assert whole_weights(np.array([2.0, 5.0]), 7.0)[1:] == (1.0, 0)
-    fixed, scale, slack = whole_weights(np.array([1 / 3, np.sqrt(2)]), 10.0)
-    assert slack > 0
-    np.testing.assert_allclose(fixed / scale, [1 / 3, np.sqrt(2)], rtol=1e-16)
+    whole, most, slack = whole_weights(np.array([0.1, 2.75, 3e-4]), 100.0)
+    assert (whole.tolist(), most, slack) == ([1000, 27500, 3], 1_000_001, 0)
+    assert whole_weights(np.array([2.0, 5.0]), 7.0)[1:] == (8, 0)
+    for unit in (1.0, 1e-300, 1e300):
+        fixed, most, slack = whole_weights(np.array([1 / 3, np.sqrt(2)]) * unit, 10.0 * unit)
+        assert slack > 0
+        np.testing.assert_allclose(fixed / most, [1 / 30, np.sqrt(2) / 10], rtol=2e-6)
+        assert fixed[1] / fixed[0] == pytest.approx(np.sqrt(18), 1e-15)
     with pytest.raises(OverflowError, match="give the weights in a larger unit"):
         whole_weights(np.array([1 << 59]), 1 << 61)
 
@@ -151,7 +175,7 @@ def test_any_order_of_elimination_gives_the_same(directed, wide):
                 np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12)
 
 
-def test_numbers_of_paths_beyond_float64():
+def test_numbers_of_paths_beyond_float64(monkeypatch):
     """A chain of 400 diamonds of 30 ways each has 30⁴⁰⁰ shortest paths; each way has a 30th."""
     ways, links = 30, 400
     hubs = np.arange(links + 1)
@@ -159,8 +183,10 @@ def test_numbers_of_paths_beyond_float64():
     link = np.repeat(np.arange(links), ways)
     row, col = np.concatenate([hubs[link], inner]), np.concatenate([inner, hubs[link + 1]])
     edges = EdgeList(range(len(inner) + links + 1), row, col, np.ones(len(row), np.int64), True)
-    with pytest.raises(OverflowError, match="a prepared graph"):
-        sm.statistics(edges, "betweenness", sources=[0])
+    with monkeypatch.context() as patch:
+        only(patch, "searches and back")
+        with pytest.raises(OverflowError, match="a prepared graph"):
+            sm.statistics(edges, "betweenness", sources=[0])
     edges = sm.prepare(edges)
     found = sm.statistics(edges, BOTH, sources=[0], targets=[links])
     np.testing.assert_allclose(found.betweenness[inner], 1 / ways, rtol=1e-12)

@@ -335,7 +335,7 @@ edges: max_min max_times lor_land own ds ds, max_plus dr dr, plus_times vv vv
 array f8: drrr drrr drrr drrr
 array f4 f2 i4: drrr drrr
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph 000, statistics sss, betweenness sss, nearest sss, memory_limit Ts, squaring qrr,
+csgraph sss, statistics sss, betweenness sss, nearest sss, memory_limit Ts, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRrr, array, memory_limit TsT, array, max_hops pr,
   array, sparse ee, batch B
 [grid]
@@ -346,7 +346,7 @@ edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
 array f8: esse esse mmmm esse
 array f4 f2 i4: dssr esse
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
+csgraph ess, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr,
   array, sparse ee, batch B
 [large grid]
@@ -359,26 +359,26 @@ csgraph ess, statistics wss, betweenness wss, nearest ss0, memory_limit es, squa
 edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
-csgraph e0s, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
+csgraph ess, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr
 [unit grid]
-edges f8: bssb esse mssm bssb
-edges f4 i8: bssb esse
-edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
-array f8: bssb esse mmmm bssb
-array f4 f2 i4: bssb esse
+edges f8: bssb ssss mssm bssb
+edges f4 i8: bssb ssss
+edges: max_min lor_land tt tt, max_times own ss ss, max_plus plus_times vv vv
+array f8: bssb ssss mmmm bssb
+array f4 f2 i4: bssb ssss
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
-csgraph b0s, statistics bbs, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
+csgraph bss, statistics bbs, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr,
   array, sparse ee, batch B
 [unit random]
-edges f8: bsbb esse bsbb bsbb
-edges f4 i8: bsbb esse
-edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
-array f8: bsbb esse mmmm bsbb
-array f4 f2 i4: bsbb esse
+edges f8: bsbb ssss bsbb bsbb
+edges f4 i8: bsbb ssss
+edges: max_min max_times own ss ss, lor_land ds ds, max_plus plus_times vv vv
+array f8: bsbb ssss mmmm bsbb
+array f4 f2 i4: bsbb ssss
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics bbb, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
+csgraph ess, statistics bbb, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr,
   array, sparse ee, batch B
 [random 1]
@@ -388,7 +388,7 @@ edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
 array f8: esse esse mmmm esse
 array f4 f2 i4: esse esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
+csgraph ess, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr,
   array, sparse ee, batch B
 [random 3]
@@ -398,14 +398,14 @@ edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
 array f8: esse esse mmmm esse
 array f4 f2 i4: esse esse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics wss, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
+csgraph ess, statistics wss, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit ese, array, max_hops pr,
   array, sparse ee, batch B
 [large random 4]
 edges f8: esse esse mssm esse
 edges f4 i8: esse esse
 edges: max_min max_times own es es, lor_land ds ds, max_plus plus_times vv vv
-csgraph e0s, statistics wss, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
+csgraph ess, statistics wss, betweenness sss, nearest ss0, memory_limit es, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr
 [random 12]
 edges f8: dssr dssr mssm dssr
@@ -415,7 +415,7 @@ edges: max_min max_times lor_land own ds ds, max_plus dr dr, plus_times vv vv
 array f8: dssr dssr mmmm dssr
 array f4 f2 i4: dssr dsse
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics wss, betweenness sss, nearest ss0, memory_limit Ts, squaring qrr,
+csgraph dss, statistics wss, betweenness sss, nearest ss0, memory_limit Ts, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr,
   array, sparse ee, batch B
 [random 40]
@@ -425,7 +425,7 @@ edges: max_min max_times lor_land own ds ds, max_plus dr dr, plus_times vv vv
 array f8: drrr drrr drrr drrr
 array f4 f2 i4: drrr drrr
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics wss, betweenness sss, nearest ss0, memory_limit Ts, squaring qrr,
+csgraph dss, statistics wss, betweenness sss, nearest ss0, memory_limit Ts, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr,
   array, sparse ee, batch B
 [scale-free]
@@ -435,7 +435,7 @@ edges: max_min lor_land tt tt, max_times own es es, max_plus plus_times vv vv
 array f8: esse esse mmmm esse
 array f4 f2 i4: esse esse
 array: max_min lor_land tt tt, max_times max_plus own dr dr, plus_times vv vv
-csgraph e0s, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
+csgraph ess, statistics wss, betweenness wss, nearest ss0, memory_limit es, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit est, array, max_hops pr,
   array, sparse ee, batch B
 [acyclic]
@@ -445,7 +445,7 @@ edges: max_min max_times own ds ss, lor_land ds ds, max_plus dr ee, plus_times v
 array f8: dssr ssss mmmm dssr
 array f4 f2 i4: dssr ssss
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics sss, betweenness sss, nearest sss, memory_limit Ts, squaring qrr,
+csgraph dss, statistics sss, betweenness sss, nearest sss, memory_limit Ts, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit TsT, array, max_hops pr,
   array, sparse ee, batch B
 [negative]
@@ -466,13 +466,13 @@ edges: max_min lor_land tt tt, max_times own ds ss, max_plus dr dr, plus_times v
 array f8: dsss ssss mmmm dsss
 array f4 f2 i4: dssr ssss
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics sss, betweenness sss, nearest sss, memory_limit ss, squaring qrr,
+csgraph sss, statistics sss, betweenness sss, nearest sss, memory_limit ss, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRRr, array, memory_limit sst, array, max_hops pr,
   array, sparse ee, batch B
 [dense]
 edges f8: dsrr dsrr dsrr dsrr
 edges f4 i8: dsrr dsrr
-edges: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
+edges: max_min max_times max_plus own dr dr, lor_land ds ds, plus_times vv vv
 array f8: drrr drrr drrr drrr
 array f4 f2 i4: drrr drrr
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
@@ -486,7 +486,7 @@ edges: max_min lor_land tt tt, max_times own ds ds, max_plus dr dr, plus_times v
 array f8: drrr drrr drrr drrr
 array f4 f2 i4: drrr drrr
 array: max_min max_times lor_land max_plus own dr dr, plus_times vv vv
-csgraph d0s, statistics sss, betweenness sss, nearest sss, memory_limit Ts, squaring qrr,
+csgraph dss, statistics sss, betweenness sss, nearest sss, memory_limit Ts, squaring qrr,
   floyd_warshall drr, sparse eee, max_hops pRrr, array, memory_limit Tst, array, max_hops pr,
   array, sparse ee, batch B
 """
@@ -570,6 +570,7 @@ def test_what_is_explained_is_what_is_taken(family):
     found = sm.explain(edges, "betweenness", sources=some)
     assert LETTERS[found.taken] == taken
     assert all(x.memory and x.seconds for x in found.methods if not x.why)
+    assert str(sm.explain(edges, "flows", sources=some)) == str(found)
     words = str(sm.explain(edges, use="statistics"))
     assert words.count(" taken") == 1
     assert len({line.split("  ")[0] for line in words.splitlines()}) > 10

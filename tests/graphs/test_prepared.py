@@ -408,6 +408,16 @@ def test_integers_in_pieces(monkeypatch):
     np.testing.assert_array_equal(net.distances(rows, rows[:5]), expected[:, rows[:5]])
 
 
+def test_memory_is_compared_before_the_order(monkeypatch):
+    n, row, col = grid(100)
+    graph = sp.coo_array((np.ones(len(row)), (row, col)), shape=(n, n))
+    needed = 100 * n + 60 * len(row)
+    monkeypatch.setattr("semiring_mm.cpu.engine.free_memory", lambda: needed - 1)
+    monkeypatch.setattr("semiring_mm.graphs.prepared.analyze", None)
+    with pytest.raises(MemoryError, match="preparing 10,000 nodes and 19,800 edges needs"):
+        sm.prepare(graph)
+
+
 def test_subtrees_for_threads_are_disjoint_and_whole():
     g = large()
     x = analyze(g.n, g.row, g.col, "minimum_degree")

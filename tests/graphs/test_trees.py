@@ -222,6 +222,41 @@ def test_roots_lose_the_predecessors_that_rounding_gave_them():
     np.testing.assert_array_equal(p, [[1, -9999, 1], [-9999, 0, 1]])
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("zeros", [0.3, 0.8, 1.0])
+def test_edges_of_length_zero_abound(zeros, directed, dtype):
+    """Parallel edges, too; by each method, from all and some nodes."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n, m = 60, (70, 150)[seed % 2]
+        row, col = rng.integers(0, n, (2, m))
+        weight = np.where(rng.random(m) < zeros, 0, rng.integers(1, 9, m)).astype(dtype)
+        edges = EdgeList(range(n), row, col, weight, directed)
+        w = np.full((n, n), i)  # distances without a path are infinite, of integers, too
+        np.minimum.at(w, (row, col), weight)
+        w = w if directed else np.minimum(w, w.T)
+        some = rng.permutation(n)[:9]
+        for method in ("sparse", "squaring", "floyd_warshall"):
+            check(w, *map(np.asarray, dense(edges, method=method)))
+            check(w, *map(np.asarray, dense(edges, method=method, sources=some)), some)
+
+
+def test_a_path_to_one_cycle_opens_another():
+    """1 and 2, 3 and 4, 5 and 6 precede each other; the one way is 0 -> 1 -> 2 -> ... -> 6."""
+    edges = [(0, 1), *((u, v) for u in range(1, 6) for v in (u + 1,)), (2, 1), (4, 3), (6, 5)]
+    row, col = np.array(edges).T
+    for last in ([5, 6], [6, 5]):  # in either order
+        names = np.arange(7)
+        names[5:] = last
+        p = np.full((1, 7), -9999, np.int32)
+        p[0, names[1:]] = names[[2, 1, 4, 3, 6, 5]]
+        list_of = EdgeList.of(7, names[row], names[col], np.zeros(len(row)))
+        repair_trees(engine, semirings["min_plus"], np.zeros((1, 7)), p, lambda x=list_of: x,
+                     np.array([0]))  # fmt: skip
+        np.testing.assert_array_equal(p[0, names], [-9999, *names[:6]])
+
+
 def cycle(*legs, dtype=float):
     """A cycle of these weights over some nodes of a larger graph."""
     dtype, n = np.dtype(dtype), 3 * len(legs)

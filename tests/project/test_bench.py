@@ -109,6 +109,19 @@ def test_families_of_sparse_graphs(tmp_path, capsys):
     assert "one source" in capsys.readouterr().out
 
 
+def test_what_is_asked_of_one_source(tmp_path):
+    """Each question to small graphs, checked against SciPy."""
+    pytest.importorskip("scipy")
+    from bench import families, sparse
+
+    out = tmp_path / "raw.json"
+    assert sparse.main(["--single", "--quick", "--out", str(out)]) == 0
+    raw = json.loads(out.read_text(encoding="utf-8"))
+    table = families.single_table(raw, "raw.json").splitlines()
+    assert table[0].startswith("| graph | weights | `csgraph` | `limit`, a tenth |")
+    assert [row.count("×") for row in table[2:4]] == [7, 7]
+
+
 def test_raw_results_are_kept_by_kind_machine_and_day(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
     result = report.begin(2, arguments={})

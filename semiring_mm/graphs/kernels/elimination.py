@@ -125,6 +125,28 @@ def contract(
 
 
 @kernel
+def induced(
+    n: i64, least: i64, begin: i64[n], size: i32[n], near: i32[:], place: i32[n], nodes: i32[n],
+    first: i64[n + 1], beside: i32[near.size],
+) -> i64:  # fmt: skip
+    """Induced subgraph of vertices of at least some degree, by new numbers; return how many."""
+    count, end = 0, 0
+    for v in range(n):
+        if size[v] >= least:
+            place[v] = count
+            nodes[count] = v
+            count += 1
+    for i in range(count):
+        v = nodes[i]
+        first[i] = end
+        for e in range(begin[v], begin[v] + size[v]):
+            beside[end] = place[near[e]]
+            end += 1
+    first[count] = end
+    return count
+
+
+@kernel
 def unlink(v, size, bucket, following, before):
     """Take a vertex from the list of those of its degree."""
     after, ahead = following[v], before[v]
