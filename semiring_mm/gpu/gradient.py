@@ -29,8 +29,8 @@ _SHARED = _WARPS * _LANES * 16  # bytes of a block that shares the edges of a no
 _SOURCES = 4096  # of a batch
 _SHARE = 0.6  # of the free memory
 _WARPS_AT_ONCE = 16  # of a multiprocessor, from which on each takes a piece alone
-#: Subtrees in shared memory, where a node has up to 32 edges; what launches have of their rows; and
-#: pieces of what is above them.
+_TIED = 32  # edges of a node in sr::Leaves, each to another row
+#: Subtrees in shared memory; what launches have of their rows; and pieces of what is above them.
 _LEAF = Limits(16, 24, 200)
 _CLASSES = (0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 _PIECE = Limits(32, 1 << 31, 1024)
@@ -48,6 +48,7 @@ class ReverseSweeps:
         x, dtype = counts.structure, sweeps.compute
         self.structure, self.powers = x, dict[str, Array]()
         self.leaf, far = leaf, sweeps.zero
+        assert leaf.rows <= _TIED + 1, "sr::Leaves has a bit for each edge of a node"
 
         def there(given: NDArray[Any], kind: Any) -> Array:
             return from_host(np.ascontiguousarray(given, kind))

@@ -114,6 +114,26 @@ def test_several_batches_and_levels(wide):
     compare(edges, order=rng.permutation(n), wide=wide)
 
 
+@pytest.mark.usefixtures("leaf")
+@pytest.mark.parametrize("wide", [False, True])
+def test_blocks_and_threads_in_either_order(wide):
+    n, row, col = grid(9)
+    rng = np.random.default_rng(2)
+    edges = EdgeList(range(n), row, col, rng.integers(1, 3, len(row)), False)
+    order = rng.permutation(n)
+    for first in range(2):  # a kernel's launches alternate
+        for kernel in HOST.kernels.values():
+            kernel.launches = first
+        compare(edges, order=order, wide=wide)
+
+
+def test_subtrees_whose_nodes_have_more_edges_than_bits(monkeypatch):
+    defaults = device_gradient.ReverseSweeps.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "leaf", Limits(32, 34, 999))
+    with pytest.raises(AssertionError, match="a bit for each edge"):
+        compare(random_edges(0, directed=False))
+
+
 def chain_of_diamonds(count, ways=8):
     """Nodes 0, 1, ... between neighbours of which there are so many ways of equal length."""
     middle = np.arange(count * ways) + count + 1
