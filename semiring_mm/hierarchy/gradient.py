@@ -334,6 +334,7 @@ class DeviceLoads(SweepLoads):
     ) -> None:  # fmt: skip
         super().__init__(metric, edges, demand, stress=stress)
         metric = self.metric
+        self.seeded = demand
         seed = None if demand is None else demand.of_targets[metric.structure.order]
         self.placed, self.devices = place(metric, indices), len(indices)
         self.batch = _DEVICE_BATCH * self.devices
@@ -353,6 +354,7 @@ class DeviceLoads(SweepLoads):
         return 8 * self.devices * (2 * len(self.structure.head) + 3 * self.structure.n)
 
     def collect(self, device: int, sources: Index) -> dict[str, Array]:
+        assert self.demand is self.seeded, "devices have the demand from the beginning on"
         with self.placed.engine.on(self.placed.sweeps[device][0]):
             found = self.reverse[device].loads(sources, wide=self.wide)
         if found is None:
