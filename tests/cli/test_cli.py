@@ -1032,7 +1032,7 @@ def small_world(n):
     ("graph", "options", "method", "unit"),
     [
         (ring(600), {"method": "sparse"}, "sparse elimination", "entries"),
-        (ring(600), {}, "sparse elimination", "entries"),
+        (ring(600), {}, "a search from each source", "entries"),
         (small_world(600), {}, "breadth-first searches", "entries"),
         (np.ones((70, 70)), {}, "elimination in blocks", "pairs"),
         (np.ones((70, 70)), {"method": "squaring"}, "repeated squaring", "pairs at most"),
