@@ -138,7 +138,18 @@ class Gravity:
             )
 
     def decay(self, d: Float) -> Float:
-        """f(d), 0 where there is no path."""
+        """Decay of trips with distance: f(d).
+
+        Parameters
+        ----------
+        d : array of float64
+            Distances.
+
+        Returns
+        -------
+        array of float64
+            0 where there is no path.
+        """
         if self.exponential is not None:
             factor: Float = np.exp(-self.exponential * d)
         else:

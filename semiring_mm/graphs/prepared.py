@@ -304,6 +304,15 @@ class PreparedGraph:
         ----------
         weights : (m,) array
             As for :meth:`customize`; none of them negative.
+
+        Returns
+        -------
+        PreparedGraph
+
+        Raises
+        ------
+        ValueError
+            If a weight is negative, or there is not one for each edge.
         """
         values = np.array(self._as_weights(weights, None), np.float64)  # theirs may change in place
         last, edges = self._last, self._weighted(values)
@@ -524,7 +533,20 @@ class PreparedGraph:
     def table(
         self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None
     ) -> Array:
-        """Distances by positions, on the host; `tick` is told the fraction done."""
+        """Distances by positions of nodes, on the host.
+
+        Parameters
+        ----------
+        start : (k,) int64
+        end : (l,) int64, optional
+            Default: all nodes.
+        tick : callable, optional
+            Is told the fraction done.
+
+        Returns
+        -------
+        (k, l) array
+        """
         n, x, state = len(self.nodes), self._structure, self._state
         d = np.empty((len(start), n if end is None else len(end)), self.dtype)
         work = float(len(start))  # in rows of all nodes
@@ -609,7 +631,24 @@ class PreparedGraph:
         return nodes if self._labels is None else [self.nodes[v] for v in nodes]
 
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
-        """The positions of one or several nodes, None: all."""
+        """Positions in ``nodes`` of one node or several.
+
+        Parameters
+        ----------
+        nodes : node, or sequence of nodes, optional
+            None: all.
+        name : str
+            What an error calls them.
+
+        Returns
+        -------
+        (k,) int64, or None for all
+
+        Raises
+        ------
+        ValueError
+            If there is no such node.
+        """
         return positions(nodes, len(self.nodes), self._labels, name)
 
     def flows(
