@@ -1,9 +1,9 @@
 """Betweenness, flows and diameters beside other libraries: ``python -m bench.betweenness``.
 
 Every contender of a line computes the same in the same process, one after the other, in turns.
-Two clocks are kept: ``samples`` are seconds of the wall, ``processor`` are seconds of all threads
-of the process, which other work on the machine stretches less. The table has the processor's, and
-all contenders have ``--threads``, by default one. Social graphs are read from the folder that
+Two clocks are kept: ``samples`` are seconds of the wall, which the table has, ``processor`` are
+seconds of all threads of the process, which other work on the machine stretches less. All
+contenders have ``--threads``, by default one. Social graphs are read from the folder that
 ``SEMIRING_MM_DATA`` names: as20graph.txt (SNAP), PGPgiantcompo.graph (NetworKit's, METIS format)
 and musae_PTBR_edges.csv (Twitch). ``--table`` only writes the table into docs/sparse-graphs.md.
 """
@@ -280,8 +280,6 @@ def table_of(result: dict[str, Any], source: str) -> str:
         found = Line.from_raw(raw)
         if found.skipped:
             continue
-        for one in found.contenders:
-            one.samples = one.processor or one.samples
         others = [
             f"{x.name} {report.seconds(x.median)}" if x.ours else report.compared(found, x)
             for x in found.contenders[1:]
@@ -296,9 +294,9 @@ def table_of(result: dict[str, Any], source: str) -> str:
         ]
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     note = (
-        "Medians of the processor's time of each call, all contenders in turns in one process, "
-        f"on {result['threads']} thread{'s' * (result['threads'] > 1)} each; × says how many times "
-        f"slower. Other work ran on the machine (load {result['machine']['load'][0]:.0f})."
+        "Medians of each call, all contenders in turns in one process, on "
+        f"{result['threads']} thread{'s' * (result['threads'] > 1)} if they use several (igraph, "
+        f"SciPy and NetworkX use one); × says how many times slower. From some nodes: scaled."
     )
     return "\n".join([*rows, "", report.provenance(result, source, note)])
 
