@@ -5,12 +5,16 @@ equally good paths may be chosen for two nodes such that each is the predecessor
 cycles of weight zero do that over min_plus, and any tie does over max_min. The distances are right
 then, and every predecessor belongs to an edge that ends a shortest path, up to rounding. Only the
 nodes on such a cycle, and behind it, need another predecessor.
+
+Most cycles of weight zero are made of edges of weight zero, and these are the same for all rows:
+their strongly connected components are computed once, and entered by one edge in each row. Then
+other cycles are left only where weights are negative or rounding hides them, or ties are no sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +28,87 @@ from ..semirings import Semiring
 from .edges import EdgeList
 from .paths import NO_PREDECESSOR, epsilon
 
-__all__ = ["best_edges", "cyclic_rows", "repair_trees"]
+__all__ = ["best_edges", "cyclic_rows", "has_ties", "repair_trees"]
 
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
 
-_ENTRIES = 1 << 17  # of predecessors that a task of a thread follows, about
+_ENTRIES = 1 << 18  # of predecessors that a task of a thread follows, about
+
+
+class _Edges(NamedTuple):
+    """The edges of a graph, and its components of edges whose weight is one.
+
+    Attributes
+    ----------
+    entering : EdgeList
+        By the nodes to which they lead.
+    components : dict, optional
+        Arguments of :func:`..graphs.kernels.trees.enter`; None: there are no components.
+    others : bool
+        Whether cycles may be left once these are entered.
+    """
+
+    entering: EdgeList
+    components: dict[str, Any] | None
+    others: bool
+
+    @classmethod
+    def of(cls, s: Semiring, dtype: np.dtype[Any], entering: EdgeList) -> _Edges:
+        """Those of a graph in the type of its distances."""
+        n, head, tail = entering.n, *(np.asarray(x, np.int32) for x in entering.arrays[:2])
+        weight = entering.weight.astype(dtype, copy=False)
+        neutral = weight == s.identities(dtype)[1]
+        rest = weight[~neutral]
+        low, high = (rest.min(), rest.max()) if rest.size else (1, 0)
+        others = has_ties(s, n, dtype, low, high)
+        names = ("number", "low", "above", "stack", "component", "top")
+        nodes = {name: np.empty(n, np.int32) for name in names}
+        count = engines.compiled(kernels.strong_components, "i4")(
+            n=n, first=_starts(head[neutral], n), head=tail[neutral], at=np.empty(n, np.int64),
+            **nodes,
+        )  # fmt: skip
+        part, top = nodes["component"], nodes["top"][:count]
+        large = np.bincount(part, minlength=count) > 1
+        part = np.where(large, np.cumsum(large) - 1, -1)[part].astype(np.int32)
+        parts, top = int(large.sum()), top[large]
+        if not parts:
+            return cls(entering, None, True)
+        inside = np.flatnonzero(neutral & (part[head] == part[tail]) & (part[head] >= 0))
+        inside = inside[np.argsort(tail[inside], kind="stable")]
+        outside = np.flatnonzero((part[head] >= 0) & (part[head] != part[tail]))
+        outside = outside[np.argsort(part[head[outside]], kind="stable")]
+        before = np.full(n, -1, np.int32)
+        engines.compiled(kernels.span, "i4")(
+            n=n, parts=parts, top=top, first=_starts(tail[inside], n), head=head[inside],
+            before=before, queue=nodes["stack"],
+        )  # fmt: skip
+        components = {
+            "parts": parts, "part": part, "top": top, "before": before, "above": nodes["above"],
+            "into": _starts(part[head[outside]], parts), "tail": tail[outside],
+            "head": head[outside], "weight": weight[outside],
+        }  # fmt: skip
+        return cls(entering, components, others)
+
+
+def _starts(numbers: NDArray[np.int32], n: int) -> Index:
+    """Where each of n numbers begins in a sorted array."""
+    return np.searchsorted(numbers, np.arange(n + 1)).astype(np.int64)
+
+
+def has_ties(s: Semiring, n: int, dtype: np.dtype[Any], low: Any, high: Any) -> bool:
+    """Whether a predecessor may be no nearer than the node that follows it, so that cycles close.
+
+    Weights are between `low` and `high`, and there are none where `low` is larger.
+    """
+    if s.name != "min_plus":
+        return True
+    if low > high:
+        return False
+    if dtype.kind in "iu":
+        return bool(low <= 0)
+    eps = float(np.finfo(dtype).eps)
+    return bool(low <= 2 * float(n) ** 2 * eps * max(abs(float(low)), abs(float(high))))
 
 
 def best_edges(
@@ -68,9 +147,10 @@ def repair_trees(
 ) -> None:
     """Change predecessors, in place, so that every row of `p` is a tree of shortest paths.
 
-    All nodes keep their predecessors but those of one path to each cycle. It leads there from a
-    node that the root reaches, by edges along which ``d[u] ⊗ w`` differs from ``d[v]`` the least,
-    in sum over the path.
+    Each component of edges whose weight is ⊗'s one, 0 of sums, is entered by one edge. Then all
+    nodes keep their predecessors but those of one path to each cycle that is left. It leads there
+    from a node that the root reaches, by edges along which ``d[u] ⊗ w`` differs from ``d[v]`` the
+    least, in sum over the path.
 
     Parameters
     ----------
@@ -86,24 +166,22 @@ def repair_trees(
         The node at the root of each row; default 0 … n - 1.
     """
     roots = np.arange(p.shape[1]) if sources is None else sources
-    entering: EdgeList | None = None
     if engine.xp is not np:
+        of: _Edges | None = None
         for rows in cyclic_rows(engine, s, d, p, roots):
-            entering = entering or edges().entering
+            of = of or _Edges.of(s, d.dtype, edges().entering)
             at = engine.from_host(rows)
             trees = engine.to_host(p[at])
-            _repair(s, entering, engine.to_host(d[at]), trees, roots[rows])
+            _repair(s, of, engine.to_host(d[at]), trees, roots[rows])
             p[at] = engine.from_host(trees)
         return
     _clear_roots(engine, p, roots)
-    for part in _parts(engine, p):  # the repair of a row that is a tree sees that it is one
-        if entering is None and _cyclic_on_host(p[part], roots[part]).any():
-            entering = edges().entering
-        if entering is not None:
-            trees = np.ascontiguousarray(p[part])
-            _repair(s, entering, np.ascontiguousarray(d[part]), trees, roots[part])
-            if not np.shares_memory(trees, p):
-                p[part] = trees
+    for part in _parts(engine, p):
+        if _cyclic_on_host(p[part], roots[part]).any():
+            rest = slice(part.start, None)  # the repair of a row that is a tree sees that it is one
+            of = _Edges.of(s, d.dtype, edges().entering)
+            _repair(s, of, d[rest], p[rest], roots[rest])
+            return
 
 
 def cyclic_rows(engine: Engine, s: Semiring, d: Array, p: Array, roots: Index) -> Iterator[Index]:
@@ -168,22 +246,32 @@ def _cyclic_on_device(engine: Engine, p: Array, roots: Index) -> NDArray[np.bool
     return cyclic
 
 
-def _repair(s: Semiring, entering: EdgeList, d: Array, p: NDArray[np.int32], roots: Index) -> None:
+def _repair(s: Semiring, of: _Edges, d: Array, p: NDArray[np.int32], roots: Index) -> None:
     """Change rows of predecessors, on the host, into trees."""
     rows, n = p.shape
     unit = 0.0 if s.order_only else epsilon(d.dtype)
     plan = entry_plan(s, d.dtype)
-    tail = np.ascontiguousarray(entering.col, np.int32)
-    weight = np.ascontiguousarray(entering.weight.astype(d.dtype, copy=False))
-    lost = np.empty(rows, np.int64)
+    tail = np.ascontiguousarray(of.entering.col, np.int32)
+    weight = np.ascontiguousarray(of.entering.weight.astype(d.dtype, copy=False))
+    lost = np.full(rows, -1)
 
     def some(lo: int, hi: int) -> None:
-        nodes = {name: np.empty(n, np.int32) for name in ("state", "following", "mark", "queue")}
-        engines.compiled(kernels.repair, plan)(
-            n=n, rows=hi - lo, unit=unit, sums=int(s.mul_kind == "+"), root=roots[lo:hi],
-            first=entering.starts, tail=tail, weight=weight, d=d[lo:hi], p=p[lo:hi],
-            on_cycle=np.empty(n + 1, np.int32), label=np.empty(n), lost=lost[lo:hi], **nodes,
-        )  # fmt: skip
+        trees = np.ascontiguousarray(p[lo:hi])
+        given = {"n": n, "rows": hi - lo, "root": roots[lo:hi], "p": trees, "lost": lost[lo:hi],
+                 "d": np.ascontiguousarray(d[lo:hi])}  # fmt: skip
+        if of.components is not None:
+            label = np.empty(n, plan.computed_in)
+            engines.compiled(kernels.enter, plan)(**given, **of.components, label=label)
+        if of.others and not (lost[lo:hi] >= 0).any():
+            nodes = {
+                name: np.empty(n, np.int32) for name in ("state", "following", "mark", "queue")
+            }
+            engines.compiled(kernels.repair, plan)(
+                **given, **nodes, unit=unit, sums=int(s.mul_kind == "+"), first=of.entering.starts,
+                tail=tail, weight=weight, on_cycle=np.empty(n + 1, np.int32), label=np.empty(n),
+            )  # fmt: skip
+        if not np.shares_memory(trees, p):
+            p[lo:hi] = trees
 
     pool.run_parts(some, rows, -(-p.size // _ENTRIES))
     for row in np.flatnonzero(lost >= 0)[:1]:

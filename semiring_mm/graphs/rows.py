@@ -16,7 +16,7 @@ from ..closures.edges import EdgeList
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.spanning import SpanningForest
-from ..closures.trees import repair_trees
+from ..closures.trees import has_ties, repair_trees
 from ..hierarchy.collector import Collector, Extent, LoadCollector, Wanted
 from ..hierarchy.demand import Demand, DemandRows
 from ..hierarchy.devices import DeviceCollector, Placed, place
@@ -32,8 +32,8 @@ from .dijkstra import search
 from .hops import HopCollector, Hops
 
 __all__ = [
-    "WIDE", "Forest", "HopRows", "RowCollector", "Rows", "Searches", "Sweeps", "has_ties",
-    "searched", "swept",
+    "WIDE", "Forest", "HopRows", "RowCollector", "Rows", "Searches", "Sweeps", "searched",
+    "swept",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -332,8 +332,8 @@ class Sweeps(Rows):
 
     def repair(self, sources: Index, d: Array, p: Trees) -> None:
         """Make trees of predecessors among which ties have closed rings."""
-        if p is not None and has_ties(self.problem):
-            source = self.problem.source
+        source, facts = self.problem.source, self.problem.weights.facts
+        if p is not None and has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi):
             repair_trees(engines.named("cpu"), source.s, d, p, source.edges, sources)
 
     def collector(
@@ -461,19 +461,6 @@ class Forest(Rows):
 
     def fill_all(self, sources: Index, d: Array, p: Trees) -> None:
         self.forest.write(engines.named("cpu"), d, p, sources.astype(np.int32))
-
-
-def has_ties(problem: Problem) -> bool:
-    """Whether a predecessor may be no nearer than the node that follows it, so that rings close."""
-    facts, s, n = problem.weights.facts, problem.source.s, problem.source.n
-    if s.name != "min_plus":
-        return True
-    if facts.lo > facts.hi:
-        return False
-    if problem.source.dtype.kind in "iu":
-        return facts.lo <= 0
-    eps = float(np.finfo(problem.source.dtype).eps)
-    return facts.lo <= 2 * float(n) ** 2 * eps * max(abs(facts.lo), abs(facts.hi))
 
 
 class RowCollector(Collector):

@@ -125,12 +125,17 @@ def test_spanning_forests(edges, called):
 @pytest.mark.parametrize("dtype", ["f8", "i8"])
 def test_repairs_of_trees(called, dtype):
     d = np.array([[0, 3, 3, 3, 5, 5], [0, 3, 3, 3, 5, 5]], dtype)
-    p = np.array([[-9999, 2, 3, 2, 5, 4], [-9999, 0, 1, 1, 3, 4]], "i4")
+    p = np.array([[-9999, 2, 3, 2, 5, 4], [-9999, 0, 1, 2, 3, 4]], "i4")
     row, col = np.array([0, 1, 2, 3, 2, 3, 4, 5]), np.array([1, 2, 3, 2, 1, 4, 5, 4])
     weight = np.array([3, 0, 0, 0, 0, 2, 0, 0], dtype)
     tree = EdgeList.of(6, row, col, weight)
     repair_trees(cpu, semirings["min_plus"], d, p, lambda: tree, np.array([0, 0]))
-    assert p.tolist() == [[-9999, 0, 1, 2, 3, 4], [-9999, 0, 1, 1, 3, 4]]
+    assert p.tolist() == [[-9999, 0, 1, 2, 3, 4]] * 2
+    assert "repair" not in called  # all cycles are within components of edges of length 0
+    d, p = np.array([[0, 1, 2]], dtype), np.array([[-9999, 2, 1]], "i4")
+    ring = EdgeList.of(3, np.array([0, 1, 2]), np.array([1, 2, 1]), np.array([1, 1, -1], dtype))
+    repair_trees(cpu, semirings["min_plus"], d, p, lambda: ring, np.array([0]))
+    assert p.tolist() == [[-9999, 0, 1]]
     assert set(called) == kernels(trees)
 
 

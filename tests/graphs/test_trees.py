@@ -242,6 +242,73 @@ def test_edges_of_length_zero_abound(zeros, directed, dtype):
             check(w, *map(np.asarray, dense(edges, method=method, sources=some)), some)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int32])
+def test_random_graphs_with_cycles_of_weight_zero(dtype):
+    """Parallel edges, loops, parts without a path, and edges that any shortest path ends with."""
+    none, repaired = i if np.dtype(dtype).kind == "f" else np.iinfo(dtype).max, 0
+    for seed in range(600):
+        rng = np.random.default_rng(seed)
+        n, directed = int(rng.integers(2, 13)), seed % 3 > 0
+        row, col = rng.integers(0, n, (2, int(rng.integers(1, 3 * n))))
+        weight = rng.choice([0, 0, 0, 1, 2, 5], len(row))
+        if directed and seed % 2:  # cycles of weight 0 of other weights, too
+            h = rng.integers(0, 4, n)
+            weight += h[col] - h[row]
+        edges = EdgeList(range(n), row, col, weight.astype(dtype), directed)
+        w = np.full((n, n), i)
+        np.minimum.at(w, (row, col), weight)
+        w = w if directed else np.minimum(w, w.T)
+        best = exact(np.where(w < i, w, 0), w < i)
+        check(w, *map(np.asarray, dense(edges, method="sparse")))
+
+        d, tree = best.astype(dtype), np.full((n, n), -9999, np.int32)
+        d[best > 10**5] = none
+        for root, v in zip(*np.nonzero(best < 10**5), strict=True):
+            if v != root:  # an edge from the node to itself ends no path
+                before = np.flatnonzero(best[root] + w[:, v] == best[root, v])
+                tree[root, v] = rng.choice(before[before != v])
+        given = tree.copy()
+        repair_trees(engine, semirings["min_plus"], d, tree, lambda x=edges: x)
+        check(w, np.where(d == none, i, d), tree)
+        repaired += (given != tree).any()
+    assert repaired > 100
+
+
+@pytest.mark.filterwarnings("ignore:the weight at")
+@pytest.mark.parametrize(
+    ("name", "mul", "weights"),
+    [
+        ("max_min", np.minimum, [1, 2, i]),
+        ("min_max", np.maximum, [1, 2, -i]),
+        ("max_times", np.multiply, [1, 1, 0.5, 0.25]),
+    ],
+)
+def test_cycles_of_edges_that_weigh_one(name, mul, weights):
+    """The last edges of best paths lead back to the root, whichever cycles they close."""
+    s = semirings[name]
+    zero = s.identities(np.dtype(float))[0]
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(2, 12))
+        w = np.where(rng.random((n, n)) < 0.3, rng.choice(weights, (n, n)), zero)
+        np.fill_diagonal(w, zero)
+        d, none = sm.closure(w, name), np.full((n, n), -9999, np.int32)
+        last = mul(d[:, :, None], w) == d[:, None]  # i, u, v: u may be before v
+        last &= (w != zero) & (d != zero)[:, :, None]
+        p = np.where(last.any(axis=1), (last * rng.random((n, n, 1))).argmax(axis=1), none)
+        p = p.astype(np.int32)
+        row, col = np.nonzero(w != zero)
+        edges = EdgeList.of(n, row, col, w[row, col])
+        repair_trees(engine, s, d, p, lambda x=edges: x)
+        node = np.where(d == zero, np.arange(n)[:, None], np.arange(n))
+        for _ in range(n):
+            before = np.take_along_axis(p, node, 1)
+            node = np.where(before < 0, node, before)
+        np.testing.assert_array_equal(node, np.arange(n)[:, None].repeat(n, axis=1))
+        for root, v in zip(*np.nonzero(p >= 0), strict=True):
+            assert last[root, p[root, v], v]
+
+
 def test_a_path_to_one_cycle_opens_another():
     """1 and 2, 3 and 4, 5 and 6 precede each other; the one way is 0 -> 1 -> 2 -> ... -> 6."""
     edges = [(0, 1), *((u, v) for u in range(1, 6) for v in (u + 1,)), (2, 1), (4, 3), (6, 5)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...kernel import S, across, decode, each, f64, i32, i64, kernel, lanes, mul, u8
+from ...kernel import S, T, across, better, decode, each, f64, i32, i64, kernel, lanes, mul, u8
 
 INF = float("inf")
 MARGIN = 16.0  # units of rounding that an edge of a path may be off by; more where no path is so
@@ -161,3 +161,134 @@ def repair(
                     searching = False
                 margin = margin * margin
             on_cycle[k] = -1
+
+
+@kernel
+def strong_components(
+    n: i64, first: i64[n + 1], head: i32[first[n]] < n, at: i64[n], number: i32[n], low: i32[n],
+    above: i32[n], stack: i32[n], component: i32[n], top: i32[n],
+) -> i64:  # fmt: skip
+    """Strongly connected components (Tarjan, 1972), and their number.
+
+    The nodes of a component are below its ``top`` in the tree of a depth-first search, ``above``.
+    """
+    for v in range(n):
+        at[v] = first[v]
+        number[v] = 0
+        component[v] = -1
+    count, seen, size = 0, 0, 0
+    for start in range(n):
+        v, u = -1, start if number[start] == 0 else -1
+        while u >= 0:
+            if number[u] == 0:
+                seen += 1
+                number[u] = seen
+                low[u] = seen
+                above[u] = v
+                stack[size] = u
+                size += 1
+                v = u
+            if at[v] < first[v + 1]:
+                u = head[at[v]]
+                at[v] += 1
+                if number[u] > 0:
+                    if component[u] < 0:
+                        low[v] = min(low[v], number[u])
+                    u = v
+            else:
+                if low[v] == number[v]:
+                    top[count] = v
+                    u = -1
+                    while u != v:
+                        size -= 1
+                        u = stack[size]
+                        component[u] = count
+                    count += 1
+                u = above[v]
+                if u >= 0:
+                    low[u] = min(low[u], low[v])
+                v = u
+    return count
+
+
+@kernel
+def span(
+    n: i64, parts: i64, top: i32[parts] < n, first: i64[n + 1], head: i32[first[n]] < n,
+    before: i32[n], queue: i32[n],
+):  # fmt: skip
+    """Breadth-first search from the top of each component along arcs within it.
+
+    ``before``, which holds -1, becomes the predecessors; that of a top is itself.
+    """
+    for k in range(parts):
+        queue[0] = top[k]
+        before[top[k]] = top[k]
+        done, size = 0, 1
+        while done < size:
+            v = queue[done]
+            done += 1
+            for e in range(first[v], first[v + 1]):
+                u = head[e]
+                if before[u] < 0:
+                    before[u] = v
+                    queue[size] = u
+                    size += 1
+
+
+@kernel
+def enter(
+    n: i64, rows: i64, parts: i64, root: i64[rows] < n, part: i32[n], top: i32[parts] < n,
+    before: i32[n], above: i32[n], into: i64[parts + 1], tail: i32[into[parts]] < n,
+    head: i32[into[parts]] < n, weight: S[into[parts]], d: S[rows, n], p: i32[rows, n],
+    label: T[n], lost: i64[rows],
+):  # fmt: skip
+    """Attach each component of arcs that weigh one by a single arc of a best path to it.
+
+    All nodes of a component are equally far from the root. From the one where that arc ends, or
+    from the root, a path leads to the top, from which a tree leads to all nodes that are not on
+    that path.
+
+    Parameters
+    ----------
+    part, top
+        The component of each node, -1 for none, and a node of each component.
+    before
+        The predecessors in a tree from the top of each component, -1 for nodes of none.
+    above
+        The node after each one of a component in a tree that leads to the top.
+    into, tail, head, weight
+        The arcs that lead to each component from elsewhere.
+    lost
+        A node that has a path, while no arc leads to its component; -1: none.
+    """
+    for row in range(rows):
+        labels, tree, start = d[row], p[row], root[row]
+        lost[row] = -1
+        # rows are read from end to end, which takes less time than a miss of the caches an entry
+        for v in lanes(n):
+            label[v] = decode(labels[v])
+        for v in lanes(n):
+            tree[v] = before[v] if (tree[v] >= 0) & (before[v] >= 0) else tree[v]
+        for k in range(parts):
+            entry, link = i64(top[k]), -9999
+            if part[start] == k:
+                entry = start
+            elif tree[top[k]] >= 0:
+                best, arc = label[entry], -1
+                for e in range(into[k], into[k + 1]):  # no branches: they are hard to predict
+                    u = tail[e]
+                    through = mul(label[u], decode(weight[e]))
+                    nearer = (arc < 0) | better(through, best)
+                    nearer = nearer & ((tree[u] >= 0) | (u == start))
+                    best = through if nearer else best
+                    arc = e if nearer else arc
+                if arc < 0:
+                    lost[row] = entry
+                else:
+                    entry = i64(head[arc])
+                    link = tail[arc]
+            u = entry
+            while u != top[k]:
+                tree[above[u]] = u
+                u = above[u]
+            tree[entry] = link
