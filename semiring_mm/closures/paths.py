@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..graph_kernels import offsets, ranges
+
 __all__ = [
     "NO_PREDECESSOR", "NegativeCycleError", "epsilon", "find_negative_cycle", "leg_counts",
 ]  # fmt: skip
@@ -118,37 +120,42 @@ def find_negative_cycle(
     With potentials h no edge is negative: w + h[u] - h[v] ≥ 0, but for rounding.
 
     Bellman and Ford from all nodes at once, with weights raised by these halves, in integers or
-    pairs of floating-point numbers; a cycle is looked for in the graph of predecessors (Cherkassky
-    and Goldberg, 1999) after 1, 2, 4, … rounds.
+    pairs of floating-point numbers; a round follows the edges out of the nodes that the one before
+    improved. A cycle is looked for in the graph of predecessors (Cherkassky and Goldberg, 1999)
+    after 1, 2, 4, … rounds.
     """
     order = np.argsort(col, kind="stable")
     row, col, weight = row[order], col[order], weight[order]
     half = _half_units(weight)
     weight = weight.astype(np.float64 if weight.dtype.kind not in "iu" else np.int64)
-    ends, starts, counts = np.unique(col, return_index=True, return_counts=True)
+    leaving, begin = np.argsort(row, kind="stable"), offsets(np.bincount(row, minlength=n))
     high, low = np.zeros((2, n), weight.dtype)  # whose sums are the distances by raised weights
     potentials = np.zeros(n, weight.dtype)  # along the same paths, as they are
     before = np.full(n, -1, np.int64)
     edge = np.full(n, -1, np.int64)
-    look = 1
-    for step in range(1, n + 2 if len(row) else 0):
-        near, rest = _pair_sum(high[row], weight)
-        near, rest = _pair_sum(near, rest + low[row] + half)
+    edges, look = np.arange(len(row)), 1
+    for step in range(1, n + 2):
+        if not len(edges):
+            break
+        tail, head = row[edges], col[edges]
+        starts = np.flatnonzero(np.diff(head, prepend=-1))
+        ends, counts = head[starts], np.diff(starts, append=len(edges))
+        near, rest = _pair_sum(high[tail], weight[edges])
+        near, rest = _pair_sum(near, rest + low[tail] + half[edges])
         best = np.minimum.reduceat(near, starts)
         first = np.where(near == np.repeat(best, counts), rest, np.inf)
         beside = np.minimum.reduceat(first, starts)
         better = (best < high[ends]) | ((best == high[ends]) & (beside < low[ends]))
-        if not better.any():
-            break
         winners = np.flatnonzero(first == np.repeat(beside, counts))
-        chosen = winners[np.searchsorted(winners, starts[better])]
-        nodes = ends[better]
-        high[nodes], low[nodes] = best[better], rest[chosen]
+        winners = winners[np.searchsorted(winners, starts[better])]
+        nodes, chosen = ends[better], edges[winners]
+        high[nodes], low[nodes] = best[better], rest[winners]
         potentials[nodes] = potentials[row[chosen]] + weight[chosen]
         before[nodes], edge[nodes] = row[chosen], chosen
+        edges = np.sort(leaving[ranges(begin[nodes], begin[nodes + 1] - begin[nodes])])
         if step == look or step > n:
             look *= 2
-            for cycle in _cycles(before):
+            for cycle in _cycles(before, nodes):
                 at = edge[cycle]
                 legs, halves = weight[at].tolist(), half[at].tolist()
                 if weight.dtype.kind == "i":
@@ -174,17 +181,21 @@ def _pair_sum(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[A
     return total, (a - (total - of_b)) + (b - of_b)
 
 
-def _cycles(before: NDArray[np.int64]) -> list[list[int]]:
-    """The cycles of a graph of predecessors, at most one a node; each in the edges' direction."""
+def _cycles(before: NDArray[np.int64], improved: NDArray[np.int64]) -> list[list[int]]:
+    """The cycles of a graph of predecessors, at most one a node; each in the edges' direction.
+
+    Each has a node that the last round `improved`: the others' distances fit their predecessors',
+    and around a cycle of such the weights add up to zero, by which no distance improves.
+    """
     parent = before.tolist()
-    mark = [0] * len(parent)
+    mark = [-1] * len(parent)
     found = []
-    for start in range(len(parent)):
+    for start in improved.tolist():
         node, path = start, []
-        while node >= 0 and not mark[node]:
-            mark[node] = start + 1
+        while node >= 0 and mark[node] < 0:
+            mark[node] = start
             path.append(node)
             node = parent[node]
-        if node >= 0 and mark[node] == start + 1 and node in path:
+        if node >= 0 and mark[node] == start and node in path:
             found.append(path[path.index(node) :][::-1])
     return found

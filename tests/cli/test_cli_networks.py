@@ -785,7 +785,7 @@ def test_what_is_drawn(run, monkeypatch, n, words, axes, title):
             "ask for them in two calls",
         ),
         (["stats", "loop.csv"], "negative cycle of weight -1: "),
-        (["table", "loop.csv", "--from", "A"], "negative cycle of weight -1: B → A → B"),
+        (["table", "loop.csv", "--from", "A"], "negative cycle of weight -1: A → B → A"),
         (["table", "damaged.npz", "--from", "A"], "or damaged: its contents are not what was"),
     ],
 )
