@@ -431,7 +431,7 @@ class PreparedGraph:
             problem = replace(problem, source=numbers, truth=True)
         x, size = self._structure, problem.steps.dtype.itemsize
         try:
-            check_memory(x.bytes(size, trees=False), "the prepared graph")
+            check_memory(x.bytes(size, trees=False, width=1), "the prepared graph")
         except MemoryError as error:
             if not x.core:
                 raise
@@ -936,8 +936,9 @@ def _warn_of_core(x: Structure, itemsize: int, *, undirected: bool) -> None:
     working = pool.get_num_threads()
     time = costs.closure(x.core, None, itemsize=itemsize, undirected=undirected, threads=working)
     if time > _LONG:
+        size = x.bytes(itemsize, trees=False, width=1)
         warn(
-            f"{_dense(x)} of {x.bytes(itemsize, trees=False) / 1e9:.2g} GB, which takes about "
+            f"{_dense(x)} of {size / 1e9:.2g} GB, which takes about "
             f"{time / 1e9:.2g} s now and for new weights; {_UNPREPARED}"
         )
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graph_kernels import Index, Node, offsets, ranges
-from .symbolic import transpose
 
 __all__ = ["Demand", "DemandRows"]
 
@@ -138,15 +137,17 @@ class Demand:
             entries = dict.fromkeys(("entry_first", "entry_lane", "amount"))
             return {"bounds": bounds, "target": target} | entries
         first, target, amount = self.rows(sources)
-        block = np.repeat(np.arange(len(sources)) // width, np.diff(first))
-        key = (target if place is None else place[target]) + n * block
-        begin, lane, entry = transpose(n * blocks, len(sources), first, key.astype(np.int32))
-        there = np.flatnonzero(np.diff(begin))
+        line = np.repeat(np.arange(len(sources)), np.diff(first))
+        key = (target if place is None else place[target]) + n * (line // width)
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        begin = np.flatnonzero(np.diff(key, prepend=-1))
+        there = key[begin]
         cuts = np.searchsorted(there, n * np.arange(blocks + 1))
         return {
             "bounds": np.stack([cuts[:-1], cuts[1:]], 1), "target": (there % n).astype(np.int32),
-            "entry_first": np.append(begin[there], len(entry)), "entry_lane": lane % width,
-            "amount": amount[entry],
+            "entry_first": np.append(begin, len(key)),
+            "entry_lane": (line % width)[order].astype(np.int32), "amount": amount[order],
         }  # fmt: skip
 
 

@@ -505,7 +505,7 @@ def factorize_weights(metric: Metric, tick: Tick | None = None) -> None:
 
     def some(begin: int, end: int) -> None:
         metric.compiled(kernels.customize)(
-            begin=begin, end=end, nodes=nodes, place=scratch(8 * x.n)[0].view(np.int64),
+            begin=begin, end=end, nodes=nodes, place=scratch(4 * x.n)[0].view(np.int32),
             back=None if metric.back is metric.out else metric.back, back_pred=metric.back_pred,
             **fields,
         )  # fmt: skip

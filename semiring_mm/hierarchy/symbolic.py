@@ -126,9 +126,12 @@ class Structure(SymbolicFactor):
             f"core of {self.core:,} nodes"
         )
 
-    def bytes(self, itemsize: int, *, trees: bool) -> int:
-        """Memory of weights of that size for all edges, of the core, and of sweeps."""
-        edges, width = len(self.head), 2 * 64 // itemsize
+    def bytes(self, itemsize: int, *, trees: bool, width: int | None = None) -> int:
+        """Memory of weights of that size for all edges, of the core, and of sweeps.
+
+        These are from `width` sources a thread; None: as many as there are at a time at most.
+        """
+        edges, width = len(self.head), width or 2 * 64 // itemsize
         each = itemsize + 4 * trees
         core = 2 * self.core**2 * each
         labels = pool.get_num_threads() * width * self.n * each
@@ -143,22 +146,25 @@ class Structure(SymbolicFactor):
         count = min(_PARTS, int(self.pairs + 8 * self.eliminated) // _LEAST)
         if count < 2:
             return np.arange(self.eliminated, dtype=np.int32), np.array([0, self.eliminated])
-        work, size = self.degree**2 + 8, np.ones(self.eliminated, np.int64)
+        work, size = self.degree, np.ones(self.eliminated, np.int64)
+        work *= work  # in place: these arrays are the peak of the memory of a preparation
+        work += 8
         compiled(kernels.subtree_sums)(n=self.eliminated, work=work, size=size, parent=self.parent)
         most = work[self.parent >= self.eliminated].sum() // count
-        above = np.append(work, most + 1)[np.minimum(self.parent, self.eliminated)]
-        roots = np.flatnonzero((work <= most) & (above > most))
+        small = np.append(work <= most, False)
+        roots = np.flatnonzero(small[:-1] & ~small[np.minimum(self.parent, self.eliminated)])
         mark = np.zeros(self.eliminated + 1, np.int8)  # +1 where a subtree begins, -1 behind it
         np.add.at(mark, roots + 1 - size[roots], 1)
         np.add.at(mark, roots + 1, -1)
         below = np.cumsum(mark[:-1], dtype=np.int8) > 0
-        nodes = np.concatenate([np.flatnonzero(below), np.flatnonzero(~below)])
         done = np.cumsum(work[roots])
         ends = np.cumsum(size[roots])
+        del work, size
+        nodes = np.concatenate([np.flatnonzero(x).astype(np.int32) for x in (below, ~below)])
         parts = np.searchsorted(done, np.arange(1, count) * (done[-1:].sum() / count))
         inner = ends[np.minimum(parts, max(0, len(ends) - 1))] if len(ends) else ends
         cuts = np.unique(np.concatenate([[0], inner, ends[-1:]]))
-        return nodes.astype(np.int32), np.append(cuts, self.eliminated).astype(np.int64)
+        return nodes, np.append(cuts, self.eliminated).astype(np.int64)
 
     def ancestors(self, positions: Index) -> Index:
         """These positions and all their ancestors, and the core; ascending."""
@@ -470,7 +476,7 @@ def factorize(
             raise ValueError(f"head: an elimination in this order has more than {most} edges")
         if state[1]:
             head = np.concatenate([head, np.empty(len(head), np.int32)])
-    head = head[: struct_first[-1]].copy()
+    head.resize(struct_first[-1], refcheck=False)  # in place
     begin = np.zeros(n + 2, np.int64)
     tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
     compiled(kernels.sort_heads)(

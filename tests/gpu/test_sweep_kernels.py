@@ -229,18 +229,27 @@ def test_labels_at_the_edges_of_bins(edges, host):
 
 
 @pytest.mark.usefixtures("gxx")
-def test_sums_of_many_labels_in_short_words(host, monkeypatch):
-    """A block adds up 64 of them at a time, and the regions of a block one after the other."""
+@pytest.mark.parametrize("scale", [1, 3], ids=["short", "long"])
+def test_sums_of_many_labels(host, monkeypatch, scale):
+    """Up to 64 at a time in 32 bits, where these hold 64 of the largest; all in 64 bits.
+
+    The regions of a block come one after the other.
+    """
     monkeypatch.setattr(sweeps, "_BLOCKS", 1)
     monkeypatch.setattr(host, "sms", 2)
     n, row, col = grid(18)
     weight = np.random.default_rng(9).integers(1, 99, len(row)).astype("int32")
-    metric = metric_of("min_plus", n, row, col, weight, directed=False)
     sources = np.arange(0, n, 40)
-    expected = swept(metric, sources).astype(np.int64).sum(1)
+    longest = swept(metric_of("min_plus", n, row, col, weight, directed=False), sources).max()
+    weight *= int(scale * ((1 << 31) - 1) / 64 / longest)
+    metric = metric_of("min_plus", n, row, col, weight, directed=False)
+    distances = swept(metric, sources).astype(np.int64)
+    assert (64 * distances.max() < 1 << 31) == (scale == 1)
+    expected = distances.sum(1)
+    assert expected.max() > 1 << 32
     for shape in (SMALL, SINGLE, Shape(threads=32, each=1, narrow=1, core=300)):
         there = on_device(metric, shape=shape)
-        found = there.statistics(sources, {"sum"}, bound=1 << 20)["sum"]
+        found = there.statistics(sources, {"sum"}, bound=int(distances.max()))["sum"]
         assert_array_equal(found, expected)
 
 

@@ -135,6 +135,24 @@ def test_a_demand_of_ones_is_betweenness():
             np.testing.assert_allclose(found, collector.loads(results)[1], rtol=1e-12)
 
 
+def test_blocks_of_a_demand_between_millions_of_nodes():
+    """Nodes times blocks are more than 32 bits hold, and take no memory."""
+    n = (1 << 31) - 1
+    amounts = {(0, n - 1): 1.0, (0, 5): 2.0, (1, 5): 3.0, (4, n - 1): 4.0, (5, 0): 5.0}
+    source, target = np.array([*amounts]).T
+    first = np.searchsorted(source, np.arange(7))
+    demand = Demand(n, target.astype(np.int32), first, np.array([*amounts.values()]))
+    blocks = demand.blocks(np.arange(6), 2)
+    found, entry = {}, blocks["entry_first"]
+    for block, (begin, end) in enumerate(blocks["bounds"].tolist()):
+        assert (np.diff(blocks["target"][begin:end]) > 0).all()
+        for i in range(begin, end):
+            for e in range(entry[i], entry[i + 1]):
+                pair = 2 * block + int(blocks["entry_lane"][e]), int(blocks["target"][i])
+                found[pair] = float(blocks["amount"][e])
+    assert found == amounts
+
+
 def test_demands_in_all_forms_are_the_same():
     edges, rng = graph(6, directed=True)
     n, rows = edges.n, rows_by("reverse sweeps", edges)

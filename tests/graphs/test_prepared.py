@@ -15,6 +15,7 @@ from optional import csgraph, nx, pd, sp
 from plain_kernels import MIN_PLUS, both
 
 import semiring_mm as sm
+from semiring_mm.closures import paths
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.expressions import evaluate
 from semiring_mm.graphs.kernels import queries as kernels
@@ -448,6 +449,17 @@ def test_memory_is_compared_before_the_order(monkeypatch):
         sm.prepare(graph)
 
 
+def test_preparing_takes_no_memory_for_sweeps_from_many_sources(monkeypatch):
+    """Labels from 16 sources for each of many threads would be more than the rest."""
+    n, row, col = grid(100)
+    graph = sp.coo_array((np.ones(len(row)), (row, col)), shape=(n, n))
+    monkeypatch.setattr("semiring_mm.cpu.engine.free_memory", lambda: 6_000_000)
+    monkeypatch.setattr("semiring_mm.pool.get_num_threads", lambda: 8)
+    net = sm.prepare(graph, directed=False)
+    assert net._structure.bytes(8, trees=False) > 8_000_000
+    assert net.distances([0], [n - 1]) == 198
+
+
 def test_subtrees_for_threads_are_disjoint_and_whole():
     g = large()
     x = analyze(g.n, g.row, g.col, "minimum_degree")
@@ -573,6 +585,29 @@ def test_negative_cycles_are_named():
     with pytest.raises(sm.NegativeCycleError, match="1 → 1"):
         sm.prepare(EdgeList(range(2), np.array([0, 1]), np.array([1, 1]), np.array([1, -2]), True))
     assert net.distance("a", "c") == 4
+
+
+def test_a_long_negative_cycle_takes_few_passes_over_the_edges(monkeypatch):
+    """After some rounds of Bellman and Ford only the cycle's surroundings change."""
+    n, length = 250, 200  # a grid, and a cycle along one of its lines
+    at = np.arange(n * n).reshape(n, n)
+    row = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
+    col = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
+    row, col = np.append(row, col), np.append(col, row)
+    weight = np.random.default_rng(1).integers(100, 200, len(row))
+    along = at[100, 20 : 20 + length]
+    row, col = np.append(row, along[:-1]), np.append(col, along[1:])
+    row, col = np.append(row, along[-1]), np.append(col, along[0])
+    weight = np.append(weight, np.ones(length - 1, int))
+    edges = EdgeList(range(n * n), row, col, np.append(weight, -length), True)
+    followed, add = [], paths._pair_sum
+    monkeypatch.setattr(paths, "_pair_sum", lambda a, b: followed.append(len(b)) or add(a, b))
+    with pytest.raises(sm.NegativeCycleError, match="negative weight -1: ") as caught:
+        sm.prepare(edges)
+    cycle = caught.value.cycle
+    start = cycle.index(along[0])
+    np.testing.assert_array_equal(cycle[start:] + cycle[:start], along)
+    assert sum(followed) < 20 * len(row)
 
 
 ERRORS = {

@@ -62,25 +62,26 @@ def relax(edges, e, through, preds, pred):
 @kernel
 def customize(
     begin: i64, end: i64, nodes: i32[end], first: i64[:], head: i32[first[-1]], low_first: i64[:],
-    low_edge: i64[:], low_tail: i32[low_edge.size], place: i64[:], out: T[head.size],
+    low_edge: i64[:], low_tail: i32[low_edge.size], place: i32[:], out: T[head.size],
     back: T[head.size], out_pred: i32[head.size], back_pred: i32[head.size],
 ):  # fmt: skip
     """W[v, b] ← W[v, b] ⊕ W[v, u] ⊗ W[u, b] for the lower neighbours u of v, either way.
 
     The lower neighbours of ``nodes[begin:end]`` are done. ``back`` is None where it is ``out``;
-    ``place``, an entry for each vertex, is scratch.
+    ``place``, an entry for each vertex, is scratch: which edge of ``v`` leads there.
     """
     down = out if back is None else back
     for i in range(begin, end):
         v = nodes[i]
-        for e in range(first[v], first[v + 1]):
-            place[head[e]] = e
+        start = first[v]
+        for e in range(start, first[v + 1]):
+            place[head[e]] = i32(e - start)
         for k in range(low_first[v], low_first[v + 1]):
             low = low_edge[k]
             from_v, to_v = down[low], out[low]
             pred = 0 if out_pred is None else out_pred[low]
             for g in range(low + 1, first[low_tail[k] + 1]):
-                e = place[head[g]]
+                e = start + place[head[g]]
                 after = 0 if out_pred is None else out_pred[g]
                 relax(out, e, mul(from_v, out[g]), out_pred, after)
                 if back is not None:
