@@ -1,4 +1,4 @@
-"""Breadth-first searches from 512 sources at once, a bit each."""
+"""Breadth-first searches from 64 or 512 sources at once, a bit each."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class HopSearches:
 
         def some(begin: int) -> None:
             part = sources[begin : begin + LANES]
-            labels = np.full((self.n, LANES), 255, np.uint8)
+            labels = np.full((self.n, 64 * _words(len(part))), 255, np.uint8)
             if self._search(part, labels=labels)["far"].max() > _BYTE:
                 labels = np.full(labels.shape, -1, np.int32)
                 self._search(part, labels=labels)
@@ -100,12 +100,13 @@ class HopSearches:
     ) -> dict[str, Array]:
         """Results of :func:`.kernels.bfs.levels` for at most 512 sources.
 
-        `labels`, n rows of 512 bytes or int32, receives distances, as bytes those of up to 254.
+        `labels`, n rows of 64 or 512 bytes or int32, receives distances, as bytes those of up to
+        254.
         """
         n, count = self.n, len(sources)
         radii = np.empty(0, np.int64) if radii is None else radii
-        words, shape = kernels.WORDS, (64, kernels.WORDS)
-        bits = np.zeros(LANES, np.uint8)
+        words = _words(count)
+        bits, shape = np.zeros(64 * words, np.uint8), (64, words)
         bits[:count] = 1
         found: dict[str, Array] = {
             "reached": np.zeros(shape, np.int64), "total": np.zeros(shape, np.int64),
@@ -116,11 +117,18 @@ class HopSearches:
         kind = np.dtype(np.uint8) if labels is None else labels.dtype
         compiled(kernels.levels, kind.str[1:])(
             **found, table=table, label=labels, most=_BYTE if kind.itemsize == 1 else n,
-            n=n, arcs=len(self.out[1]), sources=count, source=np.ascontiguousarray(sources),
-            radii=len(radii), radius=radii, first=self.out[0], near=self.out[1],
+            words=words, n=n, arcs=len(self.out[1]), sources=count, radii=len(radii), radius=radii,
+            source=np.ascontiguousarray(sources), first=self.out[0], near=self.out[1],
             back_first=self.back[0], back_near=self.back[1], nodes=np.empty((2, n), np.int32),
             bits=np.zeros((3, n, words), np.uint64), counts=np.zeros(shape, np.int64),
             full=np.packbits(bits, bitorder="little").view(np.uint64),
         )  # fmt: skip
-        by_source = {k: x.swapaxes(-1, -2).reshape(*x.shape[:-2], LANES) for k, x in found.items()}
+        by_source = {
+            k: x.swapaxes(-1, -2).reshape(*x.shape[:-2], 64 * words) for k, x in found.items()
+        }
         return by_source | {"table": table}
+
+
+def _words(count: int) -> int:
+    """Words of the bits of so many searches."""
+    return 1 if count <= 64 else kernels.WORDS

@@ -48,18 +48,28 @@ class Bounds:
 
     def __post_init__(self) -> None:
         x = self.edges
-        forest = of_edges(semirings["lor_land"], x.n, x.row, x.col, np.ones(len(x.row), bool))
-        part = np.append(0, np.cumsum(~forest.gaps))[forest.place]
-        size = np.bincount(part)[part]
-        longest = x.weight.max(initial=0)
-        self.main: Open = size == size.max()  #: nodes that reach the most
         self.degree = np.bincount(x.row, minlength=x.n) + np.bincount(x.col, minlength=x.n)
-        self.lower = np.zeros(x.n, np.int64 if self.whole else np.float64)
+        self._begin(np.full(x.n, x.n))
+
+    def _begin(self, size: Index) -> None:
+        """Bounds without a search, from the number of nodes of each node's component."""
+        sizes, place = np.unique(size, return_inverse=True)
+        self.main: Open = size == sizes[-1]  #: nodes that reach the most
+        self.lower = np.zeros(len(size), np.int64 if self.whole else np.float64)
+        longest = self.edges.weight.max(initial=0)
         # int: the product of two numbers of a short type would wrap
-        bound = [int(k - 1) * longest.item() for k in np.unique(size)]
-        self.upper = np.array(bound, self.lower.dtype)[np.unique(size, return_inverse=True)[1]]
+        bound = [int(k - 1) * longest.item() for k in sizes]
+        self.upper = np.array(bound, self.lower.dtype)[place]
         self.known = size == 1  #: nodes whose eccentricity both bounds are
         self.ends = int(np.argmax(self.main)), int(np.argmax(self.main))
+
+    def _components(self) -> Index:
+        """The number of nodes of the component of each node."""
+        x = self.edges
+        forest = of_edges(semirings["lor_land"], x.n, x.row, x.col, np.ones(len(x.row), bool))
+        part = np.append(0, np.cumsum(~forest.gaps))[forest.place]
+        size: Index = np.bincount(part)[part]
+        return size
 
     @property
     def diameter(self) -> Any:
@@ -114,7 +124,13 @@ class Bounds:
         tick : callable, optional
             Is told how many nodes are decided.
         """
-        done, n = 0, len(self.lower)
+        n = len(self.lower)
+        first = np.array([np.argmax(self.degree)])  # begin in the middle
+        row = rows(first)
+        if row.min() < 0:  # some nodes are not reached: the components matter
+            self._begin(self._components())
+        self._join(first, row)
+        done = 1
         while len(left := np.flatnonzero(self.undecided(what))):
             if len(left) <= done * cheaper:
                 self.lower[left] = self.upper[left] = eccentricities(left)
@@ -137,8 +153,6 @@ class Bounds:
         """
         left = np.flatnonzero(~self.known)
         inside = left[self.main[left]]
-        if len(inside) == np.count_nonzero(self.main):  # nothing is known: begin in the middle
-            return inside[[np.argmax(self.degree[inside])]]
         far, near = self._least(left, -self.upper, count), self._least(inside, self.lower, count)
         turns = np.stack([np.resize(x, count) for x in (far, near) if len(x)], axis=1)
         return np.array([*dict.fromkeys(turns.ravel().tolist())][:count])

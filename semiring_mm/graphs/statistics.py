@@ -342,7 +342,8 @@ def statistics(
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute), columns)
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if paths is None else _State(paths[0], work, options)
-    extreme = set(asked) <= _EXTREMES and len(rows) == edges.n == len(np.unique(rows))
+    whole = sources is None or len(np.unique(rows)) == edges.n
+    extreme = set(asked) <= _EXTREMES and whole
     if extreme and edges.n and columns is None and where is None and state is None:
         found = _by_bounds(edges, metric, set(asked), progress)
         if found is not None:
@@ -412,7 +413,9 @@ def extremes(way: Rows, asked: set[str], tick: Any = None) -> Bounds:
     def eccentricities(sources: Index) -> Array:
         return _pass(collector, sources, way.order(sources))["largest"]
 
-    bounds = Bounds(way.problem.source.edges(), way.dtype.kind != "f")
+    source = way.problem.source
+    assert isinstance(source, EdgeSource)
+    bounds = Bounds(source.given, way.dtype.kind != "f")
     return bounds.decide(asked, rows, eccentricities, way.cheaper, tick)
 
 

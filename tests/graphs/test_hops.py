@@ -159,24 +159,26 @@ def test_progress_of_searches():
     assert len(seen) >= 2
 
 
+@pytest.mark.parametrize(("words", "sources"), [(1, 64), (kernels.WORDS, 70)])
 @pytest.mark.parametrize("dtype", [None, "u1", "i4"])
-def test_the_kernel_in_python(dtype):
+def test_the_kernel_in_python(dtype, words, sources):
     """A word after the other, in place of the lanes of a vector."""
-    n, sources, rng = 80, 70, np.random.default_rng(3)
+    n, rng = 80, np.random.default_rng(3)
     graph = Hops(n, *rng.integers(0, n, (2, 140)), directed=True)
-    source, shape = rng.permutation(n), (64, kernels.WORDS)
-    full = np.packbits(np.arange(bfs.LANES) < sources, bitorder="little").view("u8")
+    source, shape = rng.permutation(n), (64, words)
+    full = np.packbits(np.arange(64 * words) < sources, bitorder="little").view("u8")
     copies = [
         {name: np.zeros(shape, "i8") for name in ("counts", "reached", "total", "far")} | {
             "inverse": np.zeros(shape), "within": np.zeros((1, *shape), "i8"),
-            "table": np.zeros(n + 2, "i8"), "bits": np.zeros((3, n, kernels.WORDS), "u8"),
-            "label": None if dtype is None else np.zeros((n, bfs.LANES), dtype),
+            "table": np.zeros(n + 2, "i8"), "bits": np.zeros((3, n, words), "u8"),
+            "label": None if dtype is None else np.zeros((n, 64 * words), dtype),
         }
         for _ in range(2)
     ]  # fmt: skip
     given = {
-        "n": n, "arcs": graph.arcs, "sources": sources, "source": source[:sources], "radii": 1,
-        "radius": np.array([2]), "most": 4, "first": graph.out[0], "near": graph.out[1],
+        "words": words, "n": n, "arcs": graph.arcs, "sources": sources,
+        "source": source[:sources], "radii": 1, "radius": np.array([2]), "most": 4,
+        "first": graph.out[0], "near": graph.out[1],
         "back_first": graph.back[0], "back_near": graph.back[1], "full": full,
     }  # fmt: skip
     bfs.compiled(kernels.levels, dtype or "u1")(

@@ -1,4 +1,4 @@
-"""Breadth-first search from 512 sources at once, a bit each.
+"""Breadth-first search from 64 or 512 sources at once, a bit each.
 
 Of every node a vector of bits says which searches have met it. A level goes along the edges from
 the nodes that were met last or, where these are many, to all nodes not met by all searches, which
@@ -9,9 +9,9 @@ breadth-first search, 2012). How many nodes each search meets in a level is coun
 
 from __future__ import annotations
 
-from ...kernel import T, across, bit, each, f64, i32, i64, kernel, lanes, u64, unrolled
+from ...kernel import T, across, bit, each, f64, i32, i64, kernel, lanes, static, u64, unrolled
 
-WORDS = 8  #: of the bits of a node, in the lanes of a vector
+WORDS = 8  #: of the bits of a node, in the lanes of a vector; 1 for at most 64 sources
 SLICES = 8  # of the counters; after 255 nodes they are added up
 LOW = 0x0F0F0F0F0F0F0F0F, 0x3333333333333333, 0x5555555555555555  # halves of parts of 8, 4, 2 bits
 LOOK = 8  # edges to a node after which it is looked whether all searches have met it
@@ -65,9 +65,9 @@ def count(new, slices, counts, lane, held):
 
 
 @kernel
-def mark(v, new, label, level):
+def mark(v, words, new, label, level):
     """Write the level of a node for the searches that meet it."""
-    for w in range(WORDS):
+    for w in range(words):
         for j in lanes(64, whole=True):
             if bit(new[v, w], j):
                 label[v, 64 * w + j] = T(level)
@@ -93,11 +93,12 @@ def account(level, radii, radius, counts, lane, reached, total, inverse, far, wi
 
 @kernel
 def levels(
-    n: i64, arcs: i64, sources: i64, radii: i64, most: i64, source: i64[sources] < n,
-    first: i64[n + 1], back_first: i64[n + 1], near: i32[arcs], back_near: i32[arcs],
-    nodes: i32[2, n], bits: u64[3, n, WORDS], full: u64[WORDS], counts: i64[64, WORDS],
-    reached: i64[64, WORDS], total: i64[64, WORDS], inverse: f64[64, WORDS], far: i64[64, WORDS],
-    radius: i64[radii], within: i64[radii, 64, WORDS], table: i64[n + 1], label: T[n, 64 * WORDS],
+    words: static, n: i64, arcs: i64, sources: i64, radii: i64, most: i64,
+    source: i64[sources] < n, first: i64[n + 1], back_first: i64[n + 1], near: i32[arcs],
+    back_near: i32[arcs], nodes: i32[2, n], bits: u64[3, n, words], full: u64[words],
+    counts: i64[64, words], reached: i64[64, words], total: i64[64, words],
+    inverse: f64[64, words], far: i64[64, words], radius: i64[radii],
+    within: i64[radii, 64, words], table: i64[n + 1], label: T[n, 64 * words],
 ):  # fmt: skip
     """Search from some sources; search i has bit i % 64 of word i / 64.
 
@@ -107,7 +108,7 @@ def levels(
     `most`. All of these hold zeros, or what stands for no path, as do ``bits`` and ``counts``;
     ``full`` has the bits of all searches.
     """
-    for lane in lanes(WORDS, WORDS, whole=True):
+    for lane in lanes(words, words, whole=True):
         seen, here, there = bits[0], bits[1], bits[2]
         active, touched = nodes[0], nodes[1]
         wanted = full[lane]
@@ -174,7 +175,7 @@ def levels(
                 seen[v, lane] = seen[v, lane] | new
                 work += first[v + 1] - first[v]
                 if label is not None and level <= most:
-                    mark(v, there, label, level)
+                    mark(v, words, there, label, level)
                 held = count(new, slices, counts, lane, held)
             size, held = found, 0
             add_up(slices, counts, lane)
