@@ -15,7 +15,7 @@ from ..closures.labelled import pandas
 from ..display import cell, chosen, html_table
 from ..hierarchy.demand import Demand, DemandRows
 from ..progress import Progress, reporter
-from .inputs import are_paths, as_graph, is_matrix, positions
+from .inputs import are_paths, as_graph, positions
 from .prepared import distances_of
 from .rows import Rows, Sweeps
 from .statistics import finder, of_all_edges, request_of
@@ -131,7 +131,8 @@ class Gravity:
 
     def __post_init__(self) -> None:
         given = [x for x in (self.exponential, self.power) if x is not None]
-        if len(given) != 1 or not 0 <= given[0] < np.inf:
+        number = len(given) == 1 and isinstance(given[0], (int, float, np.number))
+        if not number or not 0 <= given[0] < np.inf:
             raise ValueError(
                 f"Gravity takes one of exponential= and power=, a number that is not negative, got "
                 f"exponential={self.exponential!r} and power={self.power!r}"
@@ -187,8 +188,8 @@ def flows(
         a tuple of three sequences, origins, destinations and trips, or a dict or structured array
         of these; or ``{"a": {"b": 120}}``. Those of a pair that comes twice are added up. A dense
         matrix, or a sparse one of SciPy's, with a row for each of the `sources` and a column for
-        each of the `targets`; or masses and a decay, :class:`Gravity`. Trips from a node to itself
-        use no edge.
+        each of the `targets`, which a DataFrame has as its labels; or masses and a decay,
+        :class:`Gravity`. Trips from a node to itself use no edge.
     weight : str or None, default "weight"
         As for :func:`adjacency`; None: each edge counts 1.
     source, target, dtype, directed : optional
@@ -255,11 +256,11 @@ def _given(
 ) -> Demand | DemandRows:
     """The demand that is given by pairs or as a matrix."""
     columns = _columns(demand, trips)
-    matrix = is_table(demand) and is_matrix(demand)
+    matrix = is_table(demand) and _is_labelled(edges, demand, trips)
     listed = isinstance(demand, (EdgeList, Mapping, str, PathLike)) or are_paths(demand)
     if columns is None and (matrix or not (listed or is_table(demand))):
         if matrix and sources is targets is None:
-            sources = targets = list(demand.index)
+            sources, targets = list(demand.index), list(demand.columns)
         return _of_matrix(edges, demand, sources, targets)
     if sources is not None or targets is not None:
         raise ValueError(
@@ -285,6 +286,12 @@ def _given(
     return Demand.between(edges.n, row, col, amount)
 
 
+def _is_labelled(edges: EdgeList, table: Any, trips: str | int) -> bool:
+    """Whether a table is a matrix with nodes as its row and column labels."""
+    names = list(table.columns)
+    return hasattr(table, "index") and trips not in names and {*names} <= {*edges.nodes}
+
+
 def _columns(demand: Any, trips: str | int) -> tuple[Any, Any, Any] | None:
     """Origins, destinations and trips of what has them as three sequences."""
     if isinstance(demand, Mapping) and trips in demand:
@@ -302,11 +309,11 @@ def _columns(demand: Any, trips: str | int) -> tuple[Any, Any, Any] | None:
 
 def _of_matrix(edges: EdgeList, demand: Any, sources: Any, targets: Any) -> Demand | DemandRows:
     start, end = _positions(sources, edges, "sources"), _positions(targets, edges, "targets")
-    sparse = hasattr(demand, "tocoo")
+    sparse, given = hasattr(demand, "tocoo"), type(demand).__name__
     if not sparse:
         demand = np.asarray(demand)
     if demand.dtype.kind not in "biuf" or demand.ndim != 2:
-        raise TypeError(f"{_FORMS}, got {demand.ndim} axes of dtype {demand.dtype}")
+        raise TypeError(f"{_FORMS}, got a {given} of dtype {demand.dtype} with {demand.ndim} axes")
     if demand.shape != (len(start), len(end)):
         raise ValueError(
             f"demand: a matrix has a row for each of the {len(start)} sources and a column for "

@@ -56,6 +56,7 @@ def forms(tmp_path):
         ({"a": {"d": 100, "b": 20}, "e": {"d": 8}}, {}), (wide, {}), (matrix(), {}),
         (matrix().tolist(), {}), (sp.csr_array(matrix()), {}), (sp.coo_array(few), some),
         (few, some), (few.astype(np.float32), some), (path, {"trips": "cars"}),
+        (pd.DataFrame(few, ["e", "a"], ["d", "b"]), {}),
         (str(path), {"trips": 3}), (sm.files.read_graph(path, weight="cars"), {}),
         (np.array([[8, 0], [30, 5], [70, 15]]), some | {"sources": ["e", "a", "a"]}),
     )  # fmt: skip
@@ -214,7 +215,8 @@ def test_what_is_refused(demand, more, words):
 
 
 def test_other_errors():
-    for given in ({}, {"power": 1, "exponential": 1}, {"power": -1}, {"exponential": math.nan}):
+    wrong = ({}, {"power": 1, "exponential": 1}, {"power": -1}, {"exponential": math.nan})
+    for given in (*wrong, {"power": "x"}):
         with pytest.raises(ValueError, match="one of exponential= and power="):
             sm.Gravity([1], [1], **given)
     with pytest.raises(ValueError, match=r"from 'a' to 'b', 0\.0 apart"):
@@ -223,6 +225,8 @@ def test_other_errors():
         sm.prepare(STREETS, semiring="max_min").flows(TRIPS)
     with pytest.raises(ValueError, match="cycle"):
         sm.flows({"a": {"b": -1}, "b": {"a": 0}}, {"a": {"b": 1}})
+    with pytest.raises(TypeError, match=r"a demand is a table or file .* got a NoneType"):
+        sm.flows(STREETS, None)
     frame = pd.DataFrame({"origin": ["a"], "destination": ["b"], "n": [1]})
     with pytest.raises(ValueError, match="no column 'trips'; columns: origin, destination, n"):
         sm.flows(STREETS, frame)
