@@ -124,6 +124,68 @@ def road(file: str) -> Any:
     return _matrix(graph.n, (graph.row, graph.col), graph.weight, directed=graph.directed)
 
 
+def road_like(n: int, seed: int = 1) -> tuple[Any, Any, Any]:
+    """A connected undirected network of n nodes like one of roads: tails, heads, travel times.
+
+    Half of the nodes are crossings of a grid of streets. A border of blocks of 2ᵏ by 2ᵏ crossings,
+    as a river or a railway is, is crossed by the fewer streets the larger the blocks are; so
+    separators of k nodes grow slower than their square root, as those of roads do. The other nodes
+    divide streets into chains, and are dead ends that begin there. Motorways lead over many
+    crossings at once. Times are whole tenths of a second.
+
+    Parameters
+    ----------
+    n : int
+        At least 1,000.
+    seed : int
+
+    Returns
+    -------
+    tail, head, time : (m,) int32
+    """
+    rng, side = np.random.default_rng(seed), int((_CROSSINGS * n) ** 0.5)
+    at, line = np.arange(side * side, dtype=np.int32).reshape(side, side), np.arange(1, side)
+    chance = _KEPT * _RARER ** np.log2(line & -line)
+    across, along = rng.random((2, side - 1, side), np.float32) < chance[:, np.newaxis]
+    steps, far = slice(None, None, _EXIT), slice(_MOTORWAY // 2, None, _MOTORWAY)
+    streets = [at.T[:-1][across], at[:-1][along]], [at.T[1:][across], at[1:][along]]
+    motorways = [
+        np.concatenate([x[steps][part, far].ravel() for x in (at, at.T)])
+        for part in (slice(None, -1), slice(1, None))
+    ]
+    tail, head = (np.concatenate([*x, y]) for x, y in zip(streets, motorways, strict=True))
+    fast = len(tail) - len(motorways[0])  # motorways are the last
+    meters, speed = rng.gamma(4, 30, len(tail)) + 10, rng.choice([30.0, 50, 50, 70], len(tail))
+    meters[fast:], speed[fast:] = 130 * _EXIT, 120
+    time = 36 * meters / speed
+    del at, across, along, streets, motorways, meters, speed
+
+    there = sp.coo_array((np.ones(len(tail), bool), (tail, head)), shape=(side * side,) * 2)
+    label = scipys.connected_components(there, directed=False)[1]
+    inside = label == np.bincount(label).argmax()
+    number, kept = np.cumsum(inside, dtype=np.int32) - np.int32(1), inside[tail]
+    tail, head, time = number[tail[kept]], number[head[kept]], time[kept]
+    crossings = int(number[-1]) + 1
+
+    ends = int(_DEAD_ENDS * n)
+    inner = n - crossings - ends
+    cuts = np.cumsum(rng.exponential(size=len(tail)))
+    upto = (cuts * (inner / cuts[-1])).astype(np.int32)  # inner nodes of the streets up to each
+    upto[-1] = inner
+    count = np.diff(upto, prepend=np.int32(0))
+    node = np.arange(crossings, crossings + inner, dtype=np.int32)
+    street = np.repeat(np.arange(len(tail), dtype=np.int32), count)
+    first = np.diff(street, prepend=np.int32(-1)) > 0
+    piece = np.maximum(np.rint(time / (count + 1)), 1).astype(np.int32)
+    of = rng.choice(node, ends, replace=False, shuffle=False)
+    return (
+        np.concatenate([np.where(first, tail[street], node - 1),
+                        np.where(count > 0, crossings + upto - 1, tail), of]),
+        np.concatenate([node, head, np.arange(n - ends, n, dtype=np.int32)]),
+        np.concatenate([piece[street], piece, rng.integers(10, 300, ends, np.int32)]),
+    )  # fmt: skip
+
+
 def _reweighted(graph: Any) -> Any:
     """The same with whole weights, equal in both directions."""
     row = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
@@ -162,6 +224,14 @@ _QUICK: dict[str, Callable[[], Any]] = {
 }
 #: From all nodes of these, SciPy's searches take minutes, and the result gigabytes.
 _LARGE = ("2-D grid, 90,000 nodes", "tree, 20,000 nodes", "New York, 264,346 nodes")
+
+
+#: Of networks like roads: crossings and dead ends a node; which part of the streets of the grid is
+#: there, and which of these where they cross a border, each time that the blocks are twice as
+#: large; crossings between motorways, and from one exit to the next.
+_CROSSINGS, _DEAD_ENDS = 0.51, 0.2
+_KEPT, _RARER = 0.97, 0.7
+_MOTORWAY, _EXIT = 64, 8
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,7 +1,8 @@
 """Shortest paths of large sparse graphs beside other libraries: ``python -m bench sparse``.
 
 ``--gpu`` measures a CUDA device; ``--families`` small graphs of many kinds, from one source to all
-nodes; ``--single`` what is asked of one source; ``--table`` only writes the newest tables again
+nodes; ``--single`` what is asked of one source; ``--continent`` networks like roads of up to 24
+million nodes; ``--table`` only writes the newest tables again
 into docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
 ``ROUTINGKIT`` names one with the sources of RoutingKit. Where a contender is too slow to do the
 whole work, it does a part, which its name tells, and its time is scaled.
@@ -78,7 +79,13 @@ class Network:
 
 @functools.lru_cache(maxsize=2)
 def network(name: str) -> Network:
-    """A road network, or a grid of so many streets; weights as in the table of the page."""
+    """A road network, one "like N" nodes of roads, or a grid of so many streets.
+
+    Weights are as in the table of the page, but for travel times of what is like roads.
+    """
+    if name.startswith("like "):
+        n = int(name[5:])
+        return Network(n, *families.road_like(n))
     if name.isdecimal():
         side = int(name)
         at = np.arange(side * side).reshape(side, side)
@@ -193,6 +200,8 @@ def line(size: str, contenders: Sequence[Contender | Callable[[], Contender]], *
 
 
 def titled(name: str) -> str:
+    if name.startswith("like "):
+        return f"like roads, {int(name[5:]):,} nodes"
     return TITLES.get(name, f"grid, {name} × {name}")
 
 
@@ -450,6 +459,42 @@ def stats(name: str, options: Options) -> Line:
             ),
         ],
         most=1,
+    )
+
+
+def continent(name: str, options: Options) -> Line:
+    """From a city to a continent: a network's preparation, and what is asked of it."""
+    x = network(name)
+    net = sm.prepare(x.edges, directed=False, dtype="int32")
+    sources, targets = x.random(100, 4), x.random(100, 5)
+    many = x.random(min(1000, x.n), 6), x.random(min(1000, x.n), 7)
+    expected = dijkstra(x.csr, indices=sources[0])
+
+    def check(found: Any) -> None:
+        np.testing.assert_array_equal(found[0], expected[targets])
+
+    def to_all(found: Any) -> None:
+        np.testing.assert_array_equal(found[0], expected)
+
+    pairs = np.stack([sources, targets], axis=1).tolist()
+    return line(
+        titled(name),
+        [
+            part(OURS, lambda: sm.prepare(x.edges, directed=False, dtype="int32")),
+            own("new weights", lambda: net.customize(x.weight)),
+            own("one pair", lambda: [net.distance(i, j) for i, j in pairs], 1e-2),
+            own("one path", lambda: [net.path(i, j) for i, j in pairs], 1e-2),
+            own("one source to all", lambda: net.distances(sources[:1]), check=to_all),
+            own("table, 1 × 10", lambda: net.distances(sources[:1], targets[:10])),
+            own("table, 100²", lambda: net.distances(sources, targets), check=check),
+            own("table, 1,000²", lambda: net.distances(*many)),
+            own(
+                "a source's eccentricity",
+                lambda: sm.statistics(net, "eccentricity", sources=sources[:64]),
+                1 / 64,
+            ),
+        ],
+        most=3,
     )
 
 
@@ -870,6 +915,12 @@ GPU_CASES = [
     Case("betweenness in hops", gpu_betweenness, ((10_000, 3), (100_000, 5)), quick=((200, 3),)),
     Case("widest paths, undirected", gpu_widest, (65_536,), quick=(64,)),
 ]
+CONTINENT = [
+    Case(
+        "prepare and ask", continent, ("NY", "FLA", "like 5000000", "like 24000000"),
+        quick=("like 2000",),
+    ),
+]  # fmt: skip
 CASES = [
     Case("prepare", prepare, ("NY", "FLA"), quick=("12",)),
     Case("customize: new weights", customize, ("NY", "FLA"), quick=("12",)),
@@ -885,7 +936,7 @@ CASES = [
     Case("all pairs as a matrix", matrix, ("Chicago", "random"), quick=("12",)),
     Case("hop counts, one source", hops, ((100_000, 1_000_000),), quick=((200, 600),)),
     Case("widest paths, undirected", widest, (4096,), quick=(64,), full=(16384,)),
-]
+]  # fmt: skip
 
 
 # Results
@@ -911,9 +962,22 @@ def table_of(result: dict[str, Any], source: str) -> str:
     return "\n".join([*rows, "", report.provenance(result, source, note)])
 
 
+def continent_table(result: dict[str, Any], source: str) -> str:
+    """Questions down, networks across, as Markdown."""
+    lines = [x for x in map(Line.from_raw, result["lines"]) if not x.skipped]
+    rows = [
+        f"| question | {' | '.join(x.size for x in lines)} |", f"| --- |{' --- |' * len(lines)}"
+    ]  # fmt: skip
+    for asked in zip(*(x.contenders for x in lines), strict=True):
+        name = "prepare" if asked[0].name == OURS else asked[0].name
+        rows.append(f"| {name} | {' | '.join(report.seconds(x.median) for x in asked)} |")
+    return "\n".join([*rows, "", report.provenance(result, source, "Medians.")])
+
+
 def renew() -> int:
     """Renew the tables from the newest results."""
     done = report.renew_page(PAGE, ("sparse-graphs-cpu", "sparse-graphs-gpu"), table_of)
+    done = done or report.renew_page(PAGE, ("sparse-graphs-continent",), continent_table)
     done = done or report.renew_page(PAGE, ("sparse-graphs-families",), families.table_of)
     return done or report.renew_page(PAGE, ("sparse-graphs-single",), families.single_table)
 
@@ -927,6 +991,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--gpu", action="store_true", help="on a CUDA device")
     part.add_argument("--families", action="store_true", help="small graphs of many kinds")
+    part.add_argument("--continent", action="store_true", help="networks of millions of nodes")
     part.add_argument("--single", action="store_true", help="what is asked of one source")
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
@@ -938,7 +1003,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = report.begin(threads, on_device=args.gpu)
     kind, cases = (
         ("gpu", GPU_CASES) if args.gpu else ("families", families.CASES) if args.families
-        else ("single", families.SINGLE) if args.single else ("cpu", CASES)
+        else ("single", families.SINGLE) if args.single
+        else ("continent", CONTINENT) if args.continent else ("cpu", CASES)
     )  # fmt: skip
     for case in cases:
         if args.only not in case.name:

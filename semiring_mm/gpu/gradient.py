@@ -26,7 +26,7 @@ _LAUNCH = struct.Struct("4i")  # begin, count, room, edge_room: sr::LoadParams e
 
 _WARPS, _LANES = 8, 32  # of a block; sources of a warp
 _SHARED = _WARPS * _LANES * 16  # bytes of a block that shares the edges of a node
-_SOURCES = 4096  # of a batch
+_SOURCES = 1 << 14  # of a batch, as far as the memory is there for them
 _SHARE = 0.6  # of the free memory
 _WARPS_AT_ONCE = 16  # of a multiprocessor, from which on each takes a piece alone
 _TIED = 32  # edges of a node in sr::Leaves, each to another row

@@ -109,6 +109,42 @@ def test_families_of_sparse_graphs(tmp_path, capsys):
     assert "one source" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("n", [1000, 30_000])
+def test_networks_like_roads(n):
+    """Connected, of as many nodes as asked for, the same for the same seed, with dead ends."""
+    sparse = pytest.importorskip("scipy.sparse")
+    from bench import families
+
+    tail, head, time = families.road_like(n)
+    assert {x.dtype for x in (tail, head, time)} == {np.dtype(np.int32)}
+    assert time.min() >= 1
+    edges = sparse.coo_array((time, (tail, head)), shape=(n, n))
+    assert sparse.csgraph.connected_components(edges, directed=False)[0] == 1
+    degree = np.bincount(np.concatenate([tail, head]), minlength=n)
+    assert 2.2 < degree.mean() < 2.7
+    assert 0.15 < (degree == 1).mean() < 0.25
+    assert degree.max() <= 8
+    for x, again, other in zip(
+        (tail, head, time), families.road_like(n), families.road_like(n, 2), strict=True
+    ):
+        np.testing.assert_array_equal(x, again)
+        assert len(x) != len(other) or (x != other).any()
+
+
+def test_a_continent(tmp_path):
+    """Preparation and questions, checked against SciPy."""
+    pytest.importorskip("scipy")
+    from bench import sparse
+
+    out = tmp_path / "raw.json"
+    assert sparse.main(["--continent", "--quick", "--out", str(out)]) == 0
+    raw = json.loads(out.read_text(encoding="utf-8"))
+    table = sparse.continent_table(raw, "raw.json").splitlines()
+    assert table[0] == "| question | like roads, 2,000 nodes |"
+    questions = [row.split(" | ")[0] for row in table[2:-2]]
+    assert [questions[0], questions[-1]] == ["| prepare", "| a source's eccentricity"]
+
+
 def test_what_is_asked_of_one_source(tmp_path):
     """Each question to small graphs, checked against SciPy."""
     pytest.importorskip("scipy")
