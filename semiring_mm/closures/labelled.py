@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Call
 from ..deprecated import renamed
@@ -62,6 +63,15 @@ class Labels:
             some = ", ".join(map(repr, self.nodes[:3])) + (", …" if len(self.nodes) > 3 else "")
             raise ValueError(f"{label!r} is not {self.what}; labels are {some or 'none'}")
         return found
+
+    def positions(self, labels: Iterable[Any]) -> NDArray[np.int64]:
+        """Positions of several labels; raises as :meth:`place` does."""
+        given, places = list(labels), self._places
+        find = self.nodes.index if places is None else places.__getitem__
+        try:
+            return np.fromiter(map(find, given), np.int64, len(given))
+        except (KeyError, ValueError, TypeError):
+            return np.array([self.place(label) for label in given], np.int64)
 
     def _find(self, label: Any) -> int | None:
         try:

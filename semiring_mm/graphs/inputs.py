@@ -418,7 +418,7 @@ def positions(
         labels = nodes if isinstance(nodes, Labels) else Labels(nodes)
         single = isinstance(chosen, str) or not isinstance(chosen, Iterable) or chosen in labels
         chosen = [chosen] if single else chosen
-        return np.array([labels.unique().place(x) for x in chosen], np.int64)
+        return labels.unique().positions(chosen)
     if isinstance(chosen, np.ndarray) and chosen.ndim == 1 and chosen.dtype.kind in "iu":
         rows = chosen.astype(np.int64)
     else:

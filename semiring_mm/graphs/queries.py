@@ -39,7 +39,6 @@ class PathQuery:
         }  # fmt: skip
         paths = {
             "low_first": low_first, "low_edge": low_edge, "low_tail": low_tail,
-            "up_tail": np.empty(x.n, np.int32), "down_tail": np.empty(x.n, np.int32),
             "walk": self._walk, "stack": np.empty((capacity, 2), np.int64),
         }  # fmt: skip
 

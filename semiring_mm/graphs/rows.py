@@ -42,6 +42,9 @@ Trees = NDArray[np.int32] | None
 Told = Callable[[float], None] | None
 
 _LOADS = 20  # bytes of a label on a device beside itself: of numbers of paths and of demands
+#: Nodes of a table of at most a block of sources or targets, and pairs of a larger one, for which
+#: climbs of the elimination tree take less than sweeps.
+_CLIMBS, _PAIRS = 16, 100_000
 _ROWS = 64  # of a thread, that are added up together
 #: Rows, and entries, of a result that are computed at a time where they are converted, and entries
 #: that a thread converts at a time.
@@ -312,7 +315,9 @@ class Sweeps(Rows):
         if not d.size:
             return
         metric = self.metric.narrowed(d.dtype, self.count) or self.metric
-        if columns is None or len(sources) <= metric.width:
+        if columns is not None and p is None and self._climbs(len(sources), len(columns)):
+            metric.table(sources, columns, d)
+        elif columns is None or len(sources) <= metric.width:
             # a copy of what is swept costs more than it saves in a single block
             metric.sweep(sources, d, p, tick, targets=columns)
         elif len(columns) <= metric.width and self._turns(p):
@@ -324,6 +329,12 @@ class Sweeps(Rows):
             start, end = (rank[x].astype(np.int64) for x in (sources, columns))
             metric.restricted(start, end).sweep(start, d, p, tick, targets=end)
         self.repair(sources, d, p)
+
+    def _climbs(self, sources: int, targets: int) -> bool:
+        """Whether climbs from all nodes of a table take less than sweeps over what is above."""
+        few, many = sorted((sources, targets))
+        small = many <= _CLIMBS if few <= self.width else sources * targets <= _PAIRS
+        return small and not self.metric.structure.core
 
     def _turns(self, p: Trees) -> bool:
         """Whether the columns of a table are rows of the reversed graph, at no cost."""

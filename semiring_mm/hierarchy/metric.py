@@ -23,6 +23,7 @@ from ..engine import JOIN
 from ..expressions import evaluate
 from ..graph_kernels import Factor, Index
 from ..graphs.kernels import factor as kernels
+from ..graphs.kernels import queries
 from ..kernel import Kernel
 from ..lazy import cached_property
 from ..memory import scratch
@@ -40,6 +41,7 @@ _ENTRIES = 1 << 22  # labels of the core that may be
 _LEAST, _MOST = 1e6, 1e8  # labels through edges in a task: 0.2 ms, and 20 ms until Ctrl-C is seen
 _ROOTS = 8  # components whose diameters are bounded by a sweep
 _HALF = 4  # sources of a block that takes half of the time
+_CLIMBS = 32  # nodes of a table that a task takes at least
 _FEW = 64  # rows for which the bound of distances is not computed
 
 
@@ -307,6 +309,33 @@ class Metric:
             position = x.rank[sources[lines]].astype(np.int64)
             told = part_of(tick, begin / len(order), len(lines) / len(order))
             solve(self, position, width, functools.partial(some, lines), told)
+
+    def table(self, sources: Index, targets: Index, d: Array) -> None:
+        """Fill `d`, contiguous, with the weights from nodes to nodes, of a tree without a core.
+
+        All of them climb the elimination tree, and each pair meets at what it has in common.
+        """
+        x, k = self.structure, len(sources)
+        position = x.rank[np.concatenate([sources, targets])].astype(np.int64)
+        count, kind = len(position), self.out.dtype
+        kernel = engines.compiled(queries.table, self.written or self.plan, *self.identities)
+        fields: dict[str, Any] = {
+            "sources": k, "targets": len(targets), "eliminated": x.eliminated, "depth": x.depth,
+            "position": position, "count": np.empty(count, np.int64), "first": x.first,
+            "parent": x.parent, "head": x.head, "chain": np.empty((count, x.depth), np.int32),
+            "row": np.empty((count, x.depth), kind), "out": self.out, "back": self.back, "d": d,
+        }  # fmt: skip
+
+        def run(low: int, high: int, begin: int, end: int) -> None:
+            label = scratch(x.eliminated * kind.itemsize)[0].view(kind)
+            kernel(**fields, low=low, high=high, begin=begin, end=end, label=label)
+
+        parts = min(count // _CLIMBS, 4 * pool.get_num_threads())
+        if parts <= 1:
+            run(0, count, 0, k)
+        else:
+            pool.run_parts(lambda low, high: run(low, high, 0, 0), count, parts)
+            pool.run_parts(lambda begin, end: run(0, 0, begin, end), k, parts)
 
 
 def _lines(rows: Array) -> tuple[int, int]:

@@ -155,7 +155,7 @@ def test_small_tables_are_scipy_s(dtype, directed, core, monkeypatch):
         net = sm.prepare(g, dtype=dtype)
         far = net.semiring.identities(net.dtype)[0]
         expected[expected == np.inf] = far
-        for count, width in ((1, 1), (1, 10), (3, 3), (10, 10), (1, 50), (50, 1)):
+        for count, width in ((1, 1), (1, 10), (3, 3), (10, 10), (1, 50), (50, 1), (40, 45)):
             sources, targets = rng.integers(0, g.n, count), rng.integers(0, g.n, width)
             found = net.distances(sources, targets)
             assert found.dtype == dtype
@@ -174,6 +174,8 @@ def test_reachability(core, monkeypatch):
         expected = sm.closure(sm.adjacency(g, "lor_land")[0], "lor_land")
         assert net.distances().dtype == bool
         np.testing.assert_array_equal(net.distances(), expected)
+        some = np.arange(g.n)[::2]
+        np.testing.assert_array_equal(net.distances(some, some), expected[some][:, some])
         edges = best_edges(sm.semirings["max_min"], g)
         for u, v in itertools.product(range(min(g.n, 12)), repeat=2):
             found = net.distance(u, v)
@@ -816,8 +818,8 @@ def test_kernels_in_python(core, monkeypatch):
     }
     shared |= {name: np.zeros(n) for name in ("up", "down", "value")}
     lower = dict(zip(("low_first", "low_tail", "low_edge"), metric.structure.down, strict=True))
-    lower |= {name: np.zeros(n, "i4") for name in ("up_tail", "down_tail", "walk")}
-    lower |= {"count": np.zeros(1, "i8"), "stack": np.zeros((40, 2), "i8")}
+    lower |= {"walk": np.zeros(n, "i4"), "count": np.zeros(1, "i8")}
+    lower["stack"] = np.zeros((40, 2), "i8")
     given = (MIN_PLUS, metric.plan)
     for i, j in itertools.permutations(range(0, n, 4), 2):
         shared["ends"] = np.array([metric.structure.rank[v] for v in (i, j)], "i8")
@@ -826,3 +828,14 @@ def test_kernels_in_python(core, monkeypatch):
         if not core:
             for room in (n, 1):
                 both(kernels.query, *given, **shared, **lower, room=room)
+    if core:
+        return
+    depth, position = metric.structure.depth, metric.structure.rank[[0, 4, 8, 4, 1]]
+    edges = {name: shared[name] for name in ("first", "parent", "head", "out", "back")}
+    found = both(
+        kernels.table, *given, **edges, low=0, high=5, begin=0, end=3, sources=3, targets=2,
+        eliminated=n, depth=depth, position=position.astype("i8"), count=np.zeros(5, "i8"),
+        chain=np.zeros((5, depth), "i4"), row=np.zeros((5, depth)), label=np.zeros(n),
+        d=np.zeros((3, 2)),
+    )  # fmt: skip
+    np.testing.assert_array_equal(found["d"], net.distances()[np.ix_([0, 4, 8], [4, 1])])

@@ -1,4 +1,4 @@
-"""The best path of one pair over a customized elimination.
+"""Best paths between pairs of nodes over a customized elimination.
 
 A best path first goes up to an ancestor of both ends in the elimination tree, or into the core, and
 then down (the elimination-tree query of Dibbelt, Strasser and Wagner, 2016). Positions below
@@ -8,25 +8,38 @@ and down from there at ``back[e]``.
 
 from __future__ import annotations
 
-from ...kernel import S, T, add, better, decode, i32, i64, kernel, mul, one, zero
+from ...kernel import (
+    S,
+    T,
+    across,
+    add,
+    better,
+    decode,
+    each,
+    encode,
+    i32,
+    i64,
+    kernel,
+    lanes,
+    mul,
+    one,
+    unrolled,
+    zero,
+)
 
 
 @kernel
-def relax_ancestors(start, eliminated, parent, first, head, weight, label, tail, downward):
-    """Labels of the ancestors of a position, and where their last edges begin."""
+def relax_ancestors(start, eliminated, parent, first, head, weight, label, downward):
+    """Labels of the ancestors of a position, which were zero."""
     label[start] = one
     v = start
     while v < eliminated:
         here = label[v]
-        if here != zero:  # which may not annihilate; and what has no path has no tail to return to
+        if here != zero:  # which may not annihilate
             for e in range(first[v], first[v + 1]):
                 u = head[e]
                 through = mul(weight[e], here) if downward else mul(here, weight[e])
-                if tail is None:
-                    label[u] = add(label[u], through)
-                elif better(through, label[u]):
-                    label[u] = through
-                    tail[u] = v
+                label[u] = add(label[u], through)
         v = parent[v]
 
 
@@ -49,29 +62,45 @@ def push(stack, at, e, tail, downward):
 
 
 @kernel
+def trace(stack, size, top, start, parent, first, head, weight, label, way, downward):
+    """Put the edges on the stack that lead to the label of `top`, the last one first; their number.
+
+    ``way`` is scratch, for the positions from `start` to `top`.
+    """
+    count, u = 0, start
+    while u != top:
+        way[count] = u
+        count += 1
+        u = parent[u]
+    for i in range(count):
+        v = way[count - 1 - i]
+        e = edge(first, head, v, u)
+        if (head[e] == u) & (label[v] != zero):
+            through = mul(weight[e], label[v]) if downward else mul(label[v], weight[e])
+            if through == label[u]:
+                push(stack, size, e, v, downward)
+                size += 1
+                u = v
+    return size
+
+
+@kernel
 def unpack(
-    source, target, top, capacity, room, first, head, low_first, low_edge, low_tail, stack,
-    up_tail, down_tail, walk, out, back,
+    source, target, top, capacity, room, parent, first, head, low_first, low_edge, low_tail, stack,
+    walk, out, back, up, down,
 ):  # fmt: skip
     """The positions after the source on a path over `top`; their number, or -1 for no room.
 
     A shortcut is unpacked by the lower triangle whose sides give its weight.
     """
     # the stack has the first edge of the walk on top
-    size, u = 0, top
-    while u != target:
-        size += 1
-        u = down_tail[u]
-    at, u = size, top
-    while u != target:
-        at -= 1
-        push(stack, at, edge(first, head, down_tail[u], u), down_tail[u], 1)
-        u = down_tail[u]
-    u = top
-    while u != source:
-        push(stack, size, edge(first, head, up_tail[u], u), up_tail[u], 0)
-        size += 1
-        u = up_tail[u]
+    size = trace(stack, 0, top, target, parent, first, head, back, down, walk, 1)
+    for i in range(size >> 1):
+        for k in unrolled(2):
+            swapped = stack[i, k]
+            stack[i, k] = stack[size - 1 - i, k]
+            stack[size - 1 - i, k] = swapped
+    size = trace(stack, size, top, source, parent, first, head, out, up, walk, 0)
     steps = 0
     while size > 0:
         if size >= capacity:
@@ -83,13 +112,20 @@ def unpack(
         b = head[e]
         whole = back[e] if downward else out[e]
         middle, to_a, to_b = -1, 0, 0
-        for k in range(low_first[a], low_first[a + 1]):
-            near, far = low_edge[k], edge(first, head, low_tail[k], b)
-            if head[far] == b:
-                falling, rising = (far if downward else near), (near if downward else far)
+        i, j = low_first[a], low_first[b]
+        of_a, of_b = low_first[a + 1], low_first[b + 1]
+        while (i < of_a) & (j < of_b):
+            while (i < of_a - 1) & (low_tail[i] < low_tail[j]):
+                i += 1
+            while (j < of_b - 1) & (low_tail[j] < low_tail[i]):
+                j += 1
+            if low_tail[i] == low_tail[j]:
+                falling, rising = low_edge[j if downward else i], low_edge[i if downward else j]
                 if mul(back[falling], out[rising]) == whole:
-                    middle, to_a, to_b = low_tail[k], near, far
+                    middle, to_a, to_b = low_tail[i], low_edge[i], low_edge[j]
                     break
+                j += 1
+            i += 1
         if middle < 0:
             walk[min(steps, room - 1)] = a if downward else b
             steps += 1
@@ -105,16 +141,16 @@ def query(
     n: i64, eliminated: i64, core: i64, ends: i64[2], capacity: i64, room: i64,
     first: i64[eliminated + 1], low_first: i64[n + 1], low_edge: i64[low_first[n]],
     stack: i64[capacity, 2], count: i64[1],
-    parent: i32[eliminated], head: i32[first[-1]], low_tail: i32[low_first[n]], up_tail: i32[n],
-    down_tail: i32[n], walk: i32[room], out: T[first[-1]], back: T[first[-1]],
+    parent: i32[eliminated], head: i32[first[-1]], low_tail: i32[low_first[n]], walk: i32[room],
+    out: T[first[-1]], back: T[first[-1]],
     matrix: S[core, core], up: T[n], down: T[n], value: T[1],
 ):  # fmt: skip
     """Elimination tree query: the weight of a best path between two positions, and the path.
 
     ``walk`` has the positions after the source, along edges of the graph, and ``count[0]`` their
     number, or -1 if `room` is too little; with None only the weight is computed. There is no walk
-    through a core. ``up``, ``down``, ``stack`` of `capacity` rows (three for each level of the tree
-    are enough), ``up_tail`` and ``down_tail`` are scratch.
+    through a core. ``up``, ``down`` and ``stack``, of `capacity` rows (three for each level of the
+    tree are enough), are scratch.
     """
     source, target = ends[0], ends[1]
     for i in range(2):
@@ -126,8 +162,8 @@ def query(
     for v in range(eliminated, eliminated + core):
         up[v] = zero
         down[v] = zero
-    relax_ancestors(source, eliminated, parent, first, head, out, up, up_tail, False)
-    relax_ancestors(target, eliminated, parent, first, head, back, down, down_tail, True)
+    relax_ancestors(source, eliminated, parent, first, head, out, up, False)
+    relax_ancestors(target, eliminated, parent, first, head, back, down, True)
     best, top = zero, -1
     v = source
     while v < eliminated:
@@ -147,6 +183,60 @@ def query(
         count[0] = 0
         if top >= 0:
             count[0] = unpack(
-                source, target, top, capacity, room, first, head, low_first, low_edge, low_tail,
-                stack, up_tail, down_tail, walk, out, back,
+                source, target, top, capacity, room, parent, first, head, low_first, low_edge,
+                low_tail, stack, walk, out, back, up, down,
             )  # fmt: skip
+
+
+@kernel
+def common(a, b, count):
+    """How many nodes two ways from a root, of `count` nodes at least, have in common."""
+    lo, hi = 0, count
+    while lo < hi:
+        middle = (lo + hi + 1) >> 1
+        same = a[middle - 1] == b[middle - 1]
+        lo, hi = (middle if same else lo), (hi if same else middle - 1)
+    return lo
+
+
+@kernel
+def table(
+    low: i64, high: i64, begin: i64, end: i64, sources: i64, targets: i64, eliminated: i64,
+    depth: i64, position: i64[sources + targets], count: i64[sources + targets],
+    first: i64[eliminated + 1], parent: i32[eliminated], head: i32[first[-1]],
+    chain: i32[sources + targets, depth], row: T[sources + targets, depth], out: T[first[-1]],
+    back: T[first[-1]], label: T[eliminated], d: S[sources, targets],
+):  # fmt: skip
+    """Elimination tree queries between positions, where all are eliminated.
+
+    First positions `low` to `high` climb the tree, the sources before the targets: ``chain`` and
+    ``row`` receive their ancestors and the labels of these, from the root on, and ``count`` their
+    number. Then rows `begin` to `end` of the table are joined from them, which the caller has in
+    order. ``label`` is scratch.
+    """
+    for i in range(low, high):
+        v, size = position[i], 0
+        while v < eliminated:
+            label[v] = zero
+            size += 1
+            v = parent[v]
+        v, count[i] = position[i], size
+        if i < sources:
+            relax_ancestors(v, eliminated, parent, first, head, out, label, False)
+        else:
+            relax_ancestors(v, eliminated, parent, first, head, back, label, True)
+        while v < eliminated:
+            size -= 1
+            chain[i, size], row[i, size] = v, label[v]
+            v = parent[v]
+    for i in range(begin, end):
+        for j in range(targets):
+            t = sources + j
+            best = one
+            if position[i] != position[t]:
+                shared = common(chain[i], chain[t], min(count[i], count[t]))
+                wide = each(zero)
+                for k in lanes(shared):
+                    wide = add(wide, mul(row[i, k], row[t, k]))
+                best = across(wide)
+            d[i, j] = encode(best)
