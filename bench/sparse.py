@@ -411,31 +411,42 @@ def in_networkit(x: Network, *, weighted: bool = True) -> Any:
     return networkit.GraphFromCoo((weight, ends), x.n, weighted=weighted, directed=x.directed)
 
 
-def table(name: str, options: Options) -> Line:
-    x = network(name)
-    count = min(1000, x.n)
-    sources, targets = x.random(count, 4), x.random(count, 5)
-    expected = dijkstra(x.csr, indices=sources[:2])[:, targets]
+def table(size: tuple[str, int, int], options: Options) -> Line:
+    """Tables between random nodes, of few pairs several, one after the other."""
+    name, rows, columns = size
+    x, times = network(name), max(1, 1000 // (size[1] + size[2]))
+    sources = x.random(times * rows, 4).reshape(times, rows)
+    targets = x.random(times * columns, 5).reshape(times, columns)
+    ends, few = [*zip(sources, targets, strict=True)], min(rows, 2)
+    expected = dijkstra(x.csr, indices=sources[0, :few])[:, targets[0]]
 
     def first(found: Any) -> None:
-        np.testing.assert_array_equal(found[:2], expected)
+        np.testing.assert_array_equal(found[0][:few], expected)
+
+    def each(call: Callable[[Any, Any], Any]) -> Callable[[], list[Any]]:
+        return lambda: [call(*some) for some in ends]
 
     def ours(dtype: str) -> Contender:
-        net = prepared(name, dtype)
-        kind = (part, OURS) if dtype == "float64" else (own, f"in {dtype}")
-        return kind[0](kind[1], lambda: net.distances(sources, targets), check=first)
+        call = each(prepared(name, dtype).distances)
+        if dtype == "float64":
+            return part(OURS, call, 1 / times, first)
+        return own(f"in {dtype}", call, 1 / times, check=first)
 
     def RoutingKit() -> Contender:
-        other = rival(name, options.threads)
-        return part("RoutingKit", lambda: other.table(sources, targets), check=first)
+        return part("RoutingKit", each(rival(name, options.threads).table), 1 / times, first)
+
+    def SciPy() -> Contender:
+        some = sources[0, :4]
+        told = f", {len(some)} rows" if len(some) < rows else ""
+        return part("SciPy", lambda: dijkstra(x.csr, indices=some), rows / len(some), told=told)
 
     return line(
-        f"{titled(name)}, {count:,}²",
+        f"{titled(name)}, {rows:,}{'²' if rows == columns else f' × {columns:,}'}",
         [
             ours("float64"),
-            ours("float32"),
+            *([ours("float32")] if rows == columns == 1000 else []),
             RoutingKit,
-            part("SciPy", lambda: dijkstra(x.csr, indices=sources[:4]), count / 4, told=", 4 rows"),
+            SciPy,
         ],
     )
 
@@ -921,6 +932,11 @@ CONTINENT = [
         quick=("like 2000",),
     ),
 ]  # fmt: skip
+TABLES = tuple(
+    (name, *shape)
+    for shape in ((1, 10), (3, 3), (10, 10), (1, 1000), (100, 1), (100, 100), (1000, 1000))
+    for name in ("NY", "FLA")
+)
 CASES = [
     Case("prepare", prepare, ("NY", "FLA"), quick=("12",)),
     Case("customize: new weights", customize, ("NY", "FLA"), quick=("12",)),
@@ -929,7 +945,7 @@ CASES = [
     Case("one source", source, ("NY", "FLA"), quick=("12",)),
     Case("one source to all", rows("float64"), ("NY",), quick=("12",)),
     Case("one source to all, float32", rows("float32"), ("NY",), quick=("12",)),
-    Case("table", table, ("NY", "FLA"), quick=("12",)),
+    Case("table", table, TABLES, quick=(("12", 3, 5), ("12", 40, 40))),
     Case("statistics of all pairs", stats, ("NY",), quick=("12",), full=("FLA",)),
     Case("flows of a demand", flows, ("Chicago",), quick=("12",)),
     Case("rows with predecessors", trees, ("Chicago",), quick=("12",)),
