@@ -485,7 +485,8 @@ class PreparedGraph:
         Notes
         -----
         O(f) for each source, f being the edges of the elimination, or those above a target: PHAST
-        and RPHAST (Delling, Goldberg, Nowatzyk and Werneck, 2013).
+        and RPHAST (Delling, Goldberg, Nowatzyk and Werneck, 2013). In a table of few pairs all
+        nodes climb the elimination tree, as for :meth:`distance`.
 
         Examples
         --------
