@@ -21,6 +21,7 @@ from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
+from ..closures.trees import has_ties
 from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
 from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
@@ -629,7 +630,7 @@ class PreparedGraph:
         nodes = self._state.path(self._place(source), self._place(target))
         if nodes is None:
             raise ValueError(f"there is no path from {source!r} to {target!r}")
-        return nodes if self._labels is None else [self.nodes[v] for v in nodes]
+        return nodes if self._labels is None else [*map(self.nodes.__getitem__, nodes)]
 
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
         """Positions in ``nodes`` of one node or several.
@@ -771,6 +772,12 @@ class _State:
         with engine.on(-1 if index is None else index):
             return host_metric(engine, self.customized)
 
+    @cached_property
+    def _ties(self) -> bool:
+        """Whether ties may close rings."""
+        facts, source = self.problem.weights.facts, self.problem.source
+        return has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi)
+
     def _identities(self) -> list[Any]:
         steps = self.customized.steps
         stored = np.array(steps.identities, steps.dtype)
@@ -823,7 +830,8 @@ class _State:
             if value == self.metric.identities[0]:
                 return None
             if positions_after is not None:
-                return _simple([i, *self.metric.structure.order[positions_after].tolist()])
+                walk = [i, *self.metric.structure.order[positions_after].tolist()]
+                return _simple(walk) if self._ties else walk
         elif self.distance(i, j) == self._zero:
             return None
         return self._walk(i, j)

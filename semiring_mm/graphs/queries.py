@@ -26,26 +26,27 @@ class PathQuery:
 
     def __init__(self, metric: Metric) -> None:
         x, kind = metric.structure, metric.out.dtype
-        low_first, low_tail, low_edge = x.down
         self._value, self._ends = np.empty(1, kind), np.zeros(2, np.int64)
         self._walk, self._count = np.empty(x.n, np.int32), np.empty(1, np.int64)
-        capacity = 3 * (int(x.height.max(initial=0)) + 1) + 8
+        capacity, both = 3 * (x.depth + 3), 1 if metric.back is metric.out else 2
         fields: dict[str, Any] = {
             "n": x.n, "eliminated": x.eliminated, "core": x.core, "first": x.first,
             "parent": x.parent, "head": x.head, "out": metric.out, "back": metric.back,
             "matrix": metric.core, "ends": self._ends, "up": np.empty(x.n, kind),
             "down": np.empty(x.n, kind), "value": self._value, "room": x.n, "count": self._count,
-            "capacity": capacity,
-        }  # fmt: skip
-        paths = {
-            "low_first": low_first, "low_edge": low_edge, "low_tail": low_tail,
-            "walk": self._walk, "stack": np.empty((capacity, 2), np.int64),
+            "capacity": capacity, "both": both,
         }  # fmt: skip
 
         @functools.cache
         def bound(walk: bool) -> Callable[[], None]:
-            more = paths if walk else dict.fromkeys(paths)
-            call: Callable[[], None] = metric.compiled(kernels.query).bind(**fields, **more)
+            paths = dict.fromkeys(("low_first", "low_edge", "low_tail", "walk", "stack", "sides"))
+            if walk:
+                paths["low_first"], paths["low_tail"], paths["low_edge"] = x.down
+                # of large graphs the system gives zeros when they are touched
+                small = len(x.head) < np.iinfo(np.int32).max
+                paths["sides"] = np.zeros((both * len(x.head), 3), np.int32 if small else np.int64)
+                paths |= {"walk": self._walk, "stack": np.empty((capacity, 2), np.int64)}
+            call: Callable[[], None] = metric.compiled(kernels.query).bind(**fields, **paths)
             return call
 
         self._bound = bound

@@ -819,7 +819,11 @@ def test_kernels_in_python(core, monkeypatch):
     shared |= {name: np.zeros(n) for name in ("up", "down", "value")}
     lower = dict(zip(("low_first", "low_tail", "low_edge"), metric.structure.down, strict=True))
     lower |= {"walk": np.zeros(n, "i4"), "count": np.zeros(1, "i8")}
-    lower["stack"] = np.zeros((40, 2), "i8")
+    lower |= {
+        "stack": np.zeros((40, 2), "i8"),
+        "sides": np.zeros((2 * len(shared["head"]), 3), "i4"),
+    }
+    shared["both"] = 2
     given = (MIN_PLUS, metric.plan)
     for i, j in itertools.permutations(range(0, n, 4), 2):
         shared["ends"] = np.array([metric.structure.rank[v] for v in (i, j)], "i8")

@@ -9,6 +9,7 @@ and down from there at ``back[e]``.
 from __future__ import annotations
 
 from ...kernel import (
+    I,
     S,
     T,
     across,
@@ -85,14 +86,37 @@ def trace(stack, size, top, start, parent, first, head, weight, label, way, down
 
 
 @kernel
+def split(e, a, downward, sides, head, low_first, low_edge, low_tail, out, back):
+    """Find the lower triangle whose sides give an edge its weight: these, one more than the first.
+
+    -1 stands for no such triangle: the edge is the graph's.
+    """
+    b = head[e]
+    whole = back[e] if downward else out[e]
+    sides[0] = -1
+    i, j = low_first[a], low_first[b]
+    of_a, of_b = low_first[a + 1], low_first[b + 1]
+    while (i < of_a) & (j < of_b):
+        while (i < of_a - 1) & (low_tail[i] < low_tail[j]):
+            i += 1
+        while (j < of_b - 1) & (low_tail[j] < low_tail[i]):
+            j += 1
+        if low_tail[i] == low_tail[j]:
+            falling, rising = low_edge[j if downward else i], low_edge[i if downward else j]
+            if mul(back[falling], out[rising]) == whole:
+                sides[0], sides[1] = low_edge[i] + 1, low_edge[j]
+                sides[2] = low_tail[i]
+                break
+            j += 1
+        i += 1
+
+
+@kernel
 def unpack(
     source, target, top, capacity, room, parent, first, head, low_first, low_edge, low_tail, stack,
-    walk, out, back, up, down,
+    walk, out, back, up, down, sides, both,
 ):  # fmt: skip
-    """The positions after the source on a path over `top`; their number, or -1 for no room.
-
-    A shortcut is unpacked by the lower triangle whose sides give its weight.
-    """
+    """The positions after the source on a path over `top`; their number, or -1 for no room."""
     # the stack has the first edge of the walk on top
     size = trace(stack, 0, top, target, parent, first, head, back, down, walk, 1)
     for i in range(size >> 1):
@@ -109,27 +133,14 @@ def unpack(
             break
         size -= 1
         e, downward, a = stack[size, 0] >> 1, stack[size, 0] & 1, stack[size, 1]
-        b = head[e]
-        whole = back[e] if downward else out[e]
-        middle, to_a, to_b = -1, 0, 0
-        i, j = low_first[a], low_first[b]
-        of_a, of_b = low_first[a + 1], low_first[b + 1]
-        while (i < of_a) & (j < of_b):
-            while (i < of_a - 1) & (low_tail[i] < low_tail[j]):
-                i += 1
-            while (j < of_b - 1) & (low_tail[j] < low_tail[i]):
-                j += 1
-            if low_tail[i] == low_tail[j]:
-                falling, rising = low_edge[j if downward else i], low_edge[i if downward else j]
-                if mul(back[falling], out[rising]) == whole:
-                    middle, to_a, to_b = low_tail[i], low_edge[i], low_edge[j]
-                    break
-                j += 1
-            i += 1
-        if middle < 0:
-            walk[min(steps, room - 1)] = a if downward else b
+        known = sides[e * both + (downward & (both - 1))]
+        if known[0] == 0:
+            split(e, a, downward, known, head, low_first, low_edge, low_tail, out, back)
+        if known[0] < 0:
+            walk[min(steps, room - 1)] = a if downward else head[e]
             steps += 1
         else:
+            to_a, to_b, middle = known[0] - 1, known[1], known[2]
             push(stack, size, to_a if downward else to_b, middle, 0)
             push(stack, size + 1, to_b if downward else to_a, middle, 1)
             size += 2
@@ -142,7 +153,7 @@ def query(
     first: i64[eliminated + 1], low_first: i64[n + 1], low_edge: i64[low_first[n]],
     stack: i64[capacity, 2], count: i64[1],
     parent: i32[eliminated], head: i32[first[-1]], low_tail: i32[low_first[n]], walk: i32[room],
-    out: T[first[-1]], back: T[first[-1]],
+    out: T[first[-1]], back: T[first[-1]], both: i64, sides: I[both * head.size, 3],
     matrix: S[core, core], up: T[n], down: T[n], value: T[1],
 ):  # fmt: skip
     """Elimination tree query: the weight of a best path between two positions, and the path.
@@ -150,7 +161,8 @@ def query(
     ``walk`` has the positions after the source, along edges of the graph, and ``count[0]`` their
     number, or -1 if `room` is too little; with None only the weight is computed. There is no walk
     through a core. ``up``, ``down`` and ``stack``, of `capacity` rows (three for each level of the
-    tree are enough), are scratch.
+    tree are enough), are scratch. ``sides`` has what :func:`split` found, for each edge if
+    `both` is 1 and else for both directions of it, and zeros.
     """
     source, target = ends[0], ends[1]
     for i in range(2):
@@ -184,7 +196,7 @@ def query(
         if top >= 0:
             count[0] = unpack(
                 source, target, top, capacity, room, parent, first, head, low_first, low_edge,
-                low_tail, stack, walk, out, back, up, down,
+                low_tail, stack, walk, out, back, up, down, sides, both,
             )  # fmt: skip
 
 
