@@ -16,7 +16,7 @@ from ..graph_kernels import Arcs, HopSearches
 from ..hierarchy import costs
 from ..hierarchy.collector import Collector, Extent, Wanted
 from ..lazy import cached_property
-from .dijkstra import listed
+from .dijkstra import Lists, listed, search_lists
 
 __all__ = ["HopCollector", "Hops", "engine_on", "lists_of_rows", "together"]
 
@@ -24,6 +24,7 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 
 _BYTE = 254  # the largest distance that a label of one byte holds
+_ALONE = 3  # searches that take less one by one than together
 _FEW = 4  # sources that are supposed to meet a node one by one, in whatever levels
 #: Nanoseconds of one thread for a node: to begin, and each time that some searches meet it; for an
 #: edge, as often. What labels of one byte, and of four, add to the first two.
@@ -102,11 +103,7 @@ class Hops:
         if not self.arcs:
             return 1
         probe = np.array([np.argmax(np.diff(self.out[0]))])
-        return int(self.statistics(probe)["far"][0]) + 1
-
-    def statistics(self, sources: Index) -> dict[str, Array]:
-        """Those of :meth:`..graph_kernels.HopSearches.statistics`, by the CPU."""
-        return self.on("cpu").statistics(sources, _NONE)
+        return int(self.distances(probe).max()) + 1
 
     def on(self, name: str) -> HopSearches:
         """Searches of it by an engine, in its memory."""
@@ -132,6 +129,11 @@ class Hops:
             A CUDA device, -1 for the current one; None: the CPU.
         """
         d = np.empty((len(sources), self.n), dtype) if out is None else out
+        if device is None and len(sources) <= _ALONE:
+            found = search_lists(Lists(self.n, *self.out, None), sources, predecessors=False)
+            assert found is not None
+            np.copyto(d, np.where(np.isinf(found.d), unreached, found.d), casting="unsafe")
+            return d
         with engine_on(device) as name:
             self.on(name).rows(sources, d.dtype, unreached, d, done)
         return d

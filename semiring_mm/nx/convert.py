@@ -121,7 +121,7 @@ class Network:
         x = self.edges(self.arcs.weight)
         graph = Hops(x.n, x.row, x.col, directed=self.directed)
         ways, start = (graph, graph.reverse()) if self.directed else (graph,), np.arange(x.n)[:1]
-        return all(way.statistics(start)["reached"][0] == x.n - 1 for way in ways if x.n)
+        return all(way.distances(start).min() >= 0 for way in ways if x.n)
 
     def numbers(self, values: Array) -> list[Any]:
         """Convert values to the Python numbers that NetworkX would return."""
