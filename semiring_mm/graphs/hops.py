@@ -103,7 +103,7 @@ class Hops:
         if not self.arcs:
             return 1
         probe = np.array([np.argmax(np.diff(self.out[0]))])
-        return int(self.distances(probe).max()) + 1
+        return int(self.on("cpu").statistics(probe, _NONE)["far"][0]) + 1
 
     def on(self, name: str) -> HopSearches:
         """Searches of it by an engine, in its memory."""
