@@ -8,8 +8,8 @@ array([[0., 3., 4.],
        [3., 0., 1.],
        [2., 5., 0.]])
 
-The modules `alignment`, `csgraph`, `dask`, `eigenvalues`, `files`, `gf2`, `jax`, `neighbours`,
-`sequences`, `sklearn` and `torch` are imported when they are first used:
+The modules `alignment`, `csgraph`, `dask`, `eigenvalues`, `files`, `geo`, `gf2`, `jax`,
+`neighbours`, `sequences`, `sklearn` and `torch` are imported when they are first used:
 ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
 """
 
@@ -105,7 +105,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
     "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "eigenvalues": (),
-    "files": (), "gf2": (), "jax": ("jax",), "neighbours": (), "sequences": (),
+    "files": (), "geo": ("geopandas",), "gf2": (), "jax": ("jax",), "neighbours": (), "sequences": (),
     "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 #: Deprecated names, and the modules that have them now.

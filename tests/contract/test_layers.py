@@ -27,7 +27,8 @@ ROOMS = {
     "files": "files files.*",
     "scale": "tiled.* dask dask.*",
     "public": "__init__",
-    "bridges": "differentiable differentiable.* torch torch.* jax jax.* csgraph nx.* sklearn",
+    "bridges": """differentiable differentiable.* torch torch.* jax jax.* csgraph nx.* sklearn
+        geo geo.*""",
     "plot": "plot plot.*",
     "cli": "cli cli.* __main__",
 }

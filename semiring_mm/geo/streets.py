@@ -1,0 +1,271 @@
+"""Streets: a street network as arrays, nodes with coordinates and directed edges with columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..display import cell
+from ..graph_kernels import offsets, ranges
+from ..lazy import cached_property
+from ..naming import install
+
+__all__ = ["Streets", "as_crs", "lengths"]
+
+Index = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+#: Radius in metres of the sphere that has the Earth's area.
+_RADIUS = 6_371_007.0
+#: By how much ends and lengths of the two directions of a street may differ, relatively.
+_SAME = 1e-6
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Streets:
+    """Street network as arrays: nodes with coordinates, and directed edges with attributes.
+
+    Readers make it (:func:`semiring_mm.geo.network`), and so may you.
+
+    Attributes
+    ----------
+    nodes : sequence
+        Labels of the n nodes, all different.
+    x, y : (n,) float64
+        Coordinates of the nodes, finite, in `crs`.
+    crs : object
+        What ``pyproj.CRS.from_user_input`` takes ("EPSG:4326"); None: plain numbers of metres.
+    u, v : (m,) int64
+        Positions in `nodes` of the ends of each directed edge; a street open both ways is two.
+    columns : mapping of str to (m,) arrays
+        Attributes of edges: "length" in metres, "travel_time" in seconds, "key", "osmid",
+        "highway", ...
+    shape : (offsets, points), optional
+        Lines of the edges, each from its `u` to its `v`: (m + 1,) int64, where the points of each
+        begin, and (k, 2) float64. None: straight lines.
+
+    Raises
+    ------
+    ValueError
+        If arrays differ in length, a label is there twice, a coordinate is not finite, an end is no
+        node, or a line has fewer than two points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semiring_mm.geo import Streets
+    >>> x, ends = np.array([0.0, 30.0, 30.0]), (np.array([0, 1]), np.array([1, 2]))
+    >>> streets = Streets(["a", "b", "c"], x, np.array([0.0, 0.0, 40.0]), None, *ends, {})
+    >>> streets
+    <Streets: 3 nodes, 2 directed edges, no CRS>
+    >>> streets.edge_id(1), streets.lengths
+    (('b', 'c', 0), array([30., 40.]))
+    """
+
+    nodes: Sequence[Any]
+    x: Float
+    y: Float
+    crs: Any
+    u: Index
+    v: Index
+    columns: Mapping[str, NDArray[Any]]
+    shape: tuple[Index, Float] | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in (("x", np.float64), ("y", np.float64), ("u", np.int64), ("v", np.int64)):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), kind))
+        n, m = len(self.nodes), len(self.u)
+        if self.x.shape != (n,) or self.y.shape != (n,) or self.v.shape != (m,):
+            raise ValueError(
+                f"{n} nodes have {self.x.shape} x and {self.y.shape} y coordinates, and edges "
+                f"{self.u.shape} and {self.v.shape} ends"
+            )
+        if not isinstance(self.nodes, range) and len(set(self.nodes)) < n:
+            raise ValueError(f"labels of nodes differ, and {n - len(set(self.nodes))} are repeated")
+        wrong = np.flatnonzero(~(np.isfinite(self.x) & np.isfinite(self.y)))
+        if wrong.size:
+            i = int(wrong[0])
+            raise ValueError(
+                f"coordinates are finite: node {self.nodes[i]!r} is at ({self.x[i]}, {self.y[i]}) "
+                f"(one of {wrong.size} such nodes)"
+            )
+        for end in (self.u, self.v):
+            if m and not 0 <= end.min() <= end.max() < n:
+                raise ValueError(f"ends of edges are positions of the {n} nodes, got {end.max()}")
+        for name, column in self.columns.items():
+            if np.shape(column) != (m,):
+                raise ValueError(f"column {name!r} has shape {np.shape(column)}, of {m} edges")
+        if self.shape is not None:
+            self._check_shape(m)
+
+    def _check_shape(self, m: int) -> None:
+        assert self.shape is not None
+        first = np.ascontiguousarray(self.shape[0], np.int64)
+        points = np.ascontiguousarray(self.shape[1], np.float64)
+        object.__setattr__(self, "shape", (first, points))
+        if first.shape != (m + 1,) or points.shape != (first[-1], 2) or first[0] != 0:
+            raise ValueError(
+                f"shape has {first.shape} offsets and {points.shape} points, of {m} edges"
+            )
+        short = np.flatnonzero(first[1:] - first[:-1] < 2)
+        if short.size:
+            raise ValueError(
+                f"a line has two points or more: the geometry of edge "
+                f"{self.edge_id(int(short[0]))} is empty (one of {short.size} such edges)"
+            )
+        if not np.isfinite(points).all():
+            e = int(np.searchsorted(first, np.flatnonzero(~np.isfinite(points).all(1))[0], "right"))
+            raise ValueError(f"coordinates are finite: not those of edge {self.edge_id(e - 1)}")
+
+    def __repr__(self) -> str:
+        crs = "no CRS" if self.crs is None else cell(str(as_crs(self.crs).name))
+        return f"<Streets: {len(self.nodes)} nodes, {len(self.u)} directed edges, {crs}>"
+
+    def edge_id(self, e: int) -> tuple[Any, Any, Any]:
+        """The labels of the ends of an edge and its key, as OSMnx has them.
+
+        Parameters
+        ----------
+        e : int
+            Position of the edge.
+
+        Returns
+        -------
+        (u, v, key)
+            The key is 0 where there is no such column.
+        """
+        key = self.columns["key"][e] if "key" in self.columns else 0
+        key = key.item() if isinstance(key, np.generic) else key
+        return self.nodes[self.u[e]], self.nodes[self.v[e]], key
+
+    @cached_property
+    def geographic(self) -> bool:
+        """Whether coordinates are degrees of longitude and latitude."""
+        return self.crs is not None and bool(as_crs(self.crs).is_geographic)
+
+    @cached_property
+    def lines(self) -> tuple[Index, Float]:
+        """`shape`, with straight lines where there is none."""
+        if self.shape is not None:
+            return self.shape
+        m = len(self.u)
+        ends = np.stack([self.u, self.v], axis=1).ravel()
+        return 2 * np.arange(m + 1), np.stack([self.x[ends], self.y[ends]], axis=1)
+
+    def line(self, e: int) -> Float:
+        """The points of an edge, (k, 2), from its `u` to its `v`."""
+        first, points = self.lines
+        return points[first[e] : first[e + 1]]
+
+    @cached_property
+    def lengths(self) -> Float:
+        """Lengths of the lines in metres, (m,)."""
+        return lengths(*self.lines, self.crs)
+
+    @cached_property
+    def twin(self) -> Index:
+        """For each edge the same street the other way, -1 where there is none; (m,).
+
+        It leads back along the same points.
+        """
+        first, points = self.lines
+        count, m = first[1:] - first[:-1], len(self.u)
+        middle = np.zeros((2, m))
+        if m:
+            # the mean of the inner points tells parallel streets apart, whatever their direction
+            middle[:] = np.add.reduceat(points, first[:-1], axis=0).T / count
+        scale = 1e-7 * max(1.0, float(np.abs(points).max(initial=0.0)))
+        low, high = np.minimum(self.u, self.v), np.maximum(self.u, self.v)
+        back = self.u > self.v
+        order = np.lexsort([back, *np.round(middle / scale), count, high, low])
+        a, b = order[:-1], order[1:]
+        same = (self.u[a] == self.v[b]) & (self.v[a] == self.u[b]) & (count[a] == count[b])
+        same &= (low[a] == high[a]) | ~back[a] & back[b]
+        for one, other in ((a, b), (b, a)):  # the second point of each is the last but one there
+            gap = points[first[one] + 1] - points[first[other + 1] - 2]
+            same &= (count[a] == 2) | (np.abs(gap) <= _SAME * scale / 1e-7).all(1)
+        found = np.full(m, -1)
+        # of three alike in a row the first two are a pair
+        starts = np.flatnonzero(same)
+        run = np.flatnonzero(np.diff(starts, prepend=-2) > 1)
+        place = np.arange(len(starts)) - np.repeat(run, np.diff(run, append=len(starts)))
+        pairs = starts[place % 2 == 0]
+        found[order[pairs]], found[order[pairs + 1]] = order[pairs + 1], order[pairs]
+        return found
+
+    def taken(self, edges: Index, *, backward: NDArray[np.bool_] | None = None) -> Streets:
+        """Some edges, with all nodes; those of `backward`, a mask, turned around."""
+        u, v = self.u[edges], self.v[edges]
+        columns = {name: column[edges] for name, column in self.columns.items()}
+        if backward is None:
+            backward = np.zeros(len(edges), bool)
+        u, v = np.where(backward, v, u), np.where(backward, u, v)
+        shape = None
+        if self.shape is not None:
+            first, points = self.shape
+            count = first[edges + 1] - first[edges]
+            row, begin = ranges(first[edges], count), offsets(count)
+            turned = np.repeat(backward, count)
+            mirror = np.repeat(2 * first[edges] + count - 1, count) - row
+            shape = begin, points[np.where(turned, mirror, row)]
+        return Streets(self.nodes, self.x, self.y, self.crs, u, v, columns, shape)
+
+
+def as_crs(crs: Any) -> Any:
+    """A coordinate reference system of pyproj from what it takes.
+
+    Raises
+    ------
+    ValueError
+        If pyproj knows no such system.
+    """
+    try:
+        import pyproj
+    except ImportError:
+        raise ImportError(f"pyproj knows coordinate systems: {install('geo')}") from None
+    try:
+        return pyproj.CRS.from_user_input(crs)
+    except pyproj.exceptions.CRSError as error:
+        raise ValueError(f"crs is what pyproj takes, such as 'EPSG:4326': {error}") from None
+
+
+def lengths(first: Index, points: Float, crs: Any) -> Float:
+    """Lengths of lines in metres: along great circles where a CRS has degrees.
+
+    Parameters
+    ----------
+    first : (m + 1,) int64
+    points : (k, 2) float64
+    crs : object
+        As of :class:`Streets`.
+
+    Returns
+    -------
+    (m,) float64
+
+    Notes
+    -----
+    The great circles are those of a sphere of 6,371,007 m, which is at most 0.6 % from the
+    ellipsoid.
+    """
+    step = np.zeros(len(points))
+    if len(points):
+        step[:-1] = distance(points[:-1].T, points[1:].T, crs)
+    step[first[1:] - 1] = 0.0  # from a line to the next one
+    return np.add.reduceat(step, first[:-1]) if len(first) > 1 else np.zeros(0)
+
+
+def distance(a: Any, b: Any, crs: Any) -> Float:
+    """Distances in metres between points, (2, k) each, as :func:`lengths` measures them."""
+    system = None if crs is None else as_crs(crs)
+    if system is not None and system.is_geographic:
+        (lon, lat), (other, high) = np.radians(a), np.radians(b)
+        h = np.sin((high - lat) / 2) ** 2
+        h = h + np.cos(lat) * np.cos(high) * np.sin((other - lon) / 2) ** 2
+        return np.asarray(2 * _RADIUS * np.arcsin(np.sqrt(np.minimum(h, 1.0))))
+    unit = 1.0 if system is None else float(system.axis_info[0].unit_conversion_factor)
+    return np.asarray(unit * np.hypot(*np.subtract(b, a)))
