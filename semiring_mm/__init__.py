@@ -105,8 +105,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
     "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "eigenvalues": (),
-    "files": (), "geo": ("geopandas",), "gf2": (), "jax": ("jax",), "neighbours": (), "sequences": (),
-    "sklearn": ("sklearn",), "torch": ("torch",),
+    "files": (), "geo": ("geopandas",), "gf2": (), "jax": ("jax",), "neighbours": (),
+    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 #: Deprecated names, and the modules that have them now.
 _MOVED = {

@@ -21,10 +21,12 @@ from ..closures.edges import EdgeList, edge_dtype, is_table
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
+from ..closures.steps import path_plan
 from ..closures.trees import has_ties
 from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
 from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
+from ..hierarchy.leaves import Leaves
 from ..hierarchy.metric import Arcs, Metric, customize
 from ..hierarchy.symbolic import Structure, analyze
 from ..lazy import cached_property
@@ -160,10 +162,14 @@ class PreparedGraph:
         self._table: Any = None  # what it was prepared from, if that has columns of weights
         self._customizers: dict[int, Callable[[Problem], Metric]] = {}  # of CUDA devices
         self._rows = edges.table_rows
+        self._register()
+        self._state = self._customized(edges, None, progress=progress)
+
+    def _register(self) -> None:
+        """Have a key of its own, by which it is found."""
         self._last: PreparedGraph | None = None  # of other weights
         bare, self.key = self._copy(), Key(f"prepared graph {next(_count)}")
         self.key.graph = _networks[str(self.key)] = bare
-        self._state = self._customized(edges, None, progress=progress)
 
     def _copy(self) -> PreparedGraph:
         """The same graph, whose state may change without this one's."""
@@ -330,6 +336,82 @@ class PreparedGraph:
             self._last = last
         return last
 
+    def with_places(
+        self, edge: Index, fraction: NDArray[np.float64], *, twin: Index | None = None,
+        alone: int = 0,
+    ) -> PreparedGraph:  # fmt: skip
+        """The graph with nodes on its edges, which numbers name; this one stays as it is.
+
+        An edge with a place leads as before, and over it.
+
+        Parameters
+        ----------
+        edge : (k,) int64, ascending
+            The edge that each place is on.
+        fraction : (k,) float64
+            The part of the edge's weight from its tail to the place: more than 0, less than 1, and
+            ascending along each edge.
+        twin : (k,) int64, optional
+            In a directed graph the edge that leads back over the same places, -1 where there is
+            none, which is the default.
+        alone : int
+            Further nodes, without any edge.
+
+        Returns
+        -------
+        PreparedGraph
+            Over min_plus. Node `n + i` is the i-th place, and those without an edge come last.
+
+        Raises
+        ------
+        ValueError
+            If the graph is not of min_plus in floating point, or edges or fractions are not such.
+
+        Notes
+        -----
+        No elimination: :mod:`semiring_mm.hierarchy.leaves`. O(n + m + f + k log k) time, f being
+        the edges of the elimination.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 8.0}, "b": {"c": 2.0}})
+        >>> more = net.with_places(np.array([0, 1]), np.array([0.25, 0.5]))
+        >>> more.distance(0, 3), more.distance(3, 4), more.path(3, 2)
+        (2.0, 7.0, [3, 1, 2])
+        """
+        m = len(self._arcs.row)
+        if self.semiring.name != "min_plus" or self.dtype.kind != "f":
+            raise ValueError(
+                f"places are on edges of min_plus in floating point, the graph is over "
+                f"{self.semiring.name} in {self.dtype}"
+            )
+        if len(edge) and not (edge[0] >= 0 and edge[-1] < m and (np.diff(edge) >= 0).all()):
+            raise ValueError(f"edges are ascending positions among {m}")
+        rising = (fraction[1:] > fraction[:-1]) | (edge[1:] != edge[:-1])
+        if not (rising.all() and ((fraction > 0) & (fraction < 1)).all()):
+            raise ValueError("fractions are between 0 and 1, and ascending along an edge")
+        ends = self._arcs.row[edge], self._arcs.col[edge]
+        leaves = Leaves.of(self._structure, edge, *ends, alone)
+        edges, ways = leaves.split(self.edges, edge, fraction, twin)
+        other = self._copy()
+        other.nodes, other._labels, other._structure = edges.nodes, None, leaves.after
+        other._rows = other._table = None
+        other._columns, other._customizers = (None, None, None), {}
+        other._arcs = leaves.arcs(self._arcs, edges)
+        other._register()
+        problem = other._problem(edges)
+
+        def run(problem: Problem) -> Metric:
+            plan = path_plan(problem.steps, leaves.after.n)
+            if plan.computed_in != self.metric.out.dtype:
+                return customize(leaves.after, problem, other._arcs)
+            return leaves.metric(self.metric, problem.steps, plan, ways[0], ways[-1])
+
+        other._state = _State(edges, problem, problem.solve(run), None)
+        return other
+
     def _as_weights(self, weights: Any, weight: str | int | None) -> Array:
         """One for each edge."""
         table = is_table(weights)
@@ -423,13 +505,7 @@ class PreparedGraph:
         progress: Progress = None,
     ) -> _State:  # fmt: skip
         """The state of weights, computed on a CUDA device (-1: the current one) or the CPU."""
-        problem = Problem.of(
-            EdgeSource(self.semiring, edges, self.dtype),
-            None if self.semiring.commutes else True, labels=edges.nodes,
-        )  # fmt: skip
-        if as_numbers(self.semiring, self.dtype):
-            numbers = problem.source.numbers(semirings["max_min"])
-            problem = replace(problem, source=numbers, truth=True)
+        problem = self._problem(edges)
         x, size = self._structure, problem.steps.dtype.itemsize
         try:
             check_memory(x.bytes(size, trees=False, width=1), "the prepared graph")
@@ -443,6 +519,17 @@ class PreparedGraph:
             with engines.named("cuda").on(index):
                 metric = problem.solve(self._customizer())
         return _State(edges, problem, metric, before)
+
+    def _problem(self, edges: EdgeList) -> Problem:
+        """The problem of weights."""
+        problem = Problem.of(
+            EdgeSource(self.semiring, edges, self.dtype),
+            None if self.semiring.commutes else True, labels=edges.nodes,
+        )  # fmt: skip
+        if not as_numbers(self.semiring, self.dtype):
+            return problem
+        numbers = problem.source.numbers(semirings["max_min"])
+        return replace(problem, source=numbers, truth=True)
 
     def _customizer(self) -> Callable[[Problem], Metric]:
         """What customizes on the current CUDA device."""
