@@ -13,8 +13,9 @@ home       340     0
 
 from ..naming import listing
 from .network import Network, Route, network
+from .outputs import solver_matrix, to_xarray
 from .places import Places
 from .streets import Streets
 
-__all__ = ["Network", "Places", "Route", "Streets", "network"]
+__all__ = ["Network", "Places", "Route", "Streets", "network", "solver_matrix", "to_xarray"]
 __dir__ = listing(__all__)
