@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .graphs.nearest import Nearest, nearest
     from .graphs.prepared import PreparedGraph, load, prepare
     from .graphs.statistics import Histogram, Statistics, statistics
+    from .graphs.within import Within, within
     from .laws import SemiringLawError
     from .pool import get_num_threads, set_num_threads
     from .summation import einsum
@@ -52,6 +53,7 @@ __all__ = [
     "SemiringLawError",
     "Statistics",
     "Tiles",
+    "Within",
     "__version__",
     "adjacency",
     "apsp",
@@ -78,6 +80,7 @@ __all__ = [
     "sgemv",
     "show_config",
     "statistics",
+    "within",
 ]
 
 #: Where names are that are imported when they are first used, as the block above says for readers
@@ -96,6 +99,7 @@ _HOMES = {
     "graphs.nearest": "Nearest nearest",
     "graphs.prepared": "PreparedGraph load prepare",
     "graphs.statistics": "Histogram Statistics statistics",
+    "graphs.within": "Within within",
     "laws": "SemiringLawError",
     "pool": "get_num_threads set_num_threads",
     "summation": "einsum",

@@ -7,9 +7,9 @@ import itertools
 import json
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from .rows import Sweeps
 
 if TYPE_CHECKING:
     from .flows import Flows
+    from .within import Within
 
 __all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "network", "prepare"]
 
@@ -73,7 +74,7 @@ _TYPES = {
 #: What users see of a prepared graph; the rest is for the modules that compute with it.
 _PUBLIC = (
     "customize", "directed", "distance", "distances", "dtype", "flows", "nodes", "path", "save",
-    "semiring",
+    "semiring", "within",
 )  # fmt: skip
 
 #: Prepared graphs by their keys, and how many there have been.
@@ -681,6 +682,44 @@ class PreparedGraph:
             self, demand, trips=trips, sources=sources, targets=targets, ties=ties,
             progress=progress,
         )  # fmt: skip
+
+    @overload
+    def within(
+        self, radius: float, sources: Any = ..., targets: Any = ..., *, outward: bool = ...,
+        batch: None = ..., progress: Progress = ...,
+    ) -> Within: ...  # fmt: skip
+    @overload
+    def within(
+        self, radius: float, sources: Any = ..., targets: Any = ..., *, outward: bool = ...,
+        batch: int | Literal["auto"], progress: Progress = ...,
+    ) -> Iterator[Within]: ...  # fmt: skip
+    def within(
+        self, radius: float, sources: Any = None, targets: Any = None, *, outward: bool = True,
+        batch: int | Literal["auto"] | None = None, progress: Progress = None,
+    ) -> Within | Iterator[Within]:  # fmt: skip
+        """Pairs of nodes within a radius of each other: :func:`within` of the graph.
+
+        Parameters
+        ----------
+        radius, sources, targets, outward, batch, progress
+            As for :func:`within`.
+
+        Returns
+        -------
+        Within, or an iterator of Within
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> net.within(3, "a").distance
+        array([3., 0.])
+        """
+        from .within import within
+
+        return within(
+            self, radius, sources, targets, outward=outward, batch=batch, progress=progress
+        )
 
     def _place(self, node: Any) -> int:
         if self._labels is not None:

@@ -196,10 +196,10 @@ class Reach:
     def pairs(self, position: Index, dtype: np.dtype[Any]) -> tuple[Index, Node, Array]:
         """How many positions each of some, ascending, reaches; their columns, and the distances."""
         counts, indices, distances = [np.empty(0, np.int64)], [], []
-        plan = replace(
-            self.metric.plan, storage=dtype.name,
-            missing=None if self.metric.plan.missing is None else np.inf,
-        ) if self.dtype != dtype else self.metric.plan
+        plan = self.metric.plan
+        if self.dtype != dtype:
+            missing = np.array(self.metric.steps.s.identities(dtype)[0], dtype).item()
+            plan = replace(plan, storage=dtype.name, missing=missing)
         part = np.empty(self.width, np.int32)
         fields = {"width": self.width, "vectors": factor.VECTORS, "radius": self.radius}
         write = engines.compiled(kernels.write_pairs, plan, *self.metric.identities)
