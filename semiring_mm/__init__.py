@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .closures.labelled import LabelledArray, reconstruct_path
     from .closures.paths import NegativeCycleError
     from .config import show_config
+    from .graphs.accessibility import accessibility
     from .graphs.apsp import apsp, closure
     from .graphs.explain import Explanation, explain
     from .graphs.flows import Flows, Gravity, flows
@@ -55,6 +56,7 @@ __all__ = [
     "Tiles",
     "Within",
     "__version__",
+    "accessibility",
     "adjacency",
     "apsp",
     "chain",
@@ -92,6 +94,7 @@ _HOMES = {
     "closures.labelled": "LabelledArray reconstruct_path",
     "closures.paths": "NegativeCycleError",
     "config": "show_config",
+    "graphs.accessibility": "accessibility",
     "graphs.apsp": "apsp closure",
     "graphs.explain": "Explanation explain",
     "graphs.flows": "Flows Gravity flows",

@@ -73,8 +73,8 @@ _TYPES = {
 
 #: What users see of a prepared graph; the rest is for the modules that compute with it.
 _PUBLIC = (
-    "customize", "directed", "distance", "distances", "dtype", "flows", "nodes", "path", "save",
-    "semiring", "within",
+    "accessibility", "customize", "directed", "distance", "distances", "dtype", "flows", "nodes",
+    "path", "save", "semiring", "within",
 )  # fmt: skip
 
 #: Prepared graphs by their keys, and how many there have been.
@@ -720,6 +720,36 @@ class PreparedGraph:
         return within(
             self, radius, sources, targets, outward=outward, batch=batch, progress=progress
         )
+
+    def accessibility(
+        self, places: Any, weights: Any = None, *, radius: float | Sequence[float] | None = None,
+        decay: Any = None, sources: Any = None, outward: bool = True, competition: Any = None,
+        device: str | None = None, progress: Progress = None,
+    ) -> Any:  # fmt: skip
+        """Accessibility of places from each node: :func:`accessibility` of the graph.
+
+        Parameters
+        ----------
+        places, weights, radius, decay, sources, outward, competition, device, progress
+            As for :func:`accessibility`.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> net.accessibility(["b", "c"], radius=3)
+        array([1, 2, 1])
+        """
+        from .accessibility import accessibility
+
+        return accessibility(
+            self, places, weights, radius=radius, decay=decay, sources=sources, outward=outward,
+            competition=competition, device=device, progress=progress,
+        )  # fmt: skip
 
     def _place(self, node: Any) -> int:
         if self._labels is not None:

@@ -357,7 +357,7 @@ def _lines(rows: Array) -> tuple[int, int]:
 
 def solve(
     metric: Metric, position: Index, width: int, sweep: Callable[..., None],
-    tick: Callable[[float], None] | None = None,
+    tick: Callable[[float], None] | None = None, *, at_once: bool = False,
 ) -> None:  # fmt: skip
     """Triangular solves from many sources: up the elimination tree, over the core, and down.
 
@@ -374,6 +374,8 @@ def solve(
         row for each source, which forward solves fill.
     tick : callable, optional
         Is told the fraction done.
+    at_once : bool
+        Whether one call of `sweep` takes all blocks.
     """
     x, steps, count = metric.structure, metric.steps, len(position)
     assert False not in (position[1:] >= position[:-1])  # kernels walk from one to the next
@@ -389,7 +391,7 @@ def solve(
         blocks = -(-sources // width)
         work = float(blocks) * width * (len(x.head) + x.n)
         parts = max(work / _MOST, min(4 * threads, work / _LEAST) if threads > 1 else 0)
-        parts = max(1, min(blocks, math.ceil(parts)))
+        parts = 1 if at_once else max(1, min(blocks, math.ceil(parts)))
         tasks = [
             functools.partial(
                 sweep, begin=blocks * i // parts, end=blocks * (i + 1) // parts, down=down,

@@ -191,7 +191,7 @@ class Reach:
                     consume(begin=first, end=last, ends=ends, vertex=vertices, near=labels[2])
 
         with pool.limited(1):
-            solve(self.metric, position, self.width, some)
+            solve(self.metric, position, self.width, some, at_once=True)
 
     def pairs(self, position: Index, dtype: np.dtype[Any]) -> tuple[Index, Node, Array]:
         """How many positions each of some, ascending, reaches; their columns, and the distances."""
@@ -247,7 +247,10 @@ class Sums:
     """
 
     def __init__(self, reach: Reach, decay: Plan, radii: NDArray[np.float64]) -> None:
-        self.reach, self.radii = reach, radii
+        self.reach = reach
+        kind = reach.dtype if reach.dtype.kind == "f" else np.dtype(np.float64)
+        most = float(reach.radius)  # beyond which labels are not what they seem
+        self.radii = np.minimum(radii.astype(kind).astype(np.float64), most)
         kinds = {"i": "whole", "f": "single" if reach.dtype.itemsize == 4 else "real"}
         self.name = kinds[reach.dtype.kind]
         self.kernel = functools.partial(engines.compiled, plan=decay, zero=0.0, one=1.0)
