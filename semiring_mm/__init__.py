@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .closures.labelled import LabelledArray, reconstruct_path
     from .closures.paths import NegativeCycleError
     from .config import show_config
+    from .graphs.accessibility import accessibility
     from .graphs.apsp import apsp, closure
     from .graphs.explain import Explanation, explain
     from .graphs.flows import Flows, Gravity, flows
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .graphs.nearest import Nearest, nearest
     from .graphs.prepared import PreparedGraph, load, prepare
     from .graphs.statistics import Histogram, Statistics, statistics
+    from .graphs.within import Within, within
     from .laws import SemiringLawError
     from .pool import get_num_threads, set_num_threads
     from .summation import einsum
@@ -52,7 +54,9 @@ __all__ = [
     "SemiringLawError",
     "Statistics",
     "Tiles",
+    "Within",
     "__version__",
+    "accessibility",
     "adjacency",
     "apsp",
     "chain",
@@ -78,6 +82,7 @@ __all__ = [
     "sgemv",
     "show_config",
     "statistics",
+    "within",
 ]
 
 #: Where names are that are imported when they are first used, as the block above says for readers
@@ -89,6 +94,7 @@ _HOMES = {
     "closures.labelled": "LabelledArray reconstruct_path",
     "closures.paths": "NegativeCycleError",
     "config": "show_config",
+    "graphs.accessibility": "accessibility",
     "graphs.apsp": "apsp closure",
     "graphs.explain": "Explanation explain",
     "graphs.flows": "Flows Gravity flows",
@@ -96,6 +102,7 @@ _HOMES = {
     "graphs.nearest": "Nearest nearest",
     "graphs.prepared": "PreparedGraph load prepare",
     "graphs.statistics": "Histogram Statistics statistics",
+    "graphs.within": "Within within",
     "laws": "SemiringLawError",
     "pool": "get_num_threads set_num_threads",
     "summation": "einsum",

@@ -7,9 +7,9 @@ import itertools
 import json
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from .rows import Sweeps
 
 if TYPE_CHECKING:
     from .flows import Flows
+    from .within import Within
 
 __all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "network", "prepare"]
 
@@ -74,8 +75,8 @@ _TYPES = {
 
 #: What users see of a prepared graph; the rest is for the modules that compute with it.
 _PUBLIC = (
-    "customize", "directed", "distance", "distances", "dtype", "flows", "nodes", "path", "save",
-    "semiring",
+    "accessibility", "customize", "directed", "distance", "distances", "dtype", "flows", "nodes",
+    "path", "save", "semiring", "within",
 )  # fmt: skip
 
 #: Prepared graphs by their keys, and how many there have been.
@@ -793,6 +794,74 @@ class PreparedGraph:
         return flows(
             self, demand, trips=trips, sources=sources, targets=targets, ties=ties,
             progress=progress,
+        )  # fmt: skip
+
+    @overload
+    def within(
+        self, radius: float, sources: Any = ..., targets: Any = ..., *, outward: bool = ...,
+        batch: None = ..., progress: Progress = ...,
+    ) -> Within: ...  # fmt: skip
+    @overload
+    def within(
+        self, radius: float, sources: Any = ..., targets: Any = ..., *, outward: bool = ...,
+        batch: int | Literal["auto"], progress: Progress = ...,
+    ) -> Iterator[Within]: ...  # fmt: skip
+    def within(
+        self, radius: float, sources: Any = None, targets: Any = None, *, outward: bool = True,
+        batch: int | Literal["auto"] | None = None, progress: Progress = None,
+    ) -> Within | Iterator[Within]:  # fmt: skip
+        """Pairs of nodes within a radius of each other: :func:`within` of the graph.
+
+        Parameters
+        ----------
+        radius, sources, targets, outward, batch, progress
+            As for :func:`within`.
+
+        Returns
+        -------
+        Within, or an iterator of Within
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> net.within(3, "a").distance
+        array([3., 0.])
+        """
+        from .within import within
+
+        return within(
+            self, radius, sources, targets, outward=outward, batch=batch, progress=progress
+        )
+
+    def accessibility(
+        self, places: Any, weights: Any = None, *, radius: float | Sequence[float] | None = None,
+        decay: Any = None, sources: Any = None, outward: bool = True, competition: Any = None,
+        device: str | None = None, progress: Progress = None,
+    ) -> Any:  # fmt: skip
+        """Accessibility of places from each node: :func:`accessibility` of the graph.
+
+        Parameters
+        ----------
+        places, weights, radius, decay, sources, outward, competition, device, progress
+            As for :func:`accessibility`.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> net.accessibility(["b", "c"], radius=3)
+        array([1, 2, 1])
+        """
+        from .accessibility import accessibility
+
+        return accessibility(
+            self, places, weights, radius=radius, decay=decay, sources=sources, outward=outward,
+            competition=competition, device=device, progress=progress,
         )  # fmt: skip
 
     def _place(self, node: Any) -> int:

@@ -124,7 +124,18 @@ class Metric:
         same = self.back is self.out or np.array_equal(self.out, self.back)
         return same and np.array_equal(self.core, self.core.T)
 
-    @property
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all weights are whole numbers."""
+        arrays = (self.out, self.back, self.core)  # of most graphs the first one tells
+        return all(np.logical_and.reduce(w == np.trunc(w), None) for w in arrays)
+
+    @cached_property
+    def negative(self) -> bool:
+        """Whether there are negative weights."""
+        return any(bool((w < 0).any()) for w in self.finite())
+
+    @cached_property
     def reversed(self) -> Metric:
         """The metric of the graph whose edges lead the other way."""
         return replace(
@@ -207,7 +218,9 @@ class Metric:
         back = out if self.back is self.out else self.converted(self.back, plan, zero, most)
         return replace(self, plan=plan, out=out, back=back)
 
-    def in_integers(self, dtype: np.dtype[Any], *, negative: bool = False) -> Metric:
+    def in_integers(
+        self, dtype: np.dtype[Any], *, negative: bool = False, most: float | None = None
+    ) -> Metric:
         """The same over min_plus with labels that are whole numbers of a type."""
         far, zero = NO_PATH[dtype.str[1:]], np.array(self.steps.identities[0], self.steps.dtype)
         plan = replace(
@@ -215,7 +228,7 @@ class Metric:
             start=far, missing=zero.item(), infinite=far, keep_nan=False, annihilate=negative,
             check=False, fma=False,
         )  # fmt: skip
-        return self.in_type(plan, far)
+        return self.in_type(plan, far, most)
 
     def narrowed(self, dtype: np.dtype[Any], rows: float) -> Metric | None:
         """The same with labels in 32-bit integers, which are written to rows of a type.
@@ -234,12 +247,7 @@ class Metric:
     @cached_property
     def _narrow(self) -> Metric | None:
         """The same in 32-bit integers, if these hold all distances."""
-        for w in (self.out, self.back, self.core):  # of most graphs the first one tells
-            if not np.logical_and.reduce(w == np.trunc(w), None):
-                return None
-        if self.largest >= 1 << 29 or any((w < 0).any() for w in self.finite()):
-            return None
-        if self.bound[0] >= 1 << 29:
+        if not self.whole or self.largest >= 1 << 29 or self.negative or self.bound[0] >= 1 << 29:
             return None
         return self.in_integers(np.dtype(np.int32))
 
@@ -349,7 +357,7 @@ def _lines(rows: Array) -> tuple[int, int]:
 
 def solve(
     metric: Metric, position: Index, width: int, sweep: Callable[..., None],
-    tick: Callable[[float], None] | None = None,
+    tick: Callable[[float], None] | None = None, *, at_once: bool = False,
 ) -> None:  # fmt: skip
     """Triangular solves from many sources: up the elimination tree, over the core, and down.
 
@@ -366,6 +374,8 @@ def solve(
         row for each source, which forward solves fill.
     tick : callable, optional
         Is told the fraction done.
+    at_once : bool
+        Whether one call of `sweep` takes all blocks.
     """
     x, steps, count = metric.structure, metric.steps, len(position)
     assert False not in (position[1:] >= position[:-1])  # kernels walk from one to the next
@@ -381,7 +391,7 @@ def solve(
         blocks = -(-sources // width)
         work = float(blocks) * width * (len(x.head) + x.n)
         parts = max(work / _MOST, min(4 * threads, work / _LEAST) if threads > 1 else 0)
-        parts = max(1, min(blocks, math.ceil(parts)))
+        parts = 1 if at_once else max(1, min(blocks, math.ceil(parts)))
         tasks = [
             functools.partial(
                 sweep, begin=blocks * i // parts, end=blocks * (i + 1) // parts, down=down,

@@ -14,6 +14,7 @@ from ...kernel import (
     I,
     S,
     T,
+    across,
     add,
     better,
     decode,
@@ -112,14 +113,14 @@ def customize_core(
 @kernel
 def forward_solve(
     eliminated, core, width, vectors, source, visited, place, parent, first, head, out, out_pred,
-    label, pred,
+    label, pred, radius,
 ):  # fmt: skip
     """Forward solve: labels from the sources to their ancestors in the elimination tree, and core.
 
     ``source`` ascends and ends with a number that is no vertex, as lanes without a source have.
     ``visited`` receives the ancestors, ascending; their number is returned. A vertex has the row of
     its number or, where there is a ``place``, that one: behind the rows of the core, whose places
-    are given, those of the ancestors.
+    are given, those of the ancestors. What is beyond a ``radius``, if there is one, leads nowhere.
     """
     for i in range(core):
         row = eliminated + i if place is None else i
@@ -147,8 +148,10 @@ def forward_solve(
         v = visited[i]
         row = v if place is None else core + i
         for j in lanes(width, vectors, whole=True):
-            here = label[row, j]
-            for e in range(first[v], first[v + 1]):
+            here, end = label[row, j], first[v + 1]
+            if radius is not None:
+                end = end if across(here <= radius, any) else first[v]
+            for e in range(first[v], end):
                 u = head[e] if place is None else place[head[e]]
                 through, old = mul(here, out[e]), label[u, j]
                 if pred is None:
@@ -277,7 +280,7 @@ def sweep(
         some = min(width, sources - at)
         left = forward_solve(
             eliminated, core, width, VECTORS, source[block], visited, None, parent, first, head,
-            out, out_pred, label, pred,
+            out, out_pred, label, pred, None,
         )  # fmt: skip
         for j in range(some):
             for i in range(core):
