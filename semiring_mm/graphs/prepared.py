@@ -445,6 +445,15 @@ class PreparedGraph:
             values = np.concatenate([values, values[edge] * share])
         return values
 
+    def whole(self, edges: Index) -> Index:
+        """Of which edges, before there were places on them, some edges are parts."""
+        first, edges = len(self._arcs.row), edges.copy()
+        for edge, _ in self._parts[::-1]:
+            first -= len(edge)
+            inside = edges >= first
+            edges[inside] = edge[edges[inside] - first]
+        return edges
+
     def _as_weights(self, weights: Any, weight: str | int | None) -> Array:
         """One for each edge."""
         table = is_table(weights)
