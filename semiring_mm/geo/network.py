@@ -130,6 +130,8 @@ class Route:
         From place to place, in the CRS of the network.
     """
 
+    __module__ = "semiring_mm.geo"  # where users import it from
+
     nodes: list[Any]
     edges: Index
     ids: list[tuple[Any, Any, Any]]
@@ -172,6 +174,8 @@ class Network:
     ms for 260,000 crossings, once for the same places. Its share of an edge's weight is that of its
     length.
     """
+
+    __module__ = "semiring_mm.geo"  # where users import it from
 
     def __init__(
         self, streets: Streets, weight: str, *, order: str = "auto", progress: Progress = None

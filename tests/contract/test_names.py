@@ -18,8 +18,8 @@ from semiring_mm import eigenvalues, files, neighbours, sequences
 #: Modules that are loaded when they are first used, and the packages that they are for.
 LATER = {
     "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "eigenvalues": (),
-    "files": (), "gf2": (), "jax": ("jax",), "neighbours": (), "sequences": (),
-    "sklearn": ("sklearn",), "torch": ("torch",),
+    "files": (), "geo": ("geopandas",), "gf2": (), "jax": ("jax",), "neighbours": (),
+    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 SLOW = ("jax", "torch")  # whose packages take seconds to load
 
