@@ -386,8 +386,8 @@ class PreparedGraph:
         >>> import semiring_mm as sm
         >>> net = sm.prepare({"a": {"b": 8.0}, "b": {"c": 2.0}})
         >>> more = net.with_places(np.array([0, 1]), np.array([0.25, 0.5]))
-        >>> more.distance(0, 3), more.distance(3, 4), more.path(3, 2)
-        (2.0, 7.0, [3, 1, 2])
+        >>> more.distance(0, 3), more.distance(3, 4), more.path(3, 4)
+        (2.0, 7.0, [3, 1, 4])
         """
         m = len(self._arcs.row)
         if self.semiring.name != "min_plus" or self.dtype.kind != "f":
