@@ -28,6 +28,7 @@ from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, p
 from ..hierarchy.metric import Arcs, Metric, customize
 from ..hierarchy.symbolic import Structure, analyze
 from ..lazy import cached_property
+from ..plan import stored
 from ..progress import Progress, part_of, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
@@ -39,6 +40,7 @@ from .rows import Sweeps
 
 if TYPE_CHECKING:
     from .flows import Flows
+    from .routes import Paths
 
 __all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "network", "prepare"]
 
@@ -48,6 +50,8 @@ Index = NDArray[np.int64]
 _VERSION = 2
 #: Nanoseconds of a core's closure from which there is a warning.
 _LONG = 5e9
+#: Pairs of nodes whose paths a task of a thread finds at least.
+_PAIRS = 16
 #: Bytes a node and an edge that the preparation of a road network takes at its peak, beside the
 #: graph: 0.8 GiB for 5 million nodes. Larger separators take more, which only the order tells.
 _NODE, _EDGE = 100, 60
@@ -72,8 +76,8 @@ _TYPES = {
 
 #: What users see of a prepared graph; the rest is for the modules that compute with it.
 _PUBLIC = (
-    "customize", "directed", "distance", "distances", "dtype", "flows", "nodes", "path", "save",
-    "semiring",
+    "customize", "directed", "distance", "distances", "dtype", "flows", "nodes", "path", "paths",
+    "save", "semiring",
 )  # fmt: skip
 
 #: Prepared graphs by their keys, and how many there have been.
@@ -442,7 +446,7 @@ class PreparedGraph:
         else:
             with engines.named("cuda").on(index):
                 metric = problem.solve(self._customizer())
-        return _State(edges, problem, metric, before)
+        return _State(edges, problem, metric, self._arcs, before)
 
     def _customizer(self) -> Callable[[Problem], Metric]:
         """What customizes on the current CUDA device."""
@@ -632,6 +636,65 @@ class PreparedGraph:
             raise ValueError(f"there is no path from {source!r} to {target!r}")
         return nodes if self._labels is None else [*map(self.nodes.__getitem__, nodes)]
 
+    def paths(self, pairs: Any, *, progress: Progress = None) -> Paths:
+        """The best paths of many pairs of nodes: their nodes and edges.
+
+        Parameters
+        ----------
+        pairs : array_like of shape (k, 2), tuple, table or path
+            A source and a target each; as a tuple of two sequences, sources and targets; or as a
+            table of pandas, Polars or Arrow, or a file, with the columns origin and destination (or
+            others that :func:`adjacency` reads).
+        progress : bool or callable, optional
+            As for :func:`apsp`, of the pairs.
+
+        Returns
+        -------
+        Paths
+            A pair between which there is no path is told there, and is no error.
+
+        Raises
+        ------
+        ValueError
+            If there is no such node, or these are no pairs.
+
+        Notes
+        -----
+        As :meth:`path`, on all threads.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> found = net.paths([("a", "c"), ("b", "c"), ("c", "a")])
+        >>> found
+        <Paths: 3 with 3 edges, 1 pairs without a path>
+        >>> list(found), found.weight
+        ([['a', 'b', 'c'], ['b', 'c'], []], array([ 4.,  1., inf]))
+        >>> found.edges
+        array([0, 2, 2])
+        """
+        from .routes import paths
+
+        return paths(self, pairs, progress)
+
+    def routes(
+        self, ends: Index, tick: Callable[[float], None] | None = None
+    ) -> tuple[Array, Index, Array, Index]:
+        """Best paths between positions of nodes, the rows of `ends`.
+
+        Returns
+        -------
+        weight : (k,) array
+        steps : (k,) int64
+            The number of edges of each path; -1: there is none.
+        nodes : array
+            Those after the source, of one path after the other.
+        edges : int64 array
+            That lead to them.
+        """
+        return self._state.paths(ends, tick)
+
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
         """Positions in ``nodes`` of one node or several.
 
@@ -747,9 +810,10 @@ class _State:
     """
 
     def __init__(
-        self, edges: EdgeList, problem: Problem, metric: Metric, before: _State | None
+        self, edges: EdgeList, problem: Problem, metric: Metric, arcs: Arcs, before: _State | None
     ) -> None:
         self.edges, self.problem, self.customized = edges, problem, metric
+        self._arcs = arcs
         self._placed: dict[tuple[int, ...], Placed] = {}
         self._before: dict[tuple[int, ...], Placed] = {}
         if before is not None:
@@ -817,7 +881,7 @@ class _State:
         return value
 
     def _query(self) -> PathQuery:
-        return self._free.pop() if self._free else PathQuery(self.metric)
+        return self._free.pop() if self._free else PathQuery(self.metric, ties=self._ties)
 
     def path(self, i: int, j: int) -> list[int] | None:
         """The nodes on a best path, or None."""
@@ -830,14 +894,18 @@ class _State:
             if value == self.metric.identities[0]:
                 return None
             if positions_after is not None:
-                walk = [i, *self.metric.structure.order[positions_after].tolist()]
-                return _simple(walk) if self._ties else walk
+                return [i, *self.metric.structure.order[positions_after].tolist()]
         elif self.distance(i, j) == self._zero:
             return None
         return self._walk(i, j)
 
     def _walk(self, i: int, j: int) -> list[int]:
         """The path by the predecessors of a sweep: through a core, or where ties close rings."""
+        path: list[int] = reconstruct_path(self._tree(i)[1], i, j)
+        return path
+
+    def _tree(self, i: int) -> tuple[Array, NDArray[np.int32]]:
+        """The row of distances from a node, as computed, and its predecessors."""
         if self._trees is None:
             with_trees = replace(self.problem, predecessors=True)
 
@@ -848,8 +916,71 @@ class _State:
         n = self._trees.metric.structure.n
         d, p = np.empty((1, n), self.metric.steps.dtype), np.empty((1, n), np.int32)
         self._trees.fill(np.array([i]), d, p)
-        path: list[int] = reconstruct_path(p, i, j)
-        return path
+        return d, p
+
+    @cached_property
+    def _edge_of(self) -> Index:
+        """The edge of the graph that is the best one in a slot; negative slots are of the core."""
+        problem, arcs = self.problem, self._arcs
+        x, s, edge = self.metric.structure, problem.source.s, np.arange(len(arcs.row))[arcs.apart]
+        weight, slot = arcs.weights(problem), arcs.slot
+        if arcs.undirected:
+            turned = x.slots(arcs.col[arcs.apart], arcs.row[arcs.apart])
+            weight, slot, edge = np.tile(weight, 2), np.append(slot, turned), np.tile(edge, 2)
+        shape = 2 * len(x.head) + x.core**2
+        best = np.full(shape, problem.steps.identities[0], weight.dtype)
+        (np.maximum if s.add_kind == "max" else np.minimum).at(best, slot, weight)
+        found = np.full(shape, len(arcs.row))
+        np.minimum.at(found, slot, np.where(weight == best[slot], edge, len(arcs.row)))
+        return found
+
+    def paths(
+        self, ends: Index, tick: Callable[[float], None] | None
+    ) -> tuple[Array, Index, Array, Index]:
+        """As :meth:`PreparedGraph.routes`."""
+        x, k = self.metric.structure, len(ends)
+        steps, value = np.full(k, -1), np.empty(k, self.problem.steps.dtype)
+        value.fill(self.problem.steps.identities[0])
+        parts = dict[int, list[tuple[Array, Array]]]()  # by their first pairs
+
+        def some(begin: int, end: int) -> None:
+            query = self._query()
+            found, count, walk, used = query.paths(self._position[ends[begin:end]].astype(np.int64))
+            self._free.append(query)
+            there = found != self.metric.identities[0]
+            value[begin:end] = stored(self.metric.plan, found, value.dtype)
+            steps[begin:end] = np.where(there, count, -1)
+            kept = np.repeat(there, np.maximum(count, 0))
+            parts[begin] = [(x.order[walk[kept]], self._edge_of[used[kept]])]
+            lost = np.flatnonzero(there & (count < 0)) + begin
+            if lost.size:
+                cuts = np.cumsum(np.maximum(steps[begin:end], 0))[:-1]
+                nodes, edges = (np.split(y, cuts) for y in parts[begin][0])
+                parts[begin] = list(zip(nodes, edges, strict=True))
+                by_trees(lost, begin)
+
+        def by_trees(pairs: Index, begin: int) -> None:
+            for i in np.unique(ends[pairs, 0]).tolist():
+                d, p = self._tree(i)
+                for k in pairs[ends[pairs, 0] == i].tolist():
+                    j = int(ends[k, 1])
+                    if d[0, j] != self.problem.steps.identities[0] or i == j:
+                        path = np.array(reconstruct_path(p, i, j), np.int64)
+                        value[k], steps[k] = d[0, j], len(path) - 1
+                        edges = self._edge_of[x.slots(path[:-1], path[1:])]
+                        parts[begin][k - begin] = path[1:].astype(np.int32), edges
+
+        _ = self._edge_of  # computed once, before threads ask for it
+        if x.core:
+            parts[0] = [(np.empty(0, np.int32), np.empty(0, np.int64))] * k
+            by_trees(np.arange(k), 0)
+        elif k:
+            pieces = max(1, min(4 * pool.get_num_threads(), k // _PAIRS))
+            pool.run_parts(some, k, pieces, tick and (lambda done: tick(done / k)))
+        found = [part for begin in sorted(parts) for part in parts[begin]]
+        empty = (np.empty(0, np.int32), np.empty(0, np.int64))
+        nodes, edges = (np.concatenate(y) for y in zip(empty, *found, strict=True))
+        return self.problem.restore(value), steps, nodes, edges
 
 
 def prepare(
@@ -1026,23 +1157,6 @@ def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:
         )
     values[missing] = s.identities(dtype)[0]
     return edges.weighted(values)
-
-
-def _simple(walk: list[int]) -> list[int]:
-    """A walk without the rings that ties close."""
-    if len(set(walk)) == len(walk):
-        return walk
-    path: list[int] = []
-    place: dict[int, int] = {}
-    for node in walk:
-        if node in place:
-            for other in path[place[node] + 1 :]:
-                del place[other]
-            del path[place[node] + 1 :]
-        else:
-            place[node] = len(path)
-            path.append(node)
-    return path
 
 
 def _sorted_ends(n: int, row: Index, col: Index, directed: bool) -> tuple[Index, Index]:
