@@ -25,8 +25,8 @@ from ..closures.trees import has_ties
 from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
 from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
-from ..hierarchy.metric import Arcs, Metric, customize
-from ..hierarchy.symbolic import Structure, analyze
+from ..hierarchy.metric import Arcs, Metric, customize, customize_along
+from ..hierarchy.symbolic import Structure, analyze, factorize, neighbours
 from ..lazy import cached_property
 from ..plan import stored
 from ..progress import Progress, part_of, reporter
@@ -50,6 +50,8 @@ Index = NDArray[np.int64]
 _VERSION = 2
 #: Nanoseconds of a core's closure from which there is a warning.
 _LONG = 5e9
+#: Bytes of an edge of an elimination with a second quantity.
+_ENTRY = 60
 #: Pairs of nodes whose paths a task of a thread finds at least.
 _PAIRS = 16
 #: Bytes a node and an edge that the preparation of a road network takes at its peak, beside the
@@ -457,8 +459,8 @@ class PreparedGraph:
         return self._customizers[here]
 
     def distances(
-        self, sources: Any = None, targets: Any = None, *, device: str | None = None,
-        progress: Progress = None,
+        self, sources: Any = None, targets: Any = None, *, along: Any = None,
+        device: str | None = None, progress: Progress = None,
     ) -> Any:  # fmt: skip
         """The weights of best paths from some nodes to all others, or to some.
 
@@ -468,6 +470,10 @@ class PreparedGraph:
             Default: all nodes.
         targets : node, or sequence of nodes, optional
             Default: all nodes. A table between chosen nodes takes only what they need.
+        along : array_like of shape (m,), or str, optional
+            A second quantity of the edges, such as the kilometres of the fastest way: a finite
+            number for each edge or row, or a column, as `weights` of :meth:`customize`. Its sums
+            are computed on the CPU, where ⊗ adds weights up (min_plus, max_plus).
         device : {None, "cpu", "cuda", "cuda:N"}
             Where to compute; None: where `sources` or `targets` live, if one is an array of numbers
             on a CUDA device, or else on the CPU. The first call brings the graph to the device.
@@ -479,11 +485,18 @@ class PreparedGraph:
         ndarray, shape (sources, targets)
             The semiring's zero (inf for min_plus) where there is no path. Of a graph with labels a
             :class:`LabelledArray`. For an array on a device one of its library, there.
+        ndarray of float64, shape (sources, targets), with `along`
+            The sums of the second quantity along these paths; inf where there is no path. Of paths
+            of equal weight that of the least sum counts: pairs of weight and sum are compared like
+            words. Floating-point weights are equal if their sums are, as rounded.
 
         Raises
         ------
         ValueError
-            If there is no such node.
+            If there is no such node; `along` is not finite, or negative around a cycle that weighs
+            nothing.
+        OverflowError
+            If whole numbers in `along` may add up to more than 2⁵³, up to which they are exact.
         MemoryError
             If neither `sources` nor `targets` are given and all pairs take more than 4 GiB.
 
@@ -491,7 +504,9 @@ class PreparedGraph:
         -----
         O(f) for each source, f being the edges of the elimination, or those above a target: PHAST
         and RPHAST (Delling, Goldberg, Nowatzyk and Werneck, 2013). In a table of few pairs all
-        nodes climb the elimination tree, as for :meth:`distance`.
+        nodes climb the elimination tree, as for :meth:`distance`. With `along` labels are pairs,
+        which takes two to three times as long, and a customization for the last four quantities of
+        the weights of now; a core of c nodes is eliminated for it, c³/3 pairs.
 
         Examples
         --------
@@ -504,6 +519,9 @@ class PreparedGraph:
         >>> net.distances([1, 2], targets=[0, 1])
         array([[3., 0.],
                [2., 5.]])
+        >>> minutes, km = net.distances(0, along=[10, 20, 30, 40])
+        >>> km
+        array([[ 0., 10., 40.]])
         """
         n, state = len(self.nodes), self._state
         given = {"sources": sources, "targets": targets}
@@ -517,14 +535,23 @@ class PreparedGraph:
                     n, n * n * self.dtype.itemsize, "distances(net.nodes) takes them, "
                     "distances(sources, targets) finds some, sm.statistics(net) keeps none of them",
                 )  # fmt: skip
+            size = self.dtype.itemsize + 8 * (along is not None)
             check_memory(
-                count * width * self.dtype.itemsize, f"the result of {count} x {width} entries",
+                count * width * size, f"the result of {count} x {width} entries",
                 engines.named("cpu") if call.moved else call.engine,
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
             tick = reporter(progress, float(count), "sweeps", "sources")
-            host = call.engine.FactorSweeps is None
-            if host:
+            host, sums = call.engine.FactorSweeps is None, None
+            if along is not None:
+                if not host:
+                    raise ValueError(
+                        "along is computed on the CPU: leave device out, and give sources and "
+                        "targets from there"
+                    )
+                sums = np.empty((count, width))
+                d = self.table(start, columns, part_of(tick, 0.0, count), along, sums)
+            elif host:
                 d = self.table(start, columns, part_of(tick, 0.0, count))
             else:
                 d = self._on_device(call, state, start, columns)
@@ -532,13 +559,15 @@ class PreparedGraph:
                 tick(float(count))
             if not (host or call.moved):
                 return call.give(d)
-        if self._labels is None:
-            return d
-        return labelled(d, None, self.semiring, self.nodes, rows, columns)[0]
+        found = [d] if sums is None else [d, sums]
+        if self._labels is not None:
+            found = [labelled(x, None, self.semiring, self.nodes, rows, columns)[0] for x in found]
+        return found[0] if sums is None else tuple(found)
 
     def table(
-        self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None
-    ) -> Array:
+        self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None,
+        along: Any = None, sums: Array | None = None,
+    ) -> Array:  # fmt: skip
         """Distances by positions of nodes, on the host.
 
         Parameters
@@ -548,20 +577,95 @@ class PreparedGraph:
             Default: all nodes.
         tick : callable, optional
             Is told the fraction done.
+        along : optional
+            As for :meth:`distances`, with `sums`, a (k, l) array of float64 to be filled.
 
         Returns
         -------
         (k, l) array
         """
         n, x, state = len(self.nodes), self._structure, self._state
+        metric, problem = state.metric, state.problem
+        if along is not None:
+            metric, problem = self._along(along)
+            x = metric.structure
         d = np.empty((len(start), n if end is None else len(end)), self.dtype)
         work = float(len(start))  # in rows of all nodes
-        if end is not None and min(d.shape) <= state.metric.width:
+        if end is not None and min(d.shape) <= metric.width:
             work = 0.0  # for a single block other types are not worth a look
         elif end is not None and d.size:
             work *= len(x.ancestors(x.rank[end].astype(np.int64))) / n
-        Sweeps(state.metric, state.problem, work).write(start, d, None, tick, columns=end)
+        Sweeps(metric, problem, work).write(start, d, sums, tick, columns=end)
         return d
+
+    def _along(self, along: Any) -> tuple[Metric, Problem]:
+        """The metric with a second quantity, and its problem."""
+        s, state = self.semiring, self._state
+        if s.mul_kind != "+" or s.add_kind not in ("min", "max"):
+            raise ValueError(
+                f"along needs a semiring whose ⊗ adds weights up, such as min_plus, and {s.name} "
+                f"has ⊗ = {s.mul}; net.paths(pairs).sums(along) has the sums of some paths"
+            )
+        values = self._quantity(along)
+        for other, found in state.along:
+            if np.array_equal(other, values):
+                return found
+        structure, arcs = self._whole
+
+        def run(problem: Problem) -> tuple[Metric, Problem]:
+            return customize_along(structure, problem, arcs, values), problem
+
+        found = state.problem.solve(run)
+        state.along = [(values, found), *state.along[:3]]
+        return found
+
+    def _quantity(self, along: Any) -> NDArray[np.float64]:
+        """A finite number for each edge."""
+        edges, named = self._state.edges, self._state.columns
+        if isinstance(along, str):
+            if self._table is None:
+                raise ValueError(
+                    f"along={along!r} is a column, and the prepared graph keeps no table: give a "
+                    f"number for each edge"
+                )
+            if along not in named:
+                named[along] = self._of_graph(self._table, along)
+            given = named[along]
+        else:
+            try:
+                given = self._weighted(self._as_weights(along, None)).weight
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"along: {error}") from None
+        values = np.array(given, np.float64)  # theirs may change in place
+        there = edges.weight != self.semiring.identities(self.dtype)[0]
+        wrong = np.flatnonzero(there & ~np.isfinite(values))
+        if wrong.size:
+            e = int(wrong[0])
+            raise ValueError(f"along: the number of {self._edge(e)} is {values[e]}, not finite")
+        one = self.semiring.identities(self.dtype)[1]
+        ring = there & (edges.row == edges.col) & (edges.weight == one) & (values < 0)
+        if ring.any():
+            e = int(np.flatnonzero(ring)[0])
+            raise ValueError(f"along: {self._edge(e)} weighs nothing, and has {values[e]} < 0")
+        most = np.abs(values, where=there, out=np.zeros(len(values))).max(initial=0)
+        if given.dtype.kind in "iu" and most * max(1, len(self.nodes) - 1) > 1 << 53:
+            raise OverflowError(
+                f"along: whole numbers of up to {most:.0f} may add up to more than 2**53 on a path "
+                f"of {len(self.nodes)} nodes: give them in a larger unit, or as floating-point "
+                f"numbers, which are rounded"
+            )
+        return values
+
+    @cached_property
+    def _whole(self) -> tuple[Structure, Arcs]:
+        """The structure with its core eliminated, too."""
+        x, arcs = self._structure, self._arcs
+        if not x.core:
+            return x, arcs
+        check_memory(_ENTRY * (len(x.head) + x.core**2 // 2), "the elimination of the core")
+        near = neighbours(x.n, arcs.row, arcs.col)
+        whole = factorize(x.n, *near, x.order, x.n)
+        return whole, Arcs.of(whole, arcs.row, arcs.col, undirected=arcs.undirected)
 
     @property
     def placed(self) -> Callable[[Sequence[int]], Placed]:
@@ -814,6 +918,8 @@ class _State:
     ) -> None:
         self.edges, self.problem, self.customized = edges, problem, metric
         self._arcs = arcs
+        self.along: list[tuple[Array, tuple[Metric, Problem]]] = []  # the last first
+        self.columns: dict[str, Array] = {}  # of the table, second quantities
         self._placed: dict[tuple[int, ...], Placed] = {}
         self._before: dict[tuple[int, ...], Placed] = {}
         if before is not None:
