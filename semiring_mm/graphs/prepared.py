@@ -519,9 +519,12 @@ class PreparedGraph:
         >>> net.distances([1, 2], targets=[0, 1])
         array([[3., 0.],
                [2., 5.]])
-        >>> minutes, km = net.distances(0, along=[10, 20, 30, 40])
+        >>> roads = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> minutes, km = roads.distances("a", along=[10, 20, 30])
         >>> km
-        array([[ 0., 10., 40.]])
+        LabelledArray, 1 x 3, float64
+           a   b   c
+        a  0  10  40
         """
         n, state = len(self.nodes), self._state
         given = {"sources": sources, "targets": targets}

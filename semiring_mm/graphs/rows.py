@@ -38,7 +38,7 @@ __all__ = [
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
-Trees = NDArray[np.int32] | None
+Trees = NDArray[Any] | None  # predecessors, in int32; or sums of a second quantity, in float64
 Told = Callable[[float], None] | None
 
 _LOADS = 20  # bytes of a label on a device beside itself: of numbers of paths and of demands
@@ -322,10 +322,10 @@ class Sweeps(Rows):
             metric.sweep(sources, d, p, tick, targets=columns)
         elif len(columns) <= metric.width and self._turns(p):
             turned = np.empty(d.T.shape, d.dtype)
-            sums = None if p is None else np.empty(d.T.shape, p.dtype)
+            sums = None if p is None else np.empty(d.T.shape)
             metric.reversed.sweep(columns, turned, sums, tick, targets=sources)
             d[...] = turned.T
-            if p is not None:
+            if p is not None and sums is not None:
                 p[...] = sums.T
         else:
             rank = metric.structure.rank
@@ -347,7 +347,11 @@ class Sweeps(Rows):
     def repair(self, sources: Index, d: Array, p: Trees) -> None:
         """Make trees of predecessors among which ties have closed rings."""
         source, facts = self.problem.source, self.problem.weights.facts
-        if self.metric.trees and p is not None and has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi):
+        if (
+            self.metric.trees
+            and p is not None
+            and has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi)
+        ):
             repair_trees(engines.named("cpu"), source.s, d, p, source.edges, sources)
 
     def collector(

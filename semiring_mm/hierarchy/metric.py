@@ -278,10 +278,10 @@ class Metric:
         tick: Callable[[float], None] | None = None, *,
         targets: Index | None = None,
     ) -> None:  # fmt: skip
-        """Fill a row of `d` (and of `p`: predecessors, or sums of the second quantity), contiguous,
-        for each source.
+        """Fill a row of `d` (and of `p`), contiguous, for each source.
 
-        Columns are all nodes, or the `targets`. `tick` is told the fraction done.
+        Of `p` with predecessors, if there are trees, or with sums of the second quantity. Columns
+        are all nodes, or the `targets`. `tick` is told the fraction done.
         """
         x, width = self.structure, self._width(len(sources))
         columns, kind = x.rank if targets is None else x.rank[targets], self.out.dtype
@@ -642,18 +642,17 @@ def customize_along(
     *parts, last = itertools.pairwise(cuts.tolist())
     pool.run([functools.partial(some, *part) for part in parts])
     some(*last)
-    with np.errstate(invalid="ignore", over="ignore"):
+    if (given[there] < 0).any():
         around = evaluate(metric.steps.s.mul_expr, metric.out, metric.back)
-        free = (around == metric.identities[1]) & (out + back < 0)
-    if free.any():
-        edge = int(np.flatnonzero(free)[0])
-        tail = int(np.searchsorted(x.first, edge, side="right")) - 1
-        names = range(x.n) if problem.labels is None else problem.labels
-        u, v = (names[x.order[k]] for k in (tail, x.head[edge]))
-        raise ValueError(
-            f"along: a cycle through {u!r} and {v!r} weighs nothing, and its sum is negative, so "
-            f"that there is no least one"
-        )
+        free = np.flatnonzero((around == metric.identities[1]) & (out + back < 0))
+        if free.size:
+            tail = int(np.searchsorted(x.first, free[0], side="right")) - 1
+            names = range(x.n) if problem.labels is None else problem.labels
+            u, v = (names[x.order[k]] for k in (tail, x.head[free[0]]))
+            raise ValueError(
+                f"along: a cycle through {u!r} and {v!r} weighs nothing, and its sum is negative: "
+                f"there is no least one"
+            )
     return replace(metric, out_along=out, back_along=back)
 
 

@@ -121,8 +121,10 @@ def customize_along(
 
 @kernel
 def closer(through, further, old, before):
-    """Whether a label with a sum of the second quantity comes before another one."""
-    return better(through, old) | ((through == old) & (further < before))
+    """The better one of two labels with sums of a second quantity, the least of equal ones."""
+    best = add(through, old, numbers=True)
+    least = before if old == best else FAR
+    return best, min(least, further if through == best else FAR)
 
 
 @kernel
@@ -196,10 +198,10 @@ def forward_solve(
                 u = head[e] if place is None else place[head[e]]
                 through, old = mul(here, out[e]), label[u, j]
                 if along is not None:
-                    further, before = along[row, j] + out_along[e], along[u, j]
-                    wins = closer(through, further, old, before)
-                    label[u, j] = through if wins else old
-                    along[u, j] = further if wins else before
+                    further = along[row, j] + out_along[e]
+                    best, least = closer(through, further, old, along[u, j])
+                    label[u, j] = best
+                    along[u, j] = least
                 elif pred is None:
                     label[u, j] = add(old, through)
                 else:
@@ -211,8 +213,20 @@ def forward_solve(
 
 @kernel
 def backward_solve(
-    count, left, width, vectors, order, visited, first, head, back, back_pred, label, pred,
-    back_along, along,
+    count,
+    left,
+    width,
+    vectors,
+    order,
+    visited,
+    first,
+    head,
+    back,
+    back_pred,
+    label,
+    pred,
+    back_along,
+    along,
 ):
     """Backward solve: labels from the core and the `left` ``visited`` to ``order``, downward.
 
@@ -238,9 +252,7 @@ def backward_solve(
                     through = mul(label[head[e], j], back[e])
                     if along is not None:
                         further = along[head[e], j] + back_along[e]
-                        wins = closer(through, further, best, least)
-                        best = through if wins else best
-                        least = further if wins else least
+                        best, least = closer(through, further, best, least)
                     elif pred is None:
                         best = add(best, through)
                     else:
