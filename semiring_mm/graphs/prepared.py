@@ -505,8 +505,8 @@ class PreparedGraph:
         O(f) for each source, f being the edges of the elimination, or those above a target: PHAST
         and RPHAST (Delling, Goldberg, Nowatzyk and Werneck, 2013). In a table of few pairs all
         nodes climb the elimination tree, as for :meth:`distance`. With `along` labels are pairs,
-        which takes two to three times as long, and a customization for the last four quantities of
-        the weights of now; a core of c nodes is eliminated for it, c³/3 pairs.
+        which takes about three times as long, and a customization of the quantity, kept for the
+        last four of them; a core of c nodes is eliminated for it, c³/3 pairs (⊗, ⊕).
 
         Examples
         --------
@@ -609,10 +609,11 @@ class PreparedGraph:
                 f"along needs a semiring whose ⊗ adds weights up, such as min_plus, and {s.name} "
                 f"has ⊗ = {s.mul}; net.paths(pairs).sums(along) has the sums of some paths"
             )
-        values = self._quantity(along)
+        given = self._quantity(along)
         for other, found in state.along:
-            if np.array_equal(other, values):
+            if np.array_equal(other, given):
                 return found
+        values = self._finite(given)
         structure, arcs = self._whole
 
         def run(problem: Problem) -> tuple[Metric, Problem]:
@@ -622,9 +623,9 @@ class PreparedGraph:
         state.along = [(values, found), *state.along[:3]]
         return found
 
-    def _quantity(self, along: Any) -> NDArray[np.float64]:
-        """A finite number for each edge."""
-        edges, named = self._state.edges, self._state.columns
+    def _quantity(self, along: Any) -> Array:
+        """A number for each edge."""
+        named = self._state.columns
         if isinstance(along, str):
             if self._table is None:
                 raise ValueError(
@@ -633,13 +634,16 @@ class PreparedGraph:
                 )
             if along not in named:
                 named[along] = self._of_graph(self._table, along)
-            given = named[along]
-        else:
-            try:
-                given = self._weighted(self._as_weights(along, None)).weight
-            except (ValueError, TypeError) as error:
-                raise type(error)(f"along: {error}") from None
-        values = np.array(given, np.float64)  # theirs may change in place
+            return named[along]
+        try:
+            given: Array = self._weighted(self._as_weights(along, None)).weight
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"along: {error}") from None
+        return given
+
+    def _finite(self, given: Array) -> NDArray[np.float64]:
+        """A copy of a quantity, whose sums are exact if it is whole."""
+        edges, values = self._state.edges, np.array(given, np.float64)
         there = edges.weight != self.semiring.identities(self.dtype)[0]
         wrong = np.flatnonzero(there & ~np.isfinite(values))
         if wrong.size:
