@@ -54,6 +54,8 @@ _LONG = 5e9
 _ENTRY = 60
 #: Pairs of nodes whose paths a task of a thread finds at least.
 _PAIRS = 16
+#: Steps of a path that the predecessors of a sweep are to tell.
+_BY_TREES = -2
 #: Bytes a node and an edge that the preparation of a road network takes at its peak, beside the
 #: graph: 0.8 GiB for 5 million nodes. Larger separators take more, which only the order tells.
 _NODE, _EDGE = 100, 60
@@ -1051,10 +1053,10 @@ class _State:
         self, ends: Index, tick: Callable[[float], None] | None
     ) -> tuple[Array, Index, Array, Index]:
         """As :meth:`PreparedGraph.routes`."""
-        x, k = self.metric.structure, len(ends)
-        steps, value = np.full(k, -1), np.empty(k, self.problem.steps.dtype)
-        value.fill(self.problem.steps.identities[0])
-        parts = dict[int, list[tuple[Array, Array]]]()  # by their first pairs
+        x, k, edge_of = self.metric.structure, len(ends), self._edge_of
+        value = np.full(k, self.problem.steps.identities[0], self.problem.steps.dtype)
+        steps = np.full(k, _BY_TREES)
+        parts = {0: (np.empty(0, np.int32), np.empty(0, np.int64))}  # by their first pairs
 
         def some(begin: int, end: int) -> None:
             query = self._query()
@@ -1062,37 +1064,30 @@ class _State:
             self._free.append(query)
             there = found != self.metric.identities[0]
             value[begin:end] = stored(self.metric.plan, found, value.dtype)
-            steps[begin:end] = np.where(there, count, -1)
+            steps[begin:end] = np.where(there, np.where(count < 0, _BY_TREES, count), -1)
             kept = np.repeat(there, np.maximum(count, 0))
-            parts[begin] = [(x.order[walk[kept]], self._edge_of[used[kept]])]
-            lost = np.flatnonzero(there & (count < 0)) + begin
-            if lost.size:
-                cuts = np.cumsum(np.maximum(steps[begin:end], 0))[:-1]
-                nodes, edges = (np.split(y, cuts) for y in parts[begin][0])
-                parts[begin] = list(zip(nodes, edges, strict=True))
-                by_trees(lost, begin)
+            parts[begin] = x.order[walk[kept]], edge_of[used[kept]]
 
-        def by_trees(pairs: Index, begin: int) -> None:
-            for i in np.unique(ends[pairs, 0]).tolist():
-                d, p = self._tree(i)
-                for k in pairs[ends[pairs, 0] == i].tolist():
-                    j = int(ends[k, 1])
-                    if d[0, j] != self.problem.steps.identities[0] or i == j:
-                        path = np.array(reconstruct_path(p, i, j), np.int64)
-                        value[k], steps[k] = d[0, j], len(path) - 1
-                        edges = self._edge_of[x.slots(path[:-1], path[1:])]
-                        parts[begin][k - begin] = path[1:].astype(np.int32), edges
-
-        _ = self._edge_of  # computed once, before threads ask for it
-        if x.core:
-            parts[0] = [(np.empty(0, np.int32), np.empty(0, np.int64))] * k
-            by_trees(np.arange(k), 0)
-        elif k:
+        if k and not x.core:
             pieces = max(1, min(4 * pool.get_num_threads(), k // _PAIRS))
             pool.run_parts(some, k, pieces, tick and (lambda done: tick(done / k)))
-        found = [part for begin in sorted(parts) for part in parts[begin]]
-        empty = (np.empty(0, np.int32), np.empty(0, np.int64))
-        nodes, edges = (np.concatenate(y) for y in zip(empty, *found, strict=True))
+        nodes, edges = (
+            np.concatenate(y) for y in zip(*(parts[i] for i in sorted(parts)), strict=True)
+        )
+        if (left := np.flatnonzero(steps == _BY_TREES)).size:
+            cuts = np.maximum(steps, 0).cumsum()[:-1]
+            walks, alongside = np.split(nodes, cuts), np.split(edges, cuts)
+            source = -1
+            for at in left[ends[left, 0].argsort(kind="stable")].tolist():
+                i, j = ends[at].tolist()
+                if i != source:
+                    source, (d, p) = i, self._tree(i)
+                steps[at], value[at] = -1, d[0, j]
+                if i == j or d[0, j] != self.problem.steps.identities[0]:
+                    path = np.array(reconstruct_path(p, i, j))
+                    walks[at], alongside[at] = path[1:], edge_of[x.slots(path[:-1], path[1:])]
+                    steps[at] = len(path) - 1
+            nodes, edges = np.concatenate(walks), np.concatenate(alongside)
         return self.problem.restore(value), steps, nodes, edges
 
 
