@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .graphs.inputs import adjacency
     from .graphs.nearest import Nearest, nearest
     from .graphs.prepared import PreparedGraph, load, prepare
+    from .graphs.routes import Paths
     from .graphs.statistics import Histogram, Statistics, statistics
     from .laws import SemiringLawError
     from .pool import get_num_threads, set_num_threads
@@ -47,6 +48,7 @@ __all__ = [
     "LabelledArray",
     "Nearest",
     "NegativeCycleError",
+    "Paths",
     "PreparedGraph",
     "Semiring",
     "SemiringLawError",
@@ -95,6 +97,7 @@ _HOMES = {
     "graphs.inputs": "adjacency",
     "graphs.nearest": "Nearest nearest",
     "graphs.prepared": "PreparedGraph load prepare",
+    "graphs.routes": "Paths",
     "graphs.statistics": "Histogram Statistics statistics",
     "laws": "SemiringLawError",
     "pool": "get_num_threads set_num_threads",
