@@ -38,7 +38,7 @@ _KMH = 3.6
 
 
 def network(
-    source: Any, *, weight: str = "length", speed: Any = None, crs: Any = None,
+    streets: Any, *, weight: str = "length", speed: Any = None, crs: Any = None,
     directed: bool | None = None, oneway: str | None = "oneway", layer: str | None = None,
     largest: bool = False, order: str = "auto", progress: Progress = None,
 ) -> Network:  # fmt: skip
@@ -46,7 +46,7 @@ def network(
 
     Parameters
     ----------
-    source : a graph, frames, or a file
+    streets : a graph, frames, or a file
         A MultiDiGraph of OSMnx, or any NetworkX graph whose nodes have attributes x and y, such as
         a primal one of momepy; a GeoDataFrame of lines, which are joined where their ends are
         exactly the same; a pair (nodes, edges) of GeoDataFrames, or of tables of pandas, Arrow or
@@ -81,7 +81,7 @@ def network(
     Raises
     ------
     TypeError
-        If the source is none of these.
+        If the streets are none of these.
     ValueError
         If coordinates have no CRS and look like degrees, CRS are mixed, geometries empty, words of
         `oneway` unknown, or lengths or speeds negative or missing: the message says how many.
@@ -103,14 +103,11 @@ def network(
     >>> net.distance(home, school), school.distance
     (34.0, array([10.]))
     """
-    streets = read(source, Reading(crs, directed, oneway, layer))
-    streets = _with_length(streets)
+    found = _with_length(read(streets, Reading(crs, directed, oneway, layer)))
     if speed is not None:
-        columns = dict(streets.columns) | {"travel_time": _travel_times(streets, speed)}
-        streets = replace(streets, columns=columns)
-    if largest:
-        streets = _largest(streets)
-    return Network(streets, weight, order=order, progress=progress)
+        columns = dict(found.columns) | {"travel_time": _travel_times(found, speed)}
+        found = replace(found, columns=columns)
+    return Network(_largest(found) if largest else found, weight, order=order, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
