@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from ..graphs.kernels import factor
 from ..graphs.kernels import reach as kernels
 from ..memory import scratch
 from ..plan import Plan
-from .collector import NO_PATH
 from .metric import Metric, solve
 from .statistics import stack
 
@@ -118,8 +118,11 @@ class Reach:
             column[x.rank[targets]] = np.arange(len(targets), dtype=np.int32)
             if count > _FEW:
                 ways = ways.into((column[: x.eliminated] >= 0).astype(np.int32))
-        most = np.finfo(kind).max if kind.kind == "f" else self.metric.identities[0] - 1
-        self.radius = kind.type(most if radius > most else radius if kind.kind == "f" else radius // 1)
+        zero = self.metric.identities[0]  # of whole numbers as large, less than it in float64, too
+        most = np.finfo(kind).max if kind.kind == "f" else int(np.nextafter(float(zero), 0))
+        self.radius = kind.type(
+            most if radius > most else radius if kind.kind == "f" else radius // 1
+        )
         self.width = 1 if count == 1 else self.metric.width
         self.fields: dict[str, Any] = {
             "eliminated": x.eliminated, "core": x.core, "width": self.width,
@@ -144,7 +147,7 @@ class Reach:
     def bytes(self, *, whole: bool) -> int:
         """Memory of the sweeps of all threads, with or without room for `whole` blocks."""
         rows = _ROWS + self.metric.structure.n * (1 + whole)
-        return pool.get_num_threads() * rows * (self.width * self.dtype.itemsize + 4)
+        return int(pool.get_num_threads() * rows * (self.width * self.dtype.itemsize + 4))
 
     def run(
         self, position: Index, consume: Callable[..., None], *, whole: bool = False
@@ -230,7 +233,7 @@ class Reach:
         blocks = -(-len(position) // self.width)
         parts = max(1, min(_PARTS, blocks))
         cuts = [blocks * i // parts * self.width for i in range(parts + 1)]
-        return [position[i:j] for i, j in zip(cuts, cuts[1:], strict=False)]
+        return [position[i:j] for i, j in itertools.pairwise(cuts)]
 
 
 class Sums:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from metrics import leave_core, only
+from metrics import graph, leave_core, only, squares
 from optional import pa, pd, sp
 from plain_kernels import MIN_PLUS, both
 
@@ -15,16 +15,6 @@ from semiring_mm.graphs.kernels import reach as kernels
 from semiring_mm.hierarchy.reach import Reach
 
 INF = np.inf
-
-
-def graph(seed, *, directed, whole, density=None):
-    """With islands, edges of length 0, parallel ones and loops."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(1, 150))
-    density = (0.8, 1.3, 4)[seed % 3] if density is None else density
-    ends = rng.integers(0, n, (2, int(density * n)))
-    weight = rng.integers(0, 9, len(ends[0])) if whole else rng.random(len(ends[0])) * 9
-    return sm.files.Graph(range(n), *ends, weight.astype(float), directed)
 
 
 def dense(found):
@@ -69,17 +59,11 @@ def test_pairs_are_those_of_the_matrix(way, directed, whole, monkeypatch):
 
 def test_few_targets_of_many_sources():
     """Subtrees without a target are left out."""
-    given = sm.files.Graph(range(900), *grid(30), np.ones(1740), False)
+    given = squares()
     net, d = sm.prepare(given), np.asarray(sm.apsp(given))
     for radius in (3, 12):
         found = net.within(radius, targets=[7, 511, 890])
         np.testing.assert_array_equal(dense(found), cut(d[:, [7, 511, 890]], radius))
-
-
-def grid(side):
-    at = np.arange(side * side).reshape(side, side)
-    right, down = (at[:, :-1], at[:, 1:]), (at[:-1], at[1:])
-    return [np.concatenate([x.ravel(), y.ravel()]) for x, y in zip(right, down, strict=True)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
@@ -158,7 +142,7 @@ def test_tables():
     assert repr(found) == "<Within: 4 pairs of 3 x 2 nodes, float64>"
     assert "<tr><td>" in found._repr_html_() or "<tr><th>" in found._repr_html_()
     assert len(sm.within(np.zeros((0, 0)), 1)) == 0
-    numbers = sm.within(sm.files.Graph(range(900), *grid(30), np.ones(1740), False), 2)
+    numbers = sm.within(squares(), 2)
     assert numbers._repr_html_().count("...") == 3
     assert numbers.to_frame().dtypes.astype(str).tolist() == ["int64", "int32", "float64"]
 
@@ -173,7 +157,7 @@ def test_tables():
         ({"radius": 1, "sources": [7]}, "no node 7"),
         ({"radius": 1, "targets": [7]}, "no node 7"),
         ({"radius": 1, "batch": 0}, "batch: a positive number of sources, got 0"),
-        ({"radius": 1, "batch": "all"}, 'batch must be an integer, "auto" or None, got \'all\''),
+        ({"radius": 1, "batch": "all"}, "batch must be an integer, \"auto\" or None, got 'all'"),
     ],
 )
 def test_errors(given, error):
@@ -188,7 +172,7 @@ def test_other_semirings_are_refused():
 
 def test_too_many_pairs(monkeypatch):
     """Are refused before they fill the memory, and come in batches."""
-    net = sm.prepare(sm.files.Graph(range(900), *grid(30), np.ones(1740), False))
+    net = sm.prepare(squares())
     monkeypatch.setattr(module, "_PAIRS", 1 << 16)
     monkeypatch.setattr(cpu, "free_memory", lambda: 10_000_000)
     assert len(net.within(3)) < 30_000
@@ -220,7 +204,8 @@ def test_the_kernels_in_python(core, whole, monkeypatch):
         "end": blocks, "sources": x.n, "down": 0, "source": source, "state": state,
         "capacity": capacity, "enough": 10, "place": np.zeros(x.n, "i4"),
         "visited": np.zeros(x.eliminated, "i4"), "ends": np.zeros(blocks, "i8"),
-        "label": np.zeros((x.core + x.depth, width), kind), "up_label": np.zeros((x.n, width), kind),
+        "label": np.zeros((x.core + x.depth, width), kind),
+        "up_label": np.zeros((x.n, width), kind),
         "core_label": np.zeros((x.n, x.core), kind), "vertex": np.zeros(capacity, "i4"),
         "near": np.zeros((capacity, width), kind),
     }  # fmt: skip

@@ -1,11 +1,10 @@
 """Sweeps that end at a radius: labels of what is within it, and sums over them.
 
 Weights are not negative, so a vertex is out of reach, with its whole subtree of the elimination
-tree, if every way into the subtree is too long: an edge to any of its vertices begins at an ancestor
-of them all. Subtrees are ranges of positions, and a sweep from the top down leaps over them: its
-time is that of what it reaches (the idea of restricted sweeps, RPHAST: Delling, Goldberg and
-Werneck, 2011; of ranges, Efentakis and Pfoser, 2014). Labels are on a stack, as in
-:mod:`.statistics`.
+tree, if every way into the subtree is too long: an edge to any of its vertices begins at an
+ancestor of them all. Subtrees are ranges of positions, and a sweep from the top down leaps over
+them: its time is that of what it reaches (of contraction hierarchies and ranges: Efentakis and
+Pfoser, 2014). Labels are on a stack, as in :mod:`.statistics`.
 """
 
 from __future__ import annotations
@@ -123,8 +122,16 @@ def reach(
                             for j in range(width):
                                 label[i, j] = core_label[at + j, i] if j < some else zero
                             if column[eliminated + i] >= 0:
-                                rows = emit(rows, width, vectors, radius, column[eliminated + i],
-                                            label[i], vertex, near)
+                                rows = emit(
+                                    rows,
+                                    width,
+                                    vectors,
+                                    radius,
+                                    column[eliminated + i],
+                                    label[i],
+                                    vertex,
+                                    near,
+                                )
         while (full == 0) & ((v > floor) | (left > 0)):
             if v <= floor:  # all of this subtree is done
                 v = visited[left - 1] + 1
@@ -268,7 +275,9 @@ def add_at_vertices(
                 for a in range(amounts):
                     part = each(0.0)
                     for j in lanes(width, whole=True):
-                        part += value[1, j] * weight[a, block, j] if value[0, j] <= radius[r] else 0.0
+                        part += (
+                            value[1, j] * weight[a, block, j] if value[0, j] <= radius[r] else 0.0
+                        )
                     total[v, r, a] += across(part, sum)
         row = stop
 
