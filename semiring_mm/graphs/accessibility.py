@@ -186,14 +186,14 @@ def accessibility(
     *,
     radius: float | Sequence[float] | None = None,
     decay: Any = None,
-    sources: Any = None,
-    outward: bool = True,
-    competition: Any = None,
     weight: str | int | None = "weight",
     source: Any = None,
     target: Any = None,
     dtype: Any = None,
     directed: bool | None = None,
+    sources: Any = None,
+    outward: bool = True,
+    competition: Any = None,
     device: str | None = None,
     progress: Progress = None,
 ) -> Array:
@@ -225,6 +225,12 @@ def accessibility(
         Or an expression in d such as ``"exp(-d / 500)"``, of what :class:`Semiring` takes in a and
         b. Or zones, ``{300: 1, 600: 0.5}``: 1 up to 300, 0.5 up to 600, then 0. Default: 1, which
         takes a radius.
+    weight : str or None, default "weight"
+        As for :func:`adjacency`; None: each edge counts 1.
+    source, target, dtype : optional
+        As for :func:`statistics`.
+    directed : bool, optional
+        False also reads every edge backwards. Default: what the graph says of itself.
     sources : node, or sequence of nodes, optional
         The nodes whose sums are wanted. Default: all nodes.
     outward : bool, default True
@@ -233,12 +239,6 @@ def accessibility(
         The demand of the nodes, such as inhabitants. The weights are a supply then, which those who
         reach it share: w[j] becomes w[j] / Σ demand[i] f(d(i, j)), with the same radius and decay.
         A supply in reach of no demand counts nothing, and there is a warning.
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype : optional
-        As for :func:`statistics`.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     device : {None, "cpu", "cuda", "cuda:N"}
         Where to compute; None: on the CPU.
     progress : bool or callable, optional

@@ -160,28 +160,28 @@ class Within:
 
 @overload
 def within(
-    graph: Any, radius: float, sources: Any = ..., targets: Any = ..., *,
-    weight: str | int | None = ..., source: Any = ..., target: Any = ..., dtype: Any = ...,
-    directed: bool | None = ..., outward: bool = ..., batch: None = ..., progress: Progress = ...,
+    graph: Any, radius: float, *, weight: str | int | None = ..., source: Any = ...,
+    target: Any = ..., dtype: Any = ..., directed: bool | None = ..., sources: Any = ...,
+    targets: Any = ..., outward: bool = ..., batch: None = ..., progress: Progress = ...,
 ) -> Within: ...  # fmt: skip
 @overload
 def within(
-    graph: Any, radius: float, sources: Any = ..., targets: Any = ..., *,
-    weight: str | int | None = ..., source: Any = ..., target: Any = ..., dtype: Any = ...,
-    directed: bool | None = ..., outward: bool = ..., batch: int | Literal["auto"],
+    graph: Any, radius: float, *, weight: str | int | None = ..., source: Any = ...,
+    target: Any = ..., dtype: Any = ..., directed: bool | None = ..., sources: Any = ...,
+    targets: Any = ..., outward: bool = ..., batch: int | Literal["auto"],
     progress: Progress = ...,
 ) -> Iterator[Within]: ...  # fmt: skip
 def within(
     graph: Any,
     radius: float,
-    sources: Any = None,
-    targets: Any = None,
     *,
     weight: str | int | None = "weight",
     source: Any = None,
     target: Any = None,
     dtype: Any = None,
     directed: bool | None = None,
+    sources: Any = None,
+    targets: Any = None,
     outward: bool = True,
     batch: int | Literal["auto"] | None = None,
     progress: Progress = None,
@@ -194,14 +194,14 @@ def within(
     radius : float
         Pairs at this distance belong to it; inf: all that there are paths between. In the unit of
         the weights.
-    sources, targets : node, or sequence of nodes, optional
-        Default: all nodes. A target that is given twice has one column.
     weight : str or None, default "weight"
         As for :func:`adjacency`; None: each edge counts 1.
     source, target, dtype : optional
         As for :func:`statistics`.
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
+    sources, targets : node, or sequence of nodes, optional
+        Default: all nodes. A target that is given twice has one column.
     outward : bool, default True
         In a directed graph: the distances from the sources; False: to them.
     batch : int or "auto", optional

@@ -48,7 +48,7 @@ def test_pairs_are_those_of_the_matrix(way, directed, whole, monkeypatch):
         for radius in (0, 2, float(np.median(finite)), float(finite.max()), INF):
             found = sm.within(asked, radius)
             np.testing.assert_allclose(dense(found), cut(d, radius), rtol=1e-12)
-            found = sm.within(asked, radius, some, outward=False)
+            found = sm.within(asked, radius, sources=some, outward=False)
             np.testing.assert_allclose(dense(found), cut(d.T[some], radius), rtol=1e-12)
             assert found.sources.tolist() == some.tolist()
             ends = list(dict.fromkeys(some.tolist()))
