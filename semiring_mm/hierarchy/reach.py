@@ -266,6 +266,7 @@ class Sums:
             labels = {self.name: near}
         return {
             **dict.fromkeys(("whole", "single", "real")), **labels, "width": self.reach.width,
+            "vectors": max(1, self.reach.width // engines.host_rows().lanes(8)),
             "radii": len(self.radii), "radius": self.radii, "weight": weight,
             "amounts": len(weight), "value": np.empty((2, self.reach.width)),
         }  # fmt: skip

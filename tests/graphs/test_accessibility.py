@@ -278,7 +278,7 @@ def test_the_kernels_in_python(name):
             self.add, self.mul, self.better = max, lambda x, _: 1 / (2 + x), max
 
     fields = {
-        "begin": 0, "end": blocks, "rows": rows, "width": width, "radii": 2, "amounts": 2,
+        "begin": 0, "end": blocks, "rows": rows, "width": width, "vectors": 1, "radii": 2, "amounts": 2,
         "ends": ends, "vertex": rng.integers(0, 5, rows).astype("i4"),
         **dict.fromkeys(("whole", "single", "real")), name: label, "radius": np.array([3.0, 6.0]),
         "value": np.zeros((2, width)),

@@ -14,7 +14,6 @@ from ...kernel import (
     T,
     across,
     add,
-    each,
     encode,
     f32,
     f64,
@@ -241,9 +240,9 @@ def write_pairs(
 
 
 @kernel
-def lengths(i, width, whole, single, real, most, value):
+def lengths(i, width, vectors, whole, single, real, most, value):
     """Distances of a row in float64, and their ⊗, the decay; 0 beyond `most`."""
-    for j in lanes(width, whole=True):
+    for j in lanes(width, vectors, whole=True):
         if whole is not None:
             x = f64(whole[i, j])
         elif single is not None:
@@ -256,9 +255,9 @@ def lengths(i, width, whole, single, real, most, value):
 
 @kernel
 def add_at_vertices(
-    begin: i64, end: i64, rows: i64, width: static, radii: i64, amounts: i64, ends: i64[end],
-    vertex: i32[:], whole: i32[:, width], single: f32[:, width], real: f64[:, width],
-    radius: f64[radii], weight: f64[amounts, end, width], value: T[2, width],
+    begin: i64, end: i64, rows: i64, width: static, vectors: static, radii: i64, amounts: i64,
+    ends: i64[end], vertex: i32[:], whole: i32[:, width], single: f32[:, width],
+    real: f64[:, width], radius: f64[radii], weight: f64[amounts, end, width], value: T[2, width],
     total: f64[:, radii, amounts],
 ):  # fmt: skip
     """Each vertex sums up weight times decay of the sources that reach it, of each radius.
@@ -269,24 +268,22 @@ def add_at_vertices(
     for block in range(begin, end):
         stop = rows if block == end - 1 else ends[block]
         for i in range(row, stop):
-            lengths(i, width, whole, single, real, radius[radii - 1], value)
+            lengths(i, width, vectors, whole, single, real, radius[radii - 1], value)
             v = i64(vertex[i])
             for r in range(radii):
                 for a in range(amounts):
-                    part = each(0.0)
-                    for j in lanes(width, whole=True):
-                        part += (
-                            value[1, j] * weight[a, block, j] if value[0, j] <= radius[r] else 0.0
-                        )
-                    total[v, r, a] += across(part, sum)
+                    for j in lanes(width, vectors, whole=True):
+                        part = value[1, j] * weight[a, block, j]
+                        part = part if value[0, j] <= radius[r] else 0.0
+                        total[v, r, a] += across(part, sum)
         row = stop
 
 
 @kernel
 def add_at_sources(
-    begin: i64, end: i64, rows: i64, width: static, radii: i64, amounts: i64, ends: i64[end],
-    vertex: i32[:], whole: i32[:, width], single: f32[:, width], real: f64[:, width],
-    radius: f64[radii], weight: f64[amounts, :], value: T[2, width],
+    begin: i64, end: i64, rows: i64, width: static, vectors: static, radii: i64, amounts: i64,
+    ends: i64[end], vertex: i32[:], whole: i32[:, width], single: f32[:, width],
+    real: f64[:, width], radius: f64[radii], weight: f64[amounts, :], value: T[2, width],
     total: f64[end, radii, amounts, width],
 ):  # fmt: skip
     """The same of each source, over the vertices that it reaches."""
@@ -294,12 +291,12 @@ def add_at_sources(
     for block in range(begin, end):
         stop = rows if block == end - 1 else ends[block]
         for i in range(row, stop):
-            lengths(i, width, whole, single, real, radius[radii - 1], value)
+            lengths(i, width, vectors, whole, single, real, radius[radii - 1], value)
             v = i64(vertex[i])
             for r in range(radii):
                 for a in range(amounts):
                     amount = weight[a, v]
-                    for j in lanes(width, whole=True):
+                    for j in lanes(width, vectors, whole=True):
                         part = value[1, j] * amount if value[0, j] <= radius[r] else 0.0
                         total[block, r, a, j] += part
         row = stop
