@@ -429,7 +429,8 @@ class _Sums:
         shape: tuple[int, int, int], back: bool, tick: Tick | None,
     ) -> Float:  # fmt: skip
         limit = min(float(radii[-1]), self.decay.cut)
-        reach = Reach(rows.metric, limit, max(2, len(start)), end)  # in blocks
+        count = max(2, len(start))  # in blocks
+        reach = Reach(rows.metric, limit, count, end, in_order=back)
         check_memory(reach.bytes(whole=False), f"the work by {rows.method}")
         sums = Sums(reach, self.decay.plan, radii)
         order = rows.order(start)
@@ -438,7 +439,7 @@ class _Sums:
         if back:
             total = np.zeros(shape)
             sums.at_vertices(position, np.ascontiguousarray(amounts[order].T), total, told)
-            return total
+            return total if end is not None else total[rows.metric.structure.rank]
         total = np.empty(shape)
         total[order] = sums.at_sources(position, np.ascontiguousarray(amounts.T), told)
         return total

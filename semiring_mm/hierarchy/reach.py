@@ -99,6 +99,8 @@ class Reach:
         Sources in all.
     targets : (k,) int64, optional
         The nodes that are wanted, each once; None: all.
+    in_order : bool
+        Whether columns are positions, not nodes, where all are wanted.
 
     Attributes
     ----------
@@ -107,12 +109,18 @@ class Reach:
     """
 
     def __init__(
-        self, metric: Metric, radius: float, count: int, targets: Index | None = None
+        self,
+        metric: Metric,
+        radius: float,
+        count: int,
+        targets: Index | None = None,
+        *,
+        in_order: bool = False,
     ) -> None:
         ways = Ways.of(metric, short=self._short(metric, radius))
         self.metric, x = ways.metric, metric.structure
         self.dtype = kind = self.metric.out.dtype
-        column = x.order
+        column = np.arange(x.n, dtype=np.int32) if in_order else x.order
         if targets is not None:
             column = np.full(x.n, -1, np.int32)
             column[x.rank[targets]] = np.arange(len(targets), dtype=np.int32)
@@ -236,6 +244,14 @@ class Reach:
         return [position[i:j] for i, j in itertools.pairwise(cuts)]
 
 
+def _lines(rows: int, width: int) -> NDArray[np.float64]:
+    """An array of float64 that begins where a line of the caches does: half of the time."""
+    size = rows * width
+    raw = np.empty(size + factor.LINE // 8)
+    first = -(raw.ctypes.data // 8) % (factor.LINE // 8)
+    return raw[first : first + size].reshape(rows, width)
+
+
 class Sums:
     """Sums of weights times decay over what is within radii.
 
@@ -268,7 +284,7 @@ class Sums:
             **dict.fromkeys(("whole", "single", "real")), **labels, "width": self.reach.width,
             "vectors": max(1, self.reach.width // engines.host_rows().lanes(8)),
             "radii": len(self.radii), "radius": self.radii, "weight": weight,
-            "amounts": len(weight), "value": np.empty((2, self.reach.width)),
+            "amounts": len(weight), "value": _lines(2, self.reach.width),
         }  # fmt: skip
 
     def at_vertices(
@@ -302,7 +318,7 @@ class Sums:
                 fields = self._fields(amounts[:, :end].copy(), near)
                 kernel(
                     **fields, begin=begin, end=end, ends=ends, rows=int(ends[end - 1]),
-                    vertex=vertex, total=own,
+                    vertex=vertex, total=own, alone=own[:1].size == 1,
                 )  # fmt: skip
 
             self.reach.run(chosen, consume)

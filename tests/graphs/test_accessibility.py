@@ -278,18 +278,20 @@ def test_the_kernels_in_python(name):
             self.add, self.mul, self.better = max, lambda x, _: 1 / (2 + x), max
 
     fields = {
-        "begin": 0, "end": blocks, "rows": rows, "width": width, "vectors": 1, "radii": 2, "amounts": 2,
-        "ends": ends, "vertex": rng.integers(0, 5, rows).astype("i4"),
+        "begin": 0, "end": blocks, "rows": rows, "width": width, "vectors": 1, "radii": 2,
+        "amounts": 2, "ends": ends, "vertex": rng.integers(0, 5, rows).astype("i4"),
         **dict.fromkeys(("whole", "single", "real")), name: label, "radius": np.array([3.0, 6.0]),
         "value": np.zeros((2, width)),
     }  # fmt: skip
-    for kernel, shape, total in (
-        (kernels.add_at_vertices, (2, blocks, width), (5, 2, 2)),
-        (kernels.add_at_sources, (2, 5), (blocks, 2, 2, width)),
+    one = {"alone": True, "radii": 1, "amounts": 1, "radius": np.array([6.0])}
+    for kernel, shape, total, more in (
+        (kernels.add_at_vertices, (2, blocks, width), (5, 2, 2), {"alone": False}),
+        (kernels.add_at_vertices, (1, blocks, width), (5, 1, 1), one),
+        (kernels.add_at_sources, (2, 5), (blocks, 2, 2, width), {}),
     ):
         found = both(
             kernel, Operations(), decay.plan, (), 1e-12, weight=rng.random(shape),
-            total=np.zeros(total), **fields,
+            total=np.zeros(total), **fields | more,
         )["total"]  # fmt: skip
         assert math.isfinite(found.sum())
         assert found.max() > 0

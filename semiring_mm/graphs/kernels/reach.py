@@ -240,42 +240,57 @@ def write_pairs(
 
 
 @kernel
+def length(i, j, whole, single, real):
+    """A label in float64."""
+    if whole is not None:
+        x = f64(whole[i, j])
+    elif single is not None:
+        x = f64(single[i, j])
+    else:
+        x = real[i, j]
+    return x
+
+
+@kernel
 def lengths(i, width, vectors, whole, single, real, most, value):
     """Distances of a row in float64, and their ⊗, the decay; 0 beyond `most`."""
     for j in lanes(width, vectors, whole=True):
-        if whole is not None:
-            x = f64(whole[i, j])
-        elif single is not None:
-            x = f64(single[i, j])
-        else:
-            x = real[i, j]
+        x = length(i, j, whole, single, real)
         value[0, j] = x
         value[1, j] = mul(x, one) if x <= most else 0.0
 
 
 @kernel
 def add_at_vertices(
-    begin: i64, end: i64, rows: i64, width: static, vectors: static, radii: i64, amounts: i64,
-    ends: i64[end], vertex: i32[:], whole: i32[:, width], single: f32[:, width],
+    begin: i64, end: i64, rows: i64, width: static, vectors: static, alone: static, radii: i64,
+    amounts: i64, ends: i64[end], vertex: i32[:], whole: i32[:, width], single: f32[:, width],
     real: f64[:, width], radius: f64[radii], weight: f64[amounts, end, width], value: T[2, width],
     total: f64[:, radii, amounts],
 ):  # fmt: skip
     """Each vertex sums up weight times decay of the sources that reach it, of each radius.
 
-    ⊗ is the decay. Rows are those that `reach` has found, the last block's up to `rows`.
+    ⊗ is the decay. Rows are those that `reach` has found, the last block's up to `rows`. `alone`:
+    there is one radius and one weight, so that nothing need be kept.
     """
     row = 0
     for block in range(begin, end):
         stop = rows if block == end - 1 else ends[block]
         for i in range(row, stop):
-            lengths(i, width, vectors, whole, single, real, radius[radii - 1], value)
             v = i64(vertex[i])
-            for r in range(radii):
-                for a in range(amounts):
-                    for j in lanes(width, vectors, whole=True):
-                        part = value[1, j] * weight[a, block, j]
-                        part = part if value[0, j] <= radius[r] else 0.0
-                        total[v, r, a] += across(part, sum)
+            if alone:
+                for j in lanes(width, vectors, whole=True):
+                    x = length(i, j, whole, single, real)
+                    part = mul(x, one) * weight[0, block, j]
+                    part = part if x <= radius[0] else 0.0
+                    total[v, 0, 0] += across(part, sum)
+            else:
+                lengths(i, width, vectors, whole, single, real, radius[radii - 1], value)
+                for r in range(radii):
+                    for a in range(amounts):
+                        for j in lanes(width, vectors, whole=True):
+                            part = value[1, j] * weight[a, block, j]
+                            part = part if value[0, j] <= radius[r] else 0.0
+                            total[v, r, a] += across(part, sum)
         row = stop
 
 
