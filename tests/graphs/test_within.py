@@ -1,5 +1,6 @@
 """Pairs within a radius against the matrix of all distances."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -111,17 +112,37 @@ def test_results_are_the_same_on_any_number_of_threads():
             np.testing.assert_array_equal(getattr(other, name), getattr(results[0], name))
 
 
-def test_negative_weights():
-    """Nothing is left out then."""
-    given = {"a": {"b": -2, "c": 4}, "b": {"c": 9}, "c": {"a": 1, "d": -3}, "d": {}}
+@pytest.mark.parametrize("whole", [False, True])
+def test_negative_weights(whole):
+    """Nothing but what is not reached is left out then."""
+    given, rng = squares(12), np.random.default_rng(0)
+    height = rng.integers(-30, 30, given.n) * (1 if whole else 0.7)
+    row, col = np.append(given.row, given.col), np.append(given.col, given.row)
+    weight = rng.integers(1, 9, len(row)) + height[row] - height[col]
+    given = sm.files.Graph(range(given.n), row, col, weight, True)
     net, d = sm.prepare(given), np.asarray(sm.apsp(given))
-    for radius in (0, 1, 4, INF):
+    for radius in (1e-9, 3 + 1e-9, 20 + 1e-9, INF):
+        np.testing.assert_allclose(dense(net.within(radius)), cut(d, radius), atol=1e-12)
+
+
+def test_a_cycle_of_weight_0_leaves_sources_at_0():
+    """Whatever its weights are rounded to."""
+    for names in itertools.permutations(range(3)):
+        a, b, c = names
+        given = {a: {b: 0.3}, b: {c: -0.1}, c: {a: -0.2}}
+        assert np.diag(dense(sm.prepare(given).within(0))).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("core", [False, True])
+def test_distances_beyond_32_bits(core, monkeypatch):
+    """What is near is found as in 32 bits where that is right."""
+    if core:
+        leave_core(monkeypatch)
+    given = squares(9)
+    given = replace(given, weight=np.random.default_rng(0).integers(1, 5, 144) * 2.0**28)
+    d, net = np.asarray(sm.apsp(given)), sm.prepare(given)
+    for radius in (2**27, 2**28, 2**30, 2**32, INF):
         np.testing.assert_array_equal(dense(net.within(radius)), cut(d, radius))
-
-
-def test_a_zero_cycle_leaves_sources_at_0():
-    given = {0: {1: 0.1}, 1: {2: 0.2}, 2: {0: 0.0}}
-    assert np.diag(dense(sm.prepare(given).within(0))).tolist() == [0, 0, 0]
 
 
 def test_tables():

@@ -252,12 +252,12 @@ def length(i, j, whole, single, real):
 
 
 @kernel
-def lengths(i, width, vectors, whole, single, real, most, value):
-    """Distances of a row in float64, and their ⊗, the decay; 0 beyond `most`."""
+def lengths(i, width, vectors, whole, single, real, value):
+    """Distances of a row in float64, and their ⊗, the decay."""
     for j in lanes(width, vectors, whole=True):
         x = length(i, j, whole, single, real)
         value[0, j] = x
-        value[1, j] = mul(x, one) if x <= most else 0.0
+        value[1, j] = mul(x, one)
 
 
 @kernel
@@ -284,7 +284,7 @@ def add_at_vertices(
                     part = part if x <= radius[0] else 0.0
                     total[v, 0, 0] += across(part, sum)
             else:
-                lengths(i, width, vectors, whole, single, real, radius[radii - 1], value)
+                lengths(i, width, vectors, whole, single, real, value)
                 for r in range(radii):
                     for a in range(amounts):
                         for j in lanes(width, vectors, whole=True):
@@ -306,7 +306,7 @@ def add_at_sources(
     for block in range(begin, end):
         stop = rows if block == end - 1 else ends[block]
         for i in range(row, stop):
-            lengths(i, width, vectors, whole, single, real, radius[radii - 1], value)
+            lengths(i, width, vectors, whole, single, real, value)
             v = i64(vertex[i])
             for r in range(radii):
                 for a in range(amounts):
