@@ -1016,8 +1016,9 @@ class PreparedGraph:
         from .within import within
 
         return within(
-            self, radius, sources, targets, outward=outward, batch=batch, progress=progress
-        )
+            self, radius, sources=sources, targets=targets, outward=outward, batch=batch,
+            progress=progress,
+        )  # fmt: skip
 
     def accessibility(
         self, places: Any, weights: Any = None, *, radius: float | Sequence[float] | None = None,
