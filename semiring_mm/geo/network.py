@@ -548,24 +548,23 @@ class Network:
 
     def nearest(
         self, facilities: Any, k: int = 1, *, sources: Any = None, outward: bool = False,
-        by: Any = None, progress: Progress = None,
+        progress: Progress = None,
     ) -> Any:  # fmt: skip
         """The k nearest of some facilities to every node, or to some nodes or places.
 
         Parameters
         ----------
-        facilities : node, nodes, or Places
+        facilities : node, nodes, or Places, or dict of these
+            A dict has those of several categories, by their names.
         k : int, default 1
         sources : node, nodes, or Places, optional
             Default: all nodes.
         outward, progress
             As for :func:`semiring_mm.nearest`.
-        by : (facilities,) sequence, optional
-            The category of each: then the nearest of each category.
 
         Returns
         -------
-        Nearest, or dict of category to Nearest
+        Nearest, or dict of Nearest
             Its `nodes` are the sources, and after them the facilities.
 
         Examples
@@ -580,24 +579,16 @@ class Network:
         1    b     1  butcher      50.0
         2    c     1  butcher     350.0
         """
+        options: dict[str, Any] = {"outward": outward, "progress": progress}
+        if isinstance(facilities, Mapping):
+            return {
+                name: self.nearest(some, k, sources=sources, **options)
+                for name, some in facilities.items()
+            }
         graph, (places, rows) = self._with(facilities, sources)
         if places is None:
             raise TypeError("facilities: a node or several, or Places, got None")
         names = list(self._names(facilities, places))
-        if by is not None:
-            kinds = np.asarray(by)
-            if kinds.shape != places.shape:
-                raise ValueError(f"by has shape {kinds.shape}, of {len(places)} facilities")
-            found = {}
-            for kind in dict.fromkeys(kinds.tolist()):
-                mine = np.flatnonzero(kinds == kind)
-                some = facilities[mine] if isinstance(facilities, Places) else [
-                    names[i] for i in mine
-                ]  # fmt: skip
-                found[kind] = self.nearest(
-                    some, k, sources=sources, outward=outward, progress=progress
-                )
-            return found
         here = np.arange(len(places))
         if isinstance(facilities, Places):
             here = np.flatnonzero(~facilities.off)

@@ -138,12 +138,10 @@ def test_nearest_places(seed, k):
 def test_nearest_of_each_category():
     _, net, a, _ = asked(1)
     kinds = np.array(["school", "shop", "shop"])[np.arange(len(a)) % 3]
-    found = net.nearest(a, 2, by=kinds)
+    found = net.nearest({kind: a[kinds == kind] for kind in ("school", "shop")}, 2)
     assert list(found) == ["school", "shop"]
     for kind, one in found.items():
         assert_array_equal(one.distance, net.nearest(a[kinds == kind], 2).distance)
-    with pytest.raises(ValueError, match=r"by has shape \(1,\), of 25 facilities"):
-        net.nearest(a, by=["school"])
 
 
 @pytest.mark.parametrize("seed", range(4))
