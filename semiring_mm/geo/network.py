@@ -63,8 +63,8 @@ def network(
         Of coordinates that say none: what ``pyproj.CRS.from_user_input`` takes, or "metres".
     directed : bool, optional
         True: a row is one direction of a street. False: all streets lead both ways. Default: as
-        the graph has it; edges of a table by the column `oneway`, but if their index is (u, v, key)
-        as that of OSMnx, a row is a direction.
+        the graph has it; edges of a table by the column `oneway`, but if they have u, v and key, as
+        those of OSMnx, a row is a direction, and only streets both ways with one row are two.
     oneway : str or None, default "oneway"
         The column that says so: yes, true, 1; -1 or reverse; no, false, 0 or nothing.
     layer : str, optional
