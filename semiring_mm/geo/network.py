@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -120,8 +120,6 @@ class Route:
         Labels of the crossings on the way.
     edges : (k,) int64
         Positions of the directed edges, in their order.
-    ids : list of (u, v, key)
-        The same as OSMnx names them.
     weight : float
     line : (points, 2) float64
         From place to place, in the CRS of the network.
@@ -131,9 +129,14 @@ class Route:
 
     nodes: list[Any]
     edges: Index
-    ids: list[tuple[Any, Any, Any]]
     weight: float
     line: Float
+    _streets: Streets = field(repr=False)
+
+    @property
+    def ids(self) -> list[tuple[Any, Any, Any]]:
+        """The edges as OSMnx names them: (u, v, key)."""
+        return [self._streets.edge_id(e) for e in self.edges.tolist()]
 
     def to_linestring(self) -> Any:
         """The line as shapely's: empty if there is no path, a point twice if it has no length."""
@@ -512,8 +515,7 @@ class Network:
                 at = sources if isinstance(sources, Places) else self.streets
                 i = k if isinstance(sources, Places) else walk[0]
                 line = np.array([[at.x[i], at.y[i]]])
-            ids = [self.streets.edge_id(e) for e in own.tolist()]
-            routes.append(Route(labels, own, ids, weight, line))
+            routes.append(Route(labels, own, weight, line, self.streets))
         return routes
 
     def _on_edges(self, given: Any, at: Index) -> tuple[Index, Float]:
@@ -524,15 +526,19 @@ class Network:
 
     def _line(self, edges: Index, ends: list[tuple[int, float]]) -> Float:
         """The line along edges, from a place on the first to one on the last, if there are any."""
-        parts = [np.empty((0, 2))]
-        for k, e in enumerate(edges.tolist()):
-            cuts = [0.0, 1.0]
-            for i, (edge, fraction) in enumerate(ends):
-                if edge >= 0 and k == (0, len(edges) - 1)[i]:
-                    cuts[i] = fraction if e == edge else 1 - fraction
-            line = self._cut(e, cuts[0], cuts[1])
-            parts.append(line if k == 0 else line[1:])
-        return np.concatenate(parts)
+        if not len(edges):
+            return np.empty((0, 2))
+        cuts = np.array([0.0, 1.0])
+        for i, (edge, fraction) in enumerate(ends):
+            if edge >= 0:
+                cuts[i] = fraction if edges[-i] == edge else 1 - fraction
+        if len(edges) == 1:
+            return self._cut(int(edges[0]), *cuts)
+        first, points = self.streets.lines
+        count = first[edges[1:-1] + 1] - first[edges[1:-1]] - 1
+        inner = points[ranges(first[edges[1:-1]] + 1, count)]  # without where each begins
+        ends_of = self._cut(int(edges[0]), cuts[0], 1.0), self._cut(int(edges[-1]), 0.0, cuts[1])
+        return np.concatenate([ends_of[0], inner, ends_of[1][1:]])
 
     def _cut(self, edge: int, begin: float, end: float) -> Float:
         """The part of an edge's line between two fractions of its length."""
