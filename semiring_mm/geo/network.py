@@ -723,6 +723,12 @@ class Network:
         """
         graph, (rows, ends) = self._with(sources, targets)
         n, count = len(self.nodes), len(graph.nodes)
+        paths = {"betweenness", "edge_betweenness", "stress"} & {*np.atleast_1d(what or "")}
+        if paths and count > n:
+            raise ValueError(
+                f"{min(paths)} counts shortest paths, and a street with a place on it is two of "
+                f"them: ask for it between nodes"
+            )
         if ends is None and count > n:
             ends = np.arange(n)
         if rows is None and count > n:

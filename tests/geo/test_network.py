@@ -164,6 +164,10 @@ def test_statistics_of_places(seed):
     assert_array_equal(whole.within[:, 0], (d[n + len(a) :, :n] <= 300).sum(axis=1))
     diameter = net.statistics("diameter", sources=b, targets=a)
     assert {*diameter.ends} <= {*a.ids, *b.ids}
+    with pytest.raises(ValueError, match="stress counts shortest paths, and a street with a place"):
+        net.statistics(["mean", "stress"], sources=a)
+    among = net.statistics("betweenness").betweenness
+    assert_array_equal(among, sm.statistics(net.graph, "betweenness").betweenness)
     with pytest.raises(ValueError, match="attribute has shape"):
         net.statistics("within", targets=a, radius=1, attribute=[1])
 
