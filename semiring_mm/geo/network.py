@@ -139,7 +139,13 @@ class Route:
         return [self._streets.edge_id(e) for e in self.edges.tolist()]
 
     def to_linestring(self) -> Any:
-        """The line as shapely's: empty if there is no path, a point twice if it has no length."""
+        """The line as shapely's.
+
+        Returns
+        -------
+        shapely.LineString
+            Empty if there is no path, a point twice if it has no length.
+        """
         import shapely
 
         line = np.repeat(self.line, 2, axis=0) if len(self.line) == 1 else self.line
@@ -430,7 +436,17 @@ class Network:
         return self._column(along) if isinstance(along, str) else np.asarray(along, np.float64)
 
     def distance(self, source: Any, target: Any) -> float:
-        """The weight of a best path between two nodes or places; inf: there is none."""
+        """The weight of a best path between two nodes or places.
+
+        Parameters
+        ----------
+        source, target : node, or Places of one
+
+        Returns
+        -------
+        float
+            inf if there is no path.
+        """
         graph, i, j = self._two(source, target)
         return float(graph.distance(i, j))
 
@@ -664,10 +680,12 @@ class Network:
 
         Parameters
         ----------
-        radius, batch, **options
+        radius
             As for :func:`semiring_mm.within`.
         sources, targets : node, nodes, or Places, optional
             Default: all nodes.
+        batch, **options
+            As for :func:`semiring_mm.within`.
 
         Returns
         -------
@@ -710,12 +728,14 @@ class Network:
 
         Parameters
         ----------
-        what, options
+        what
             As for :func:`semiring_mm.statistics`.
         sources, targets : node, nodes, or Places, optional
             Default: all nodes. Several places at one spot are one target, but for "within".
         attribute : (targets,) array, optional
             A number for each target, such as inhabitants, which "within" sums up.
+        **options
+            As for :func:`semiring_mm.statistics`.
 
         Returns
         -------
@@ -799,14 +819,16 @@ class Network:
 
         Parameters
         ----------
-        sources, targets, **options
+        sources, targets
             As for :meth:`distances`.
         pairs : int, optional
             How many a batch is computed from, at least a row; default a million.
+        **options
+            As for :meth:`distances`.
 
-        Yields
-        ------
-        pyarrow.RecordBatch
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch
             Columns from, to, distance (and along), of pairs with a path.
         """
         return outputs.batches(self, sources, targets, pairs, options)

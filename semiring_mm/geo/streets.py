@@ -160,7 +160,18 @@ class Streets:
         return 2 * np.arange(m + 1), np.stack([self.x[ends], self.y[ends]], axis=1)
 
     def line(self, e: int) -> Float:
-        """The points of an edge, (k, 2), from its `u` to its `v`."""
+        """The points of an edge.
+
+        Parameters
+        ----------
+        e : int
+            Position of the edge.
+
+        Returns
+        -------
+        (k, 2) float64
+            From its `u` to its `v`.
+        """
         first, points = self.lines
         return points[first[e] : first[e + 1]]
 
@@ -188,7 +199,7 @@ class Streets:
         length = np.asarray(self.columns.get("length", np.zeros(m)))
         keys = [np.minimum(self.u, self.v), np.maximum(self.u, self.v), count]
         keys += [np.round(x / near) for x in middle]
-        keys += [np.round(length, 2)] if length.dtype.kind in "iuf" else []
+        keys += [np.round(np.nan_to_num(length), 2)] if length.dtype.kind in "iuf" else []
         order = np.lexsort([back, *keys])
         changes = np.append(True, np.any([np.diff(key[order]) != 0 for key in keys], axis=0))
         alike = np.cumsum(changes)
@@ -204,7 +215,19 @@ class Streets:
         return found
 
     def taken(self, edges: Index, *, backward: NDArray[np.bool_] | None = None) -> Streets:
-        """Some edges, with all nodes; those of `backward`, a mask, turned around."""
+        """Some edges, with all nodes.
+
+        Parameters
+        ----------
+        edges : (k,) int64
+            Positions.
+        backward : (k,) bool, optional
+            Which are turned around.
+
+        Returns
+        -------
+        Streets
+        """
         u, v = self.u[edges], self.v[edges]
         columns = {name: column[edges] for name, column in self.columns.items()}
         if backward is None:
