@@ -381,8 +381,8 @@ class PreparedGraph:
 
         Notes
         -----
-        No elimination: arrays are copied, with two edges for each place. O(n + m + f + k log k) time, f being
-        the edges of the elimination.
+        No elimination: arrays are copied, with two edges for each place. O(n + m + f + k log k)
+        time, f being the edges of the elimination.
 
         Examples
         --------
