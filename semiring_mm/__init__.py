@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .graphs.inputs import adjacency
     from .graphs.nearest import Nearest, nearest
     from .graphs.prepared import PreparedGraph, load, prepare
+    from .graphs.routes import Paths
     from .graphs.statistics import Histogram, Statistics, statistics
     from .graphs.within import Within, within
     from .laws import SemiringLawError
@@ -49,6 +50,7 @@ __all__ = [
     "LabelledArray",
     "Nearest",
     "NegativeCycleError",
+    "Paths",
     "PreparedGraph",
     "Semiring",
     "SemiringLawError",
@@ -101,6 +103,7 @@ _HOMES = {
     "graphs.inputs": "adjacency",
     "graphs.nearest": "Nearest nearest",
     "graphs.prepared": "PreparedGraph load prepare",
+    "graphs.routes": "Paths",
     "graphs.statistics": "Histogram Statistics statistics",
     "graphs.within": "Within within",
     "laws": "SemiringLawError",

@@ -25,9 +25,10 @@ from ..closures.trees import has_ties
 from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
 from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
-from ..hierarchy.metric import Arcs, Metric, customize
-from ..hierarchy.symbolic import Structure, analyze
+from ..hierarchy.metric import Arcs, Metric, customize, customize_along
+from ..hierarchy.symbolic import Structure, analyze, factorize, neighbours
 from ..lazy import cached_property
+from ..plan import stored
 from ..progress import Progress, part_of, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
@@ -39,6 +40,7 @@ from .rows import Sweeps
 
 if TYPE_CHECKING:
     from .flows import Flows
+    from .routes import Paths
     from .within import Within
 
 __all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "network", "prepare"]
@@ -49,6 +51,12 @@ Index = NDArray[np.int64]
 _VERSION = 2
 #: Nanoseconds of a core's closure from which there is a warning.
 _LONG = 5e9
+#: Bytes of an edge of an elimination with a second quantity.
+_ENTRY = 60
+#: Pairs of nodes whose paths a task of a thread finds at least.
+_PAIRS = 16
+#: Steps of a path that the predecessors of a sweep are to tell.
+_BY_TREES = -2
 #: Bytes a node and an edge that the preparation of a road network takes at its peak, beside the
 #: graph: 0.8 GiB for 5 million nodes. Larger separators take more, which only the order tells.
 _NODE, _EDGE = 100, 60
@@ -74,7 +82,7 @@ _TYPES = {
 #: What users see of a prepared graph; the rest is for the modules that compute with it.
 _PUBLIC = (
     "accessibility", "customize", "directed", "distance", "distances", "dtype", "flows", "nodes",
-    "path", "save", "semiring", "within",
+    "path", "paths", "save", "semiring", "within",
 )  # fmt: skip
 
 #: Prepared graphs by their keys, and how many there have been.
@@ -443,7 +451,7 @@ class PreparedGraph:
         else:
             with engines.named("cuda").on(index):
                 metric = problem.solve(self._customizer())
-        return _State(edges, problem, metric, before)
+        return _State(edges, problem, metric, self._arcs, before)
 
     def _customizer(self) -> Callable[[Problem], Metric]:
         """What customizes on the current CUDA device."""
@@ -454,8 +462,8 @@ class PreparedGraph:
         return self._customizers[here]
 
     def distances(
-        self, sources: Any = None, targets: Any = None, *, device: str | None = None,
-        progress: Progress = None,
+        self, sources: Any = None, targets: Any = None, *, along: Any = None,
+        device: str | None = None, progress: Progress = None,
     ) -> Any:  # fmt: skip
         """The weights of best paths from some nodes to all others, or to some.
 
@@ -465,6 +473,10 @@ class PreparedGraph:
             Default: all nodes.
         targets : node, or sequence of nodes, optional
             Default: all nodes. A table between chosen nodes takes only what they need.
+        along : array_like of shape (m,), or str, optional
+            A second quantity of the edges, such as the kilometres of the fastest way: a finite
+            number for each edge or row, or a column, as `weights` of :meth:`customize`. Its sums
+            are computed on the CPU, where ⊗ adds weights up (min_plus, max_plus).
         device : {None, "cpu", "cuda", "cuda:N"}
             Where to compute; None: where `sources` or `targets` live, if one is an array of numbers
             on a CUDA device, or else on the CPU. The first call brings the graph to the device.
@@ -476,11 +488,18 @@ class PreparedGraph:
         ndarray, shape (sources, targets)
             The semiring's zero (inf for min_plus) where there is no path. Of a graph with labels a
             :class:`LabelledArray`. For an array on a device one of its library, there.
+        ndarray of float64, shape (sources, targets), with `along`
+            The sums of the second quantity along these paths; inf where there is no path. Of paths
+            of equal weight that of the least sum counts: pairs of weight and sum are compared like
+            words. Floating-point weights are equal if their sums are, as rounded.
 
         Raises
         ------
         ValueError
-            If there is no such node.
+            If there is no such node; `along` is not finite, or negative around a cycle that weighs
+            nothing.
+        OverflowError
+            If whole numbers in `along` may add up to more than 2⁵³, up to which they are exact.
         MemoryError
             If neither `sources` nor `targets` are given and all pairs take more than 4 GiB.
 
@@ -488,7 +507,9 @@ class PreparedGraph:
         -----
         O(f) for each source, f being the edges of the elimination, or those above a target: PHAST
         and RPHAST (Delling, Goldberg, Nowatzyk and Werneck, 2013). In a table of few pairs all
-        nodes climb the elimination tree, as for :meth:`distance`.
+        nodes climb the elimination tree, as for :meth:`distance`. With `along` labels are pairs,
+        which takes about three times as long, and a customization of the quantity, kept for the
+        last four of them; a core of c nodes is eliminated for it, c³/3 pairs (⊗, ⊕).
 
         Examples
         --------
@@ -501,6 +522,12 @@ class PreparedGraph:
         >>> net.distances([1, 2], targets=[0, 1])
         array([[3., 0.],
                [2., 5.]])
+        >>> roads = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> minutes, km = roads.distances("a", along=[10, 20, 30])
+        >>> km
+        LabelledArray, 1 x 3, float64
+           a   b   c
+        a  0  10  40
         """
         n, state = len(self.nodes), self._state
         given = {"sources": sources, "targets": targets}
@@ -514,14 +541,23 @@ class PreparedGraph:
                     n, n * n * self.dtype.itemsize, "distances(net.nodes) takes them, "
                     "distances(sources, targets) finds some, sm.statistics(net) keeps none of them",
                 )  # fmt: skip
+            size = self.dtype.itemsize + 8 * (along is not None)
             check_memory(
-                count * width * self.dtype.itemsize, f"the result of {count} x {width} entries",
+                count * width * size, f"the result of {count} x {width} entries",
                 engines.named("cpu") if call.moved else call.engine,
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
             tick = reporter(progress, float(count), "sweeps", "sources")
-            host = call.engine.FactorSweeps is None
-            if host:
+            host, sums = call.engine.FactorSweeps is None, None
+            if along is not None:
+                if not host:
+                    raise ValueError(
+                        "along is computed on the CPU: leave device out, and give sources and "
+                        "targets from there"
+                    )
+                sums = np.empty((count, width))
+                d = self.table(start, columns, part_of(tick, 0.0, count), along, sums)
+            elif host:
                 d = self.table(start, columns, part_of(tick, 0.0, count))
             else:
                 d = self._on_device(call, state, start, columns)
@@ -529,13 +565,15 @@ class PreparedGraph:
                 tick(float(count))
             if not (host or call.moved):
                 return call.give(d)
-        if self._labels is None:
-            return d
-        return labelled(d, None, self.semiring, self.nodes, rows, columns)[0]
+        found = [d] if sums is None else [d, sums]
+        if self._labels is not None:
+            found = [labelled(x, None, self.semiring, self.nodes, rows, columns)[0] for x in found]
+        return found[0] if sums is None else tuple(found)
 
     def table(
-        self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None
-    ) -> Array:
+        self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None,
+        along: Any = None, sums: Array | None = None,
+    ) -> Array:  # fmt: skip
         """Distances by positions of nodes, on the host.
 
         Parameters
@@ -545,20 +583,99 @@ class PreparedGraph:
             Default: all nodes.
         tick : callable, optional
             Is told the fraction done.
+        along : optional
+            As for :meth:`distances`, with `sums`, a (k, l) array of float64 to be filled.
 
         Returns
         -------
         (k, l) array
         """
         n, x, state = len(self.nodes), self._structure, self._state
+        metric, problem = state.metric, state.problem
+        if along is not None:
+            metric, problem = self._along(along)
+            x = metric.structure
         d = np.empty((len(start), n if end is None else len(end)), self.dtype)
         work = float(len(start))  # in rows of all nodes
-        if end is not None and min(d.shape) <= state.metric.width:
+        if end is not None and min(d.shape) <= metric.width:
             work = 0.0  # for a single block other types are not worth a look
         elif end is not None and d.size:
             work *= len(x.ancestors(x.rank[end].astype(np.int64))) / n
-        Sweeps(state.metric, state.problem, work).write(start, d, None, tick, columns=end)
+        Sweeps(metric, problem, work).write(start, d, sums, tick, columns=end)
         return d
+
+    def _along(self, along: Any) -> tuple[Metric, Problem]:
+        """The metric with a second quantity, and its problem."""
+        s, state = self.semiring, self._state
+        if s.mul_kind != "+" or s.add_kind not in ("min", "max"):
+            raise ValueError(
+                f"along needs a semiring whose ⊗ adds weights up, such as min_plus, and {s.name} "
+                f"has ⊗ = {s.mul}; net.paths(pairs).sums(along) has the sums of some paths"
+            )
+        given = self._quantity(along)
+        for other, found in state.along:
+            if np.array_equal(other, given):
+                return found
+        values = self._finite(given)
+        structure, arcs = self._whole
+
+        def run(problem: Problem) -> tuple[Metric, Problem]:
+            return customize_along(structure, problem, arcs, values), problem
+
+        found = state.problem.solve(run)
+        state.along = [(values, found), *state.along[:3]]
+        return found
+
+    def _quantity(self, along: Any) -> Array:
+        """A number for each edge."""
+        named = self._state.columns
+        if isinstance(along, str):
+            if self._table is None:
+                raise ValueError(
+                    f"along={along!r} is a column, and the prepared graph keeps no table: give a "
+                    f"number for each edge"
+                )
+            if along not in named:
+                named[along] = self._of_graph(self._table, along)
+            return named[along]
+        try:
+            given: Array = self._weighted(self._as_weights(along, None)).weight
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"along: {error}") from None
+        return given
+
+    def _finite(self, given: Array) -> NDArray[np.float64]:
+        """A copy of a quantity, whose sums are exact if it is whole."""
+        edges, values = self._state.edges, np.array(given, np.float64)
+        there = edges.weight != self.semiring.identities(self.dtype)[0]
+        wrong = np.flatnonzero(there & ~np.isfinite(values))
+        if wrong.size:
+            e = int(wrong[0])
+            raise ValueError(f"along: the number of {self._edge(e)} is {values[e]}, not finite")
+        one = self.semiring.identities(self.dtype)[1]
+        ring = there & (edges.row == edges.col) & (edges.weight == one) & (values < 0)
+        if ring.any():
+            e = int(np.flatnonzero(ring)[0])
+            raise ValueError(f"along: {self._edge(e)} weighs nothing, and has {values[e]} < 0")
+        most = np.abs(values, where=there, out=np.zeros(len(values))).max(initial=0)
+        if given.dtype.kind in "iu" and most * max(1, len(self.nodes) - 1) > 1 << 53:
+            raise OverflowError(
+                f"along: whole numbers of up to {most:.0f} may add up to more than 2**53 on a path "
+                f"of {len(self.nodes)} nodes: give them in a larger unit, or as floating-point "
+                f"numbers, which are rounded"
+            )
+        return values
+
+    @cached_property
+    def _whole(self) -> tuple[Structure, Arcs]:
+        """The structure with its core eliminated, too."""
+        x, arcs = self._structure, self._arcs
+        if not x.core:
+            return x, arcs
+        check_memory(_ENTRY * (len(x.head) + x.core**2 // 2), "the elimination of the core")
+        near = neighbours(x.n, arcs.row, arcs.col)
+        whole = factorize(x.n, *near, x.order, x.n)
+        return whole, Arcs.of(whole, arcs.row, arcs.col, undirected=arcs.undirected)
 
     @property
     def placed(self) -> Callable[[Sequence[int]], Placed]:
@@ -632,6 +749,65 @@ class PreparedGraph:
         if nodes is None:
             raise ValueError(f"there is no path from {source!r} to {target!r}")
         return nodes if self._labels is None else [*map(self.nodes.__getitem__, nodes)]
+
+    def paths(self, pairs: Any, *, progress: Progress = None) -> Paths:
+        """The best paths of many pairs of nodes: their nodes and edges.
+
+        Parameters
+        ----------
+        pairs : array_like of shape (k, 2), tuple, table or path
+            A source and a target each; as a tuple of two sequences, sources and targets; or as a
+            table of pandas, Polars or Arrow, or a file, with the columns origin and destination (or
+            others that :func:`adjacency` reads).
+        progress : bool or callable, optional
+            As for :func:`apsp`, of the pairs.
+
+        Returns
+        -------
+        Paths
+            A pair between which there is no path is told there, and is no error.
+
+        Raises
+        ------
+        ValueError
+            If there is no such node, or these are no pairs.
+
+        Notes
+        -----
+        As :meth:`path`, on all threads.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> found = net.paths([("a", "c"), ("b", "c"), ("c", "a")])
+        >>> found
+        <Paths: 3 with 3 edges, 1 pairs without a path>
+        >>> list(found), found.weight
+        ([['a', 'b', 'c'], ['b', 'c'], []], array([ 4.,  1., inf]))
+        >>> found.edges
+        array([0, 2, 2])
+        """
+        from .routes import paths
+
+        return paths(self, pairs, progress)
+
+    def routes(
+        self, ends: Index, tick: Callable[[float], None] | None = None
+    ) -> tuple[Array, Index, Array, Index]:
+        """Best paths between positions of nodes, the rows of `ends`.
+
+        Returns
+        -------
+        weight : (k,) array
+        steps : (k,) int64
+            The number of edges of each path; -1: there is none.
+        nodes : array
+            Those after the source, of one path after the other.
+        edges : int64 array
+            That lead to them.
+        """
+        return self._state.paths(ends, tick)
 
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
         """Positions in ``nodes`` of one node or several.
@@ -817,9 +993,12 @@ class _State:
     """
 
     def __init__(
-        self, edges: EdgeList, problem: Problem, metric: Metric, before: _State | None
+        self, edges: EdgeList, problem: Problem, metric: Metric, arcs: Arcs, before: _State | None
     ) -> None:
         self.edges, self.problem, self.customized = edges, problem, metric
+        self._arcs = arcs
+        self.along: list[tuple[Array, tuple[Metric, Problem]]] = []  # the last first
+        self.columns: dict[str, Array] = {}  # of the table, second quantities
         self._placed: dict[tuple[int, ...], Placed] = {}
         self._before: dict[tuple[int, ...], Placed] = {}
         if before is not None:
@@ -887,7 +1066,7 @@ class _State:
         return value
 
     def _query(self) -> PathQuery:
-        return self._free.pop() if self._free else PathQuery(self.metric)
+        return self._free.pop() if self._free else PathQuery(self.metric, ties=self._ties)
 
     def path(self, i: int, j: int) -> list[int] | None:
         """The nodes on a best path, or None."""
@@ -900,14 +1079,18 @@ class _State:
             if value == self.metric.identities[0]:
                 return None
             if positions_after is not None:
-                walk = [i, *self.metric.structure.order[positions_after].tolist()]
-                return _simple(walk) if self._ties else walk
+                return [i, *self.metric.structure.order[positions_after].tolist()]
         elif self.distance(i, j) == self._zero:
             return None
         return self._walk(i, j)
 
     def _walk(self, i: int, j: int) -> list[int]:
         """The path by the predecessors of a sweep: through a core, or where ties close rings."""
+        path: list[int] = reconstruct_path(self._tree(i)[1], i, j)
+        return path
+
+    def _tree(self, i: int) -> tuple[Array, NDArray[np.int32]]:
+        """The row of distances from a node, as computed, and its predecessors."""
         if self._trees is None:
             with_trees = replace(self.problem, predecessors=True)
 
@@ -918,8 +1101,64 @@ class _State:
         n = self._trees.metric.structure.n
         d, p = np.empty((1, n), self.metric.steps.dtype), np.empty((1, n), np.int32)
         self._trees.fill(np.array([i]), d, p)
-        path: list[int] = reconstruct_path(p, i, j)
-        return path
+        return d, p
+
+    @cached_property
+    def _edge_of(self) -> Index:
+        """The edge of the graph that is the best one in a slot; negative slots are of the core."""
+        problem, arcs = self.problem, self._arcs
+        x, s, edge = self.metric.structure, problem.source.s, np.arange(len(arcs.row))[arcs.apart]
+        weight, slot = arcs.weights(problem), arcs.slot
+        if arcs.undirected:
+            turned = x.slots(arcs.col[arcs.apart], arcs.row[arcs.apart])
+            weight, slot, edge = np.tile(weight, 2), np.append(slot, turned), np.tile(edge, 2)
+        shape = 2 * len(x.head) + x.core**2
+        best = np.full(shape, problem.steps.identities[0], weight.dtype)
+        (np.maximum if s.add_kind == "max" else np.minimum).at(best, slot, weight)
+        found = np.full(shape, len(arcs.row))
+        np.minimum.at(found, slot, np.where(weight == best[slot], edge, len(arcs.row)))
+        return found
+
+    def paths(
+        self, ends: Index, tick: Callable[[float], None] | None
+    ) -> tuple[Array, Index, Array, Index]:
+        """As :meth:`PreparedGraph.routes`."""
+        x, k, edge_of = self.metric.structure, len(ends), self._edge_of
+        value = np.full(k, self.problem.steps.identities[0], self.problem.steps.dtype)
+        steps = np.full(k, _BY_TREES)
+        parts = {0: (np.empty(0, np.int32), np.empty(0, np.int64))}  # by their first pairs
+
+        def some(begin: int, end: int) -> None:
+            query = self._query()
+            found, count, walk, used = query.paths(self._position[ends[begin:end]].astype(np.int64))
+            self._free.append(query)
+            there = found != self.metric.identities[0]
+            value[begin:end] = stored(self.metric.plan, found, value.dtype)
+            steps[begin:end] = np.where(there, np.where(count < 0, _BY_TREES, count), -1)
+            kept = np.repeat(there, np.maximum(count, 0))
+            parts[begin] = x.order[walk[kept]], edge_of[used[kept]]
+
+        if k and not x.core:
+            pieces = max(1, min(4 * pool.get_num_threads(), k // _PAIRS))
+            pool.run_parts(some, k, pieces, tick and (lambda done: tick(done / k)))
+        nodes, edges = (
+            np.concatenate(y) for y in zip(*(parts[i] for i in sorted(parts)), strict=True)
+        )
+        if (left := np.flatnonzero(steps == _BY_TREES)).size:
+            cuts = np.maximum(steps, 0).cumsum()[:-1]
+            walks, alongside = np.split(nodes, cuts), np.split(edges, cuts)
+            source = -1
+            for at in left[ends[left, 0].argsort(kind="stable")].tolist():
+                i, j = ends[at].tolist()
+                if i != source:
+                    source, (d, p) = i, self._tree(i)
+                steps[at], value[at] = -1, d[0, j]
+                if i == j or d[0, j] != self.problem.steps.identities[0]:
+                    path = np.array(reconstruct_path(p, i, j))
+                    walks[at], alongside[at] = path[1:], edge_of[x.slots(path[:-1], path[1:])]
+                    steps[at] = len(path) - 1
+            nodes, edges = np.concatenate(walks), np.concatenate(alongside)
+        return self.problem.restore(value), steps, nodes, edges
 
 
 def prepare(
@@ -1096,23 +1335,6 @@ def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:
         )
     values[missing] = s.identities(dtype)[0]
     return edges.weighted(values)
-
-
-def _simple(walk: list[int]) -> list[int]:
-    """A walk without the rings that ties close."""
-    if len(set(walk)) == len(walk):
-        return walk
-    path: list[int] = []
-    place: dict[int, int] = {}
-    for node in walk:
-        if node in place:
-            for other in path[place[node] + 1 :]:
-                del place[other]
-            del path[place[node] + 1 :]
-        else:
-            place[node] = len(path)
-            path.append(node)
-    return path
 
 
 def _sorted_ends(n: int, row: Index, col: Index, directed: bool) -> tuple[Index, Index]:

@@ -32,7 +32,9 @@ from ..progress import Progress, Tick, part_of, reporter
 from .collector import NO_PATH, Extent
 from .symbolic import Structure
 
-__all__ = ["Arcs", "Metric", "check_edges", "customize", "factorize_weights", "solve"]
+__all__ = [
+    "Arcs", "Metric", "check_edges", "customize", "customize_along", "factorize_weights", "solve",
+]  # fmt: skip
 
 Array = Any  # NumPy's; of a metric that was computed on a device, the device's
 
@@ -69,6 +71,8 @@ class Metric:
         None: all.
     written : Plan, optional
         How labels are stored in rows, if not as `plan` says.
+    out_along, back_along : (edges,) float64, optional
+        Sums of a second quantity, without a core: of what gives an edge its weight the least.
     """
 
     structure: Structure
@@ -82,6 +86,8 @@ class Metric:
     core_pred: NDArray[np.int32] | None = None
     targets: NDArray[np.int32] | None = None
     written: Plan | None = None
+    out_along: NDArray[np.float64] | None = None
+    back_along: NDArray[np.float64] | None = None
 
     @cached_property
     def trees(self) -> bool:
@@ -140,7 +146,8 @@ class Metric:
         """The metric of the graph whose edges lead the other way."""
         return replace(
             self, out=self.back, back=self.out, core=np.ascontiguousarray(self.core.T),
-            out_pred=None, back_pred=None, core_pred=None,
+            out_pred=None, back_pred=None, core_pred=None, out_along=self.back_along,
+            back_along=self.out_along,
         )  # fmt: skip
 
     def restricted(self, sources: Index, targets: Index) -> Metric:
@@ -151,7 +158,14 @@ class Metric:
         out = self.out[edges]
         back = out if self.back is self.out else self.back[edges]
         wanted = np.searchsorted(kept, self._wanted(targets)).astype(np.int32)
-        return replace(self, structure=structure, out=out, back=back, targets=wanted)
+        along = self.out_along, self.back_along
+        if along[0] is not None and along[1] is not None:
+            one = along[0][edges]
+            along = one, one if along[1] is along[0] else along[1][edges]
+        return replace(
+            self, structure=structure, out=out, back=back, targets=wanted, out_along=along[0],
+            back_along=along[1],
+        )  # fmt: skip
 
     def _wanted(self, targets: Index) -> NDArray[np.int32]:
         """The eliminated positions, descending, whose labels those of `targets` follow from."""
@@ -268,13 +282,14 @@ class Metric:
         return 1 if each <= 1 else min(_HALF, self.width) if each <= _HALF else self.width
 
     def sweep(
-        self, sources: Index, d: Array, p: NDArray[np.int32] | None,
+        self, sources: Index, d: Array, p: Array | None,
         tick: Callable[[float], None] | None = None, *,
         targets: Index | None = None,
     ) -> None:  # fmt: skip
-        """Fill a row of `d` (and of `p`, with trees), contiguous, for each source.
+        """Fill a row of `d` (and of `p`), contiguous, for each source.
 
-        Columns are all nodes, or the `targets`. `tick` is told the fraction done.
+        Of `p` with predecessors, if there are trees, or with sums of the second quantity. Columns
+        are all nodes, or the `targets`. `tick` is told the fraction done.
         """
         x, width = self.structure, self._width(len(sources))
         columns, kind = x.rank if targets is None else x.rank[targets], self.out.dtype
@@ -284,6 +299,8 @@ class Metric:
         kernel = engines.compiled(kernels.sweep, self.written or self.plan, *self.identities)
         entries, turned, trees = x.n * width, width * kernels.COLUMNS, self.trees
         vector = min(width, self._lanes) * kind.itemsize  # bytes
+        sums, p = (None, p) if self.out_along is None else (p, None)
+        summed = 8 * (sums is not None)
         fields: dict[str, Any] = {
             "eliminated": x.eliminated, "core": x.core, "width": width, "columns": len(columns),
             "where": columns, "count": x.eliminated if wanted is None else len(wanted),
@@ -296,11 +313,16 @@ class Metric:
         }  # fmt: skip
         fields["base"], fields["pitch"] = _lines(d)
         fields["pred_base"], fields["pred_pitch"] = (0, 0) if p is None else _lines(p)
+        fields["along_base"], fields["along_pitch"] = (0, 0) if sums is None else _lines(sums)
+        fields |= {
+            "along_count": min(width, engines.host_rows().lanes(8)), "out_along": self.out_along,
+            "back_along": self.back_along, "sums": sums,
+        }  # fmt: skip
 
         def some(lines: Index, **blocks: Any) -> None:
-            label, pred, visited, rows, pred_rows = scratch(
+            label, pred, visited, rows, pred_rows, along, along_rows = scratch(
                 entries * kind.itemsize, 4 * entries * trees, 4 * x.eliminated,
-                turned * kind.itemsize, 4 * turned * trees,
+                turned * kind.itemsize, 4 * turned * trees, entries * summed, turned * summed,
             )  # fmt: skip
             kernel(
                 **fields, **blocks, sources=len(lines), lines=lines,
@@ -308,6 +330,8 @@ class Metric:
                 turned=rows.view(kind).reshape(width, -1),
                 pred=pred.view(np.int32).reshape(-1, width) if trees else None,
                 turned_pred=pred_rows.view(np.int32).reshape(width, -1) if trees else None,
+                along=along.view(np.float64).reshape(-1, width) if summed else None,
+                turned_along=along_rows.view(np.float64).reshape(width, -1) if summed else None,
             )  # fmt: skip
 
         order = x.rank[sources].argsort(kind="stable")
@@ -583,6 +607,63 @@ def factorize_weights(metric: Metric, tick: Tick | None = None) -> None:
             engines.named("cpu"), metric.core, metric.core_pred, 0,
             None if tick is None else (lambda done, parts=None: tick(x.pairs + done, parts)),
         )  # fmt: skip
+
+
+def customize_along(
+    structure: Structure, problem: Problem, arcs: Arcs, values: NDArray[np.float64]
+) -> Metric:
+    """A metric (:func:`customize`) without a core, and a second quantity along its edges.
+
+    Parameters
+    ----------
+    structure, problem, arcs
+        As for :func:`customize`.
+    values : (m,) float64
+        Of each edge of the graph.
+
+    Raises
+    ------
+    Improves
+        If a cycle improves itself.
+    ValueError
+        If a cycle that weighs nothing has a negative sum.
+    """
+    metric, weight, slot = customize(structure, problem, arcs), arcs.weights(problem), arcs.slot
+    x, given = metric.structure, values[arcs.apart]
+    there = weight != metric.steps.identities[0]
+    final, sums = np.stack([metric.out, metric.back], 1).ravel(), np.full(2 * len(x.head), np.inf)
+    for slots in (slot, slot ^ 1)[: 1 + arcs.undirected]:
+        best = (computed(metric.plan, weight) == final[slots]) & there
+        np.minimum.at(sums, slots[best], given[best])
+    out = sums[::2].copy()
+    back = out if metric.back is metric.out else sums[1::2].copy()
+    low_first, low_tail, low_edge = x.down
+    nodes, cuts = x.schedule
+    kernel = metric.compiled(kernels.customize_along)
+
+    def some(begin: int, end: int) -> None:
+        kernel(
+            begin=begin, end=end, nodes=nodes, first=x.first, head=x.head, low_first=low_first,
+            low_edge=low_edge, low_tail=low_tail, place=scratch(4 * x.n)[0].view(np.int32),
+            out=metric.out, back=metric.back, out_along=out,
+            back_along=None if back is out else back,
+        )  # fmt: skip
+
+    *parts, last = itertools.pairwise(cuts.tolist())
+    pool.run([functools.partial(some, *part) for part in parts])
+    some(*last)
+    if (given[there] < 0).any():
+        around = evaluate(metric.steps.s.mul_expr, metric.out, metric.back)
+        free = np.flatnonzero((around == metric.identities[1]) & (out + back < 0))
+        if free.size:
+            tail = int(np.searchsorted(x.first, free[0], side="right")) - 1
+            names = range(x.n) if problem.labels is None else problem.labels
+            u, v = (names[x.order[k]] for k in (tail, x.head[free[0]]))
+            raise ValueError(
+                f"along: a cycle through {u!r} and {v!r} weighs nothing, and its sum is negative: "
+                f"there is no least one"
+            )
+    return replace(metric, out_along=out, back_along=back)
 
 
 def _check_loops(steps: Steps, nodes: Index, weight: Array) -> None:

@@ -96,7 +96,7 @@ def reach(
             else:
                 count = forward_solve(
                     eliminated, core, width, vectors, source[block], visited, place, parent, first,
-                    head, out, None, up_label, None, radius,
+                    head, out, None, up_label, None, None, None, radius,
                 )  # fmt: skip
                 left = 0
                 for i in range(count):
