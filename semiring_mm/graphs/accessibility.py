@@ -410,7 +410,7 @@ class _Sums:
         count = n if origins is None else len(origins)
         shape = count, len(radii), amounts.shape[1]
         check_memory(
-            8 * math.prod(shape) * (3 if self.away else pool.get_num_threads() + 3),
+            8 * math.prod(shape) * (3 if self.away else 2 * pool.get_num_threads() + 3),
             f"the sums of {count} x {len(radii)} x {shape[2]} entries",
         )
         if not (len(places) and math.prod(shape)):

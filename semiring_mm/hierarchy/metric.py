@@ -141,9 +141,14 @@ class Metric:
         """Whether there are negative weights."""
         return any(bool((w < 0).any()) for w in self.finite())
 
-    @cached_property
+    @property
     def reversed(self) -> Metric:
         """The metric of the graph whose edges lead the other way."""
+        alike = self.back is self.out and not self.structure.core and not self.trees
+        return self if alike else self._reversed
+
+    @cached_property
+    def _reversed(self) -> Metric:
         return replace(
             self, out=self.back, back=self.out, core=np.ascontiguousarray(self.core.T),
             out_pred=None, back_pred=None, core_pred=None, out_along=self.back_along,
