@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -363,7 +364,7 @@ def _weights(weights: Any, count: int, name: str, what: str) -> tuple[Float, boo
             f"{name}: a number for each {what}, of shape ({count},) or ({count}, columns), got "
             f"shape {found.shape}"
         )
-    if found.dtype.kind == "O":
+    if found.dtype.kind == "O" and all(isinstance(x, Real) for x in found.flat):
         found = found.astype(np.float64)
     if found.dtype.kind not in "biuf":
         raise TypeError(f"{name} are numbers, got dtype {found.dtype}")
