@@ -133,8 +133,10 @@ class Metric:
     @cached_property
     def whole(self) -> bool:
         """Whether all weights are whole numbers."""
-        arrays = (self.out, self.back, self.core)  # of most graphs the first one tells
-        return all(np.logical_and.reduce(w == np.trunc(w), None) for w in arrays)
+        for w in (self.out, self.back, self.core):  # of most graphs the first one tells
+            if not np.logical_and.reduce(w == np.trunc(w), None):
+                return False
+        return True
 
     @cached_property
     def negative(self) -> bool:
