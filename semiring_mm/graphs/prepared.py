@@ -162,6 +162,7 @@ class PreparedGraph:
         self._table: Any = None  # what it was prepared from, if that has columns of weights
         self._customizers: dict[int, Callable[[Problem], Metric]] = {}  # of CUDA devices
         self._rows = edges.table_rows
+        self._parts: list[tuple[Index, NDArray[np.float64]]] = []  # what edges of places are of
         self._register()
         self._state = self._customized(edges, None, progress=progress)
 
@@ -394,8 +395,9 @@ class PreparedGraph:
             raise ValueError("fractions are between 0 and 1, and ascending along an edge")
         ends = self._arcs.row[edge], self._arcs.col[edge]
         leaves = Leaves.of(self._structure, edge, *ends, alone)
-        edges, ways = leaves.split(self.edges, edge, fraction, twin)
+        edges, ways, part, share = leaves.split(self.edges, edge, fraction, twin)
         other = self._copy()
+        other._parts = [*self._parts, (part, share)]
         other.nodes, other._labels, other._structure = edges.nodes, None, leaves.after
         other._rows = other._table = None
         other._columns, other._customizers = (None, None, None), {}
@@ -411,6 +413,30 @@ class PreparedGraph:
 
         other._state = _State(edges, problem, problem.solve(run), None)
         return other
+
+    def spread(self, values: Array) -> Array:
+        """Numbers for the edges before there were places on them, such as lengths, for all edges.
+
+        Parameters
+        ----------
+        values : (m,) array
+            Edges to and from places have their shares of it.
+
+        Returns
+        -------
+        (edges,) array
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import semiring_mm as sm
+        >>> more = sm.prepare({"a": {"b": 8.0}}).with_places(np.array([0]), np.array([0.25]))
+        >>> more.spread(np.array([100.0]))
+        array([100.,  25.,  75.])
+        """
+        for edge, share in self._parts:
+            values = np.concatenate([values, values[edge] * share])
+        return values
 
     def _as_weights(self, weights: Any, weight: str | int | None) -> Array:
         """One for each edge."""

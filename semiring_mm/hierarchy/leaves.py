@@ -177,35 +177,43 @@ class Leaves:
 
     def split(
         self, edges: EdgeList, edge: Index, fraction: NDArray[np.float64], twin: Index | None
-    ) -> tuple[EdgeList, list[Array]]:
-        """The graph's edges and those of the places; ``out`` and ``back`` of :meth:`metric`.
+    ) -> tuple[EdgeList, list[Array], Index, NDArray[np.float64]]:
+        """The graph's edges and those of the places.
 
-        Parameters are as of :meth:`PreparedGraph.with_places`, of which there is one at least.
+        Parameters are as of :meth:`PreparedGraph.with_places`.
+
+        Returns
+        -------
+        EdgeList
+        list of (2, k) arrays
+            ``out`` and ``back`` of :meth:`metric`.
+        edge, share : (added,) arrays
+            Of which edge each edge of places is a part, and how much of it.
         """
         k, n, first, last = len(edge), self.before.n, self.index == 1, self.index == self.count
         node, before = n + np.arange(k), np.where(first, 0.0, np.roll(fraction, 1))
         tail = np.append(np.where(first, edges.row[edge], node - 1), node[last])
         head = np.append(node, edges.col[edge[last]])
-        gap = np.append(fraction - before, (1 - fraction)[last])
+        share = np.append(fraction - before, (1 - fraction)[last])
         on = np.append(np.arange(k), np.flatnonzero(last))  # the place that each is beside
-        row, col, weight = [edges.row, tail], [edges.col, head], [edges.weight]
-        ways = [gap * edges.weight[edge[on]]]
-        weight.append(ways[0])
-        if edges.directed:
-            other = np.full(k, -1) if twin is None else twin
-            there = other[on] >= 0
-            ways.append(gap * np.where(there, edges.weight[other[on]], np.inf))
+        kind, part = edges.weight.dtype, edge[on]
+        ways = [(share * edges.weight[part]).astype(kind)]
+        row, col, weight = [edges.row, tail], [edges.col, head], [edges.weight, ways[0]]
+        if edges.directed and twin is not None and k:
+            other = twin[on]
+            there = other >= 0
+            ways.append(np.where(there, share * edges.weight[other], np.inf).astype(kind))
             row.append(head[there])
             col.append(tail[there])
             weight.append(ways[1][there])
+            part, share = np.append(part, other[there]), np.append(share, share[there])
+        elif edges.directed:
+            ways.append(np.full(len(part), np.inf, kind))
         after = np.arange(1, k + 1)
         after[last] = np.arange(k, len(tail))
-        kind = edges.weight.dtype
-        joined = EdgeList(
-            range(self.after.n), np.concatenate(row), np.concatenate(col),
-            np.concatenate(weight).astype(kind), edges.directed,
-        )  # fmt: skip
-        return joined, [np.stack([x[:k], x[after]]).astype(kind) for x in ways]
+        ends = np.concatenate(row), np.concatenate(col)
+        joined = EdgeList(range(self.after.n), *ends, np.concatenate(weight), edges.directed)
+        return joined, [np.stack([x[:k], x[after]]) for x in ways], part, share
 
     def arcs(self, before: Arcs, edges: EdgeList) -> Arcs:
         """Where edges go, of which the first ones are those of the graph without the leaves."""

@@ -60,14 +60,14 @@ def prepared(kind, k, directed, rng, *, core=None):
         structure = factorize(n, first, near, net._structure.order, n - core)
         columns = ("weight", None, None)
         net = sm.PreparedGraph(net.semiring, net.edges, structure, columns)
-    return net, net.with_places(edge, fraction, twin=twin, alone=2), fraction
+    return net, net.with_places(edge, fraction, twin=twin, alone=2)
 
 
 @pytest.mark.parametrize(("kind", "k", "directed"), CASES)
 @pytest.mark.parametrize("core", [None, 3])
 def test_the_hierarchy_is_that_of_its_graph(kind, k, directed, core):
     rng = np.random.default_rng(k)
-    net, more, _ = prepared(kind, k, directed, rng, core=core)
+    net, more = prepared(kind, k, directed, rng, core=core)
     x, edges, n = more._structure, more.edges, len(more.nodes)
     assert n == len(net.nodes) + k + 2
     fields = ("parent", "height", "first", "head")
@@ -79,13 +79,14 @@ def test_the_hierarchy_is_that_of_its_graph(kind, k, directed, core):
     for name in ("out", "back", "core"):
         assert_array_equal(getattr(more.metric, name), getattr(anew, name), err_msg=name)
     assert (more.metric.back is more.metric.out) == (not directed)
+    assert_array_equal(more.spread(net.edges.weight), edges.weight)
     assert_array_equal(more._arcs.slot, x.slots(edges.row, edges.col)[...][more._arcs.apart])
 
 
 @pytest.mark.parametrize(("kind", "k", "directed"), CASES)
 def test_questions_are_answered_as_by_a_graph_from_scratch(kind, k, directed):
     rng = np.random.default_rng(1 + k)
-    net, more, _ = prepared(kind, k, directed, rng)
+    net, more = prepared(kind, k, directed, rng)
     old, n = len(net.nodes), len(more.nodes)
     wanted = sm.prepare(more.edges)
     d = sm.apsp(more.edges)
@@ -114,7 +115,7 @@ def test_questions_are_answered_as_by_a_graph_from_scratch(kind, k, directed):
 
 def test_new_weights_of_the_graph_with_places():
     rng = np.random.default_rng(3)
-    _, more, _ = prepared("grid", 30, True, rng)
+    _, more = prepared("grid", 30, True, rng)
     w = rng.integers(1, 9, len(more.edges.row)).astype(float)
     more.customize(w)
     wanted = sm.apsp(EdgeList(more.nodes, more.edges.row, more.edges.col, w, True))
@@ -122,7 +123,7 @@ def test_new_weights_of_the_graph_with_places():
 
 
 def test_the_graph_with_places_is_saved(tmp_path):
-    _, more, _ = prepared("islands", 30, True, np.random.default_rng(4))
+    _, more = prepared("islands", 30, True, np.random.default_rng(4))
     more.save(tmp_path / "net.npz")
     again = sm.load(tmp_path / "net.npz")
     assert_array_equal(again.distances(more.nodes), more.distances(more.nodes))

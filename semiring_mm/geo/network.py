@@ -1,0 +1,801 @@
+"""Networks of streets: places in, answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..closures.edges import EdgeList
+from ..closures.labelled import labelled
+from ..graphs.nearest import Nearest, nearest
+from ..graphs.prepared import PreparedGraph, prepare
+from ..graphs.statistics import Statistics, statistics
+from ..lazy import cached_property
+from ..progress import Progress
+from ..warn import warn
+from .places import Locator, Places, points_of
+from .readers import Reading, read
+from .streets import Streets, distance
+
+__all__ = ["Network", "Route", "network"]
+
+Array = NDArray[Any]
+Index = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+#: Extensions by places that a network keeps.
+_KEPT = 4
+#: By how much a length may differ from that of the line, before that is told.
+_FACTOR = 2.0
+_KMH = 3.6
+
+
+def network(
+    source: Any, *, weight: str = "length", speed: Any = None, crs: Any = None,
+    directed: bool | None = None, oneway: str | None = "oneway", layer: str | None = None,
+    largest: bool = False, order: str = "auto", progress: Progress = None,
+) -> Network:  # fmt: skip
+    """Prepare a street network, as people have it, for many questions.
+
+    Parameters
+    ----------
+    source : a graph, frames, or a file
+        A MultiDiGraph of OSMnx, or any NetworkX graph whose nodes have attributes x and y, such as
+        a primal one of momepy; a GeoDataFrame of lines, which are joined where their ends are
+        exactly the same; a pair (nodes, edges) of GeoDataFrames, or of tables of pandas, Arrow or
+        Polars, or of nodes and a Graph or W of libpysal; a file that GeoPandas reads; or
+        :class:`Streets`.
+    weight : str, default "length"
+        What is short: "length" in metres, "travel_time" in seconds, or another column of the edges.
+        Where there is no column "length", it is that of the lines, along great circles for
+        degrees; where there is no "travel_time", it follows from `speed`.
+    speed : number, str, or mapping, optional
+        In km/h: one for all, a column of the edges, or one for each word of the column "highway"
+        (None for the others, if there are any).
+    crs : optional
+        Of coordinates that say none: what ``pyproj.CRS.from_user_input`` takes, or "metres".
+    directed : bool, optional
+        True: a row is one direction of a street. False: all streets lead both ways. Default: as
+        the graph has it; edges of a table by the column `oneway`, but if their index is (u, v, key)
+        as that of OSMnx, a row is a direction.
+    oneway : str or None, default "oneway"
+        The column that says so: yes, true, 1; -1 or reverse; no, false, 0 or nothing.
+    layer : str, optional
+        Of a file that has several.
+    largest : bool, default False
+        Keep only the largest part in which every node reaches every other.
+    order, progress
+        As for :func:`semiring_mm.prepare`.
+
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    TypeError
+        If the source is none of these.
+    ValueError
+        If coordinates have no CRS and look like degrees, CRS are mixed, geometries empty, words of
+        `oneway` unknown, or lengths or speeds negative or missing: the message says how many.
+
+    Warns
+    -----
+    UserWarning
+        If some nodes cannot be reached from the largest part, or cannot reach it: ``net.islands``.
+
+    Examples
+    --------
+    >>> import semiring_mm as sm
+    >>> nodes = {"id": ["a", "b", "c"], "x": [0.0, 300.0, 300.0], "y": [0.0, 0.0, 400.0]}
+    >>> net = sm.geo.network((nodes, {"u": ["a", "b"], "v": ["b", "c"]}), speed=36,
+    ...                      weight="travel_time")
+    >>> net.distance("a", "c")
+    70.0
+    >>> school, home = net.snap([[310.0, 100.0], [60.0, -9.0]])
+    >>> net.distance(home, school), school.distance
+    (34.0, array([10.]))
+    """
+    streets = read(source, Reading(crs, directed, oneway, layer))
+    streets = _with_length(streets)
+    if speed is not None:
+        columns = dict(streets.columns) | {"travel_time": _travel_times(streets, speed)}
+        streets = replace(streets, columns=columns)
+    if largest:
+        streets = _largest(streets)
+    return Network(streets, weight, order=order, progress=progress)
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """A best path through a street network.
+
+    Attributes
+    ----------
+    nodes : list
+        Labels of the crossings on the way.
+    edges : (k,) int64
+        Positions of the directed edges, in their order.
+    ids : list of (u, v, key)
+        The same as OSMnx names them.
+    weight : float
+    line : (points, 2) float64
+        From place to place, in the CRS of the network.
+    """
+
+    nodes: list[Any]
+    edges: Index
+    ids: list[tuple[Any, Any, Any]]
+    weight: float
+    line: Float
+
+    def to_linestring(self) -> Any:
+        """The line as shapely's; a way of no length is its point twice."""
+        import shapely
+
+        line = self.line if len(self.line) > 1 else np.repeat(self.line, 2, axis=0)
+        return shapely.LineString(line)
+
+
+class Network:
+    """A street network, prepared for questions between its nodes and places on its streets.
+
+    :func:`network` makes it of what people have.
+
+    Parameters
+    ----------
+    streets : Streets
+    weight : str
+        A column of its edges.
+    order, progress
+        As for :func:`semiring_mm.prepare`.
+
+    Attributes
+    ----------
+    streets : Streets
+    graph : PreparedGraph
+        Of the nodes, for all other functions of the package; its edges are those of `streets`.
+    weight : str
+        The column by which paths are best.
+
+    Notes
+    -----
+    Wherever a method takes nodes it takes :class:`Places`, too. A place is a node in the middle of
+    a street, which joins the prepared graph without preparing it again, in O(n + m) time: some 30
+    ms for 260,000 crossings, once for the same places. Its share of an edge's weight is that of its
+    length.
+    """
+
+    def __init__(
+        self, streets: Streets, weight: str, *, order: str = "auto", progress: Progress = None
+    ) -> None:
+        self.streets, self.weight = streets, weight
+        values = self._column(weight)
+        edges = EdgeList(streets.nodes, streets.u, streets.v, values, True)
+        self.graph: PreparedGraph = prepare(edges, dtype=np.float64, order=order, progress=progress)
+        self._extended: list[tuple[tuple[Places, ...], PreparedGraph, list[Index]]] = []
+        outside = int((self.islands > 0).sum())
+        if outside:
+            warn(
+                f"{outside:,} of the {len(streets.nodes):,} nodes are islands: from the largest "
+                f"part they cannot be reached, or cannot reach it ({self.islands.max():,} parts, "
+                f"net.islands); largest=True leaves them out"
+            )
+
+    def __repr__(self) -> str:
+        n, m = len(self.streets.nodes), len(self.streets.u)
+        return f"<Network: {n} nodes, {m} directed edges, by {self.weight}>"
+
+    @property
+    def nodes(self) -> Sequence[Any]:
+        """Labels of the nodes."""
+        return self.streets.nodes
+
+    @cached_property
+    def islands(self) -> Index:
+        """For each node the number of the part that it is in, 0 for the largest; (n,).
+
+        In a part every node reaches every other.
+        """
+        return _parts(self.streets, np.isfinite(self.graph.edges.weight))
+
+    def customize(self, weight: str | Any, *, name: str = "weight") -> None:
+        """Give the edges new weights, such as those of another hour.
+
+        Parameters
+        ----------
+        weight : str, or (m,) array
+            A column of the streets, or a number for each of their edges; inf closes one.
+        name : str
+            What to call an array.
+
+        Raises
+        ------
+        ValueError
+            If weights are negative or missing, or there is no such column.
+        """
+        if isinstance(weight, str):
+            values = self._column(weight)
+        else:
+            values = _checked(np.asarray(weight, np.float64), name, self.streets)
+        self.graph.customize(values)
+        self.weight = weight if isinstance(weight, str) else name
+        self._extended.clear()
+        for key in ("islands", "_locator", "_lightest"):
+            vars(self).pop(key, None)
+
+    def _column(self, name: str) -> Float:
+        column = self.streets.columns.get(name)
+        if column is None:
+            more = ""
+            if name == "travel_time":
+                more = "; speed= gives it, as a number or a column of km/h"
+            raise ValueError(
+                f"there is no column {name!r} of the edges, but "
+                f"{', '.join(map(repr, self.streets.columns))}{more}"
+            )
+        try:
+            values = np.asarray(column, np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"column {name!r} is to hold numbers, got {column[0]!r}") from None
+        return _checked(values, name, self.streets)
+
+    # --- places ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _locator(self) -> Locator:
+        return Locator(self.streets, np.isinf(self.graph.edges.weight))
+
+    def snap(
+        self, x: Any, y: Any = None, *, limit: float | None = None, crs: Any = None,
+        ids: Sequence[Any] | None = None,
+    ) -> Places:  # fmt: skip
+        """Places: the nearest point on a street to each point.
+
+        Parameters
+        ----------
+        x : GeoSeries, GeoDataFrame, points of shapely, (k, 2) array; or (k,) array or number
+        y : (k,) array or number, with the last of these
+        limit : float, optional
+            Metres. Places farther from any street are *off* the network: they reach nothing.
+        crs : optional
+            Of the points. Default: that of the GeoSeries, or of the network.
+        ids : sequence, optional
+            What to call the places. Default: the index, or their numbers.
+
+        Returns
+        -------
+        Places
+
+        Raises
+        ------
+        ValueError
+            If a point is empty or not finite, or has a CRS and the network has none.
+
+        Warns
+        -----
+        UserWarning
+            If places are off the network, or all of them are outside of its extent.
+
+        Notes
+        -----
+        The nearest is that of a grid of segments, in the plane of the CRS; of degrees in Mercator's
+        projection, which keeps angles, so that near things are compared in metres. O(1) for each
+        point near streets. Closed streets (inf) are no streets.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> nodes = {"id": ["a", "b"], "x": [0.0, 100.0], "y": [0.0, 0.0]}
+        >>> net = sm.geo.network((nodes, {"u": ["a"], "v": ["b"]}), crs="metres")
+        >>> places = net.snap([25.0, 70.0], [3.0, -4.0], ids=["home", "shop"])
+        >>> places.fraction, places.distance
+        (array([0.25, 0.7 ]), array([3., 4.]))
+        >>> net.distances(places, ["a", "b"])
+        LabelledArray, 2 x 2, float64
+               a   b
+        home  25  75
+        shop  70  30
+        """
+        points, own = points_of(x, y, crs, self.streets)
+        if ids is not None and len(ids) != len(points):
+            raise ValueError(f"ids has {len(ids)} entries for {len(points)} places")
+        if limit is not None and not limit >= 0:
+            raise ValueError(f"limit is a distance in metres, got {limit!r}")
+        places = self._locator.nearest(points, limit, own if ids is None else ids)
+        self._warn_of(places, points, limit)
+        return places
+
+    def _warn_of(self, places: Places, points: Float, limit: float | None) -> None:
+        off, x, y = int(places.off.sum()), self.streets.x, self.streets.y
+        if len(points) and len(x):
+            low, high = np.array([x.min(), y.min()]), np.array([x.max(), y.max()])
+            room = (high - low).max()
+            if not ((points >= low - room) & (points <= high + room)).all(1).any():
+                warn(
+                    f"none of the {len(points)} places is near the network: they are around "
+                    f"({points[0, 0]:g}, {points[0, 1]:g}), it from ({low[0]:g}, {low[1]:g}) to "
+                    f"({high[0]:g}, {high[1]:g}); say in which CRS they are, crs="
+                )
+                return
+        if off:
+            within = "" if limit is None else f" within {limit:g} m"
+            warn(
+                f"{off:,} of the {len(places):,} places have no street{within}: they are off the "
+                f"network (places.off) and reach nothing"
+            )
+
+    def _with(self, *given: Any) -> tuple[PreparedGraph, list[Index | None]]:
+        """The graph with the places among what is given, and the positions of all of that."""
+        roots = tuple({id(x.root[0]): x.root[0] for x in given if isinstance(x, Places)}.values())
+        graph, at = self._extension(roots)
+        found: list[Index | None] = []
+        for x in given:
+            if isinstance(x, Places):
+                root, rows = x.root
+                found.append(at[[y is root for y in roots].index(True)][rows])
+            else:
+                found.append(self.graph.positions(x))
+        return graph, found
+
+    def _extension(self, roots: tuple[Places, ...]) -> tuple[PreparedGraph, list[Index]]:
+        """The graph with some places, and their nodes: kept for the last few."""
+        if not roots:
+            return self.graph, []
+        for kept, graph, at in self._extended:
+            if len(kept) == len(roots) and all(x is y for x, y in zip(kept, roots, strict=True)):
+                return graph, at
+        edge = np.concatenate([x.edge for x in roots])
+        fraction = np.concatenate([x.fraction for x in roots])
+        streets, m = self.streets, len(self.streets.u)
+        if len(edge) and edge.max() >= m:
+            raise ValueError(f"places are on edge {edge.max()} of {m}: they are of another network")
+        twin = np.append(streets.twin, -1)[edge]  # one of both directions stands for a street
+        other = (twin >= 0) & (twin < edge)
+        edge, fraction = np.where(other, twin, edge), np.where(other, 1 - fraction, fraction)
+        node = np.full(len(edge), -1)
+        for end, value in ((streets.u, 0.0), (streets.v, 1.0)):
+            there = (edge >= 0) & (fraction == value)
+            node[there] = end[edge[there]]
+        inner = np.flatnonzero((edge >= 0) & (node < 0))
+        order = inner[np.lexsort([fraction[inner], edge[inner]])]
+        new = np.ones(len(order), bool)  # places at the same spot are one node
+        new[1:] = (np.diff(edge[order]) > 0) | (np.diff(fraction[order]) > 0)
+        spots, n, off = order[new], len(streets.nodes), np.flatnonzero(edge < 0)
+        node[order] = n + np.cumsum(new) - 1
+        node[off] = n + len(spots) + np.arange(len(off))
+        graph = self.graph.with_places(
+            edge[spots], fraction[spots], twin=streets.twin[edge[spots]], alone=len(off)
+        )
+        at = np.split(node, np.cumsum([len(x) for x in roots])[:-1])
+        vars(graph)["_spots"] = edge[spots]
+        self._extended = [(roots, graph, at), *self._extended[: _KEPT - 1]]
+        return graph, at
+
+    def _names(self, given: Any, at: Index | None) -> Sequence[Any]:
+        """What results call nodes or places."""
+        if isinstance(given, Places):
+            return given.ids
+        return self.nodes if at is None else [self.nodes[i] for i in at]
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def distances(self, sources: Any = None, targets: Any = None, **options: Any) -> Any:
+        """Weights of best paths between nodes or places: a table.
+
+        Parameters
+        ----------
+        sources, targets : node, nodes, or Places, optional
+            Default: all nodes.
+        **options
+            As for :meth:`semiring_mm.PreparedGraph.distances`. ``along``, a column of the streets
+            or an array, is a second quantity, such as metres of the fastest way.
+
+        Returns
+        -------
+        LabelledArray, shape (sources, targets)
+            inf where there is no path.
+        """
+        graph, (rows, columns) = self._with(sources, targets)
+        n = len(self.nodes)
+        if "along" in options:
+            options["along"] = graph.spread(self._values(options["along"]))
+        if columns is None and len(graph.nodes) > n:
+            columns = np.arange(n)
+        if rows is None and len(graph.nodes) > n:
+            rows = np.arange(n)
+        once, inverse = (None, None) if rows is None else np.unique(rows, return_inverse=True)
+        found = graph.distances(once, columns, **options)
+        tables = [np.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
+        if inverse is not None and not np.array_equal(inverse, np.arange(len(inverse))):
+            tables = [x[inverse] for x in tables]
+        names = [self._names(x, at) for x, at in ((sources, rows), (targets, columns))]
+        made = [self._labelled(x, *names) for x in tables]
+        return tuple(made) if isinstance(found, tuple) else made[0]
+
+    def _labelled(self, table: Array, rows: Sequence[Any], columns: Sequence[Any]) -> Any:
+        names = [*rows, *columns]
+        which = range(len(rows)), range(len(rows), len(names))
+        return labelled(table, None, self.graph.semiring, names, *which)[0]
+
+    def _values(self, along: Any) -> Float:
+        return self._column(along) if isinstance(along, str) else np.asarray(along, np.float64)
+
+    def distance(self, source: Any, target: Any) -> float:
+        """The weight of a best path between two nodes or places; inf: there is none."""
+        graph, i, j = self._two(source, target)
+        return float(graph.distance(i, j))
+
+    def _two(self, source: Any, target: Any) -> tuple[PreparedGraph, int, int]:
+        pair = []
+        for x, name in ((source, "source"), (target, "target")):
+            if isinstance(x, Places) and len(x) != 1:
+                raise ValueError(f"{name} is one place, as places[0]; got {len(x)}")
+            pair.append(x if isinstance(x, Places) else [x])
+        graph, ends = self._with(*pair)
+        i, j = (int(x[0]) for x in ends if x is not None)
+        return graph, *(graph.nodes[k] for k in (i, j))
+
+    def path(self, source: Any, target: Any) -> Route:
+        """A best path between two nodes or places: crossings, edges, and the line.
+
+        Parameters
+        ----------
+        source, target : node, or Places of one
+
+        Returns
+        -------
+        Route
+
+        Raises
+        ------
+        ValueError
+            If there is no path.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> nodes = {"id": ["a", "b", "c"], "x": [0.0, 300.0, 300.0], "y": [0.0, 0.0, 400.0]}
+        >>> net = sm.geo.network((nodes, {"u": ["a", "b"], "v": ["b", "c"]}))
+        >>> route = net.path("a", net.snap(310.0, 100.0))
+        >>> route.nodes, route.ids, route.weight
+        (['a', 'b'], [('a', 'b', 0), ('b', 'c', 0)], 400.0)
+        >>> route.line.tolist()
+        [[0.0, 0.0], [300.0, 0.0], [300.0, 100.0]]
+        """
+        graph, i, j = self._two(source, target)
+        try:
+            walk = graph.path(i, j)
+        except ValueError:
+            raise ValueError(f"there is no path from {_name(source)} to {_name(target)}") from None
+        at = walk if graph is not self.graph else self.graph.positions(walk)
+        weight = float(graph.distance(i, j))
+        return self._route(graph, np.asarray(at).tolist(), source, target, weight)
+
+    def _route(
+        self, graph: PreparedGraph, walk: list[int], source: Any, target: Any, weight: float
+    ) -> Route:
+        """The route of a walk through the graph with places."""
+        n, streets = len(self.nodes), self.streets
+        legs: list[tuple[int, float, float]] = []  # edges, and which part of each
+        a, passed = walk[0], -1
+        for b in walk[1:]:
+            if b >= n and b != walk[-1]:
+                passed = b  # another place on the way
+                continue
+            edge, at = (int(source.edge[0]), float(source.fraction[0])) if a >= n else (-1, 0.0)
+            last, to = (int(target.edge[0]), float(target.fraction[0])) if b >= n else (-1, 1.0)
+            if edge < 0 and last < 0:
+                between = -1 if passed < 0 else int(vars(graph)["_spots"][passed - n])
+                legs.append((self._edge(a, b, between), 0.0, 1.0))
+            else:
+                legs.append(self._part(a, b, edge, at, last, to))
+            a, passed = b, -1
+        edges = np.array([e for e, *_ in legs], np.int64)
+        parts = [self._cut(*leg) for leg in legs]
+        if not parts:
+            place = source if isinstance(source, Places) else None
+            at_node = (streets.x[walk[0]], streets.y[walk[0]]) if walk[0] < n else None
+            parts = [np.array([at_node or (place.x[0], place.y[0])])]  # type: ignore[union-attr]
+        line = np.concatenate([parts[0], *(part[1:] for part in parts[1:])])
+        labels = [self.nodes[i] for i in walk if i < n]
+        return Route(labels, edges, [streets.edge_id(int(e)) for e in edges], weight, line)
+
+    def _part(
+        self, a: int, b: int, edge: int, at: float, last: int, to: float
+    ) -> tuple[int, float, float]:
+        """The leg from or to a place, or between two on one street."""
+        streets, weight = self.streets, self.graph.edges.weight
+        u, v, twin = streets.u, streets.v, streets.twin
+        if edge >= 0 and last >= 0:
+            to = to if last == edge else 1 - to
+            return (edge, at, to) if to > at else (int(twin[edge]), 1 - at, 1 - to)
+        e, f = (edge, at) if edge >= 0 else (last, to)
+        ways = [(e, f)] if twin[e] < 0 else [(e, f), (int(twin[e]), 1 - f)]
+        if edge >= 0:
+            legs = [(e, f, 1.0) for e, f in ways if v[e] == b]
+        else:
+            legs = [(e, 0.0, f) for e, f in ways if u[e] == a]
+        return min(legs, key=lambda leg: (leg[2] - leg[1]) * weight[leg[0]])
+
+    def _edge(self, a: int, b: int, between: int) -> int:
+        """The edge from a node to another, over a place on an edge or else the lightest."""
+        streets = self.streets
+        if between >= 0:
+            back = int(streets.twin[between])
+            return between if streets.u[between] == a and streets.v[between] == b else back
+        key, order = self._lightest
+        return int(order[np.searchsorted(key, a * len(self.nodes) + b)])
+
+    @cached_property
+    def _lightest(self) -> tuple[Index, Index]:
+        """Ends of edges as numbers, ascending, the lightest first, and the edges."""
+        key = self.streets.u * len(self.nodes) + self.streets.v
+        order = np.lexsort([self.graph.edges.weight, key])
+        return key[order], order
+
+    def _cut(self, edge: int, begin: float, end: float) -> Float:
+        """The part of an edge's line between two fractions of its length."""
+        line = self.streets.line(edge)
+        step = distance(line[:-1].T, line[1:].T, self.streets.crs)
+        along = np.append(0.0, np.cumsum(step))
+        if along[-1] == 0:
+            return line[[0, -1]]
+        along /= along[-1]
+        inner = line[(along > begin) & (along < end)]
+        ends = [[np.interp(f, along, z) for z in line.T] for f in (begin, end)]
+        return np.concatenate([ends[:1], inner, ends[1:]])
+
+    def nearest(
+        self, facilities: Any, k: int = 1, *, sources: Any = None, outward: bool = False,
+        by: Any = None, progress: Progress = None,
+    ) -> Any:  # fmt: skip
+        """The k nearest of some facilities to every node, or to some nodes or places.
+
+        Parameters
+        ----------
+        facilities : node, nodes, or Places
+        k : int, default 1
+        sources : node, nodes, or Places, optional
+            Default: all nodes.
+        outward, progress
+            As for :func:`semiring_mm.nearest`.
+        by : (facilities,) sequence, optional
+            The category of each: then the nearest of each category.
+
+        Returns
+        -------
+        Nearest, or dict of category to Nearest
+            Its `nodes` are the sources, and after them the facilities.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> nodes = {"id": ["a", "b", "c"], "x": [0.0, 300.0, 300.0], "y": [0.0, 0.0, 400.0]}
+        >>> net = sm.geo.network((nodes, {"u": ["a", "b"], "v": ["b", "c"]}))
+        >>> shops = net.snap([100.0, 300.0], [0.0, 50.0], ids=["baker", "butcher"])
+        >>> net.nearest(shops).to_frame()
+          node  rank facility  distance
+        0    a     1    baker     100.0
+        1    b     1  butcher      50.0
+        2    c     1  butcher     350.0
+        """
+        graph, (places, rows) = self._with(facilities, sources)
+        if places is None:
+            raise TypeError("facilities: a node or several, or Places, got None")
+        names = list(self._names(facilities, places))
+        if by is not None:
+            kinds = np.asarray(by)
+            if kinds.shape != places.shape:
+                raise ValueError(f"by has shape {kinds.shape}, of {len(places)} facilities")
+            found = {}
+            for kind in dict.fromkeys(kinds.tolist()):
+                mine = np.flatnonzero(kinds == kind)
+                some = facilities[mine] if isinstance(facilities, Places) else [
+                    names[i] for i in mine
+                ]  # fmt: skip
+                found[kind] = self.nearest(
+                    some, k, sources=sources, outward=outward, progress=progress
+                )
+            return found
+        here = np.arange(len(places))
+        if isinstance(facilities, Places):
+            here = np.flatnonzero(~facilities.off)
+        spots, number = np.unique(places[here], return_inverse=True)
+        first = np.full(len(spots), len(here))
+        np.minimum.at(first, number, np.arange(len(here)))
+        turn = np.argsort(first)  # of equally near ones the first that was given
+        spots = spots[turn]
+        whole = nearest(
+            graph, [graph.nodes[i] for i in spots.tolist()], k, outward=outward, progress=progress
+        )
+        at = np.arange(len(self.nodes)) if rows is None else rows
+        place = np.full(len(graph.nodes) + 1, -1)
+        place[spots] = np.arange(len(spots))
+        facility, d = place[whole.facility[at]], whole.distance[at]
+        shared = np.argsort(np.argsort(turn)[number], kind="stable")
+        size = np.bincount(number, minlength=len(spots))[turn]
+        facility, d = _spread(facility, d, size, here[shared])
+        origins = list(self._names(sources, rows))
+        facility = np.where(facility < 0, -1, facility + len(origins))
+        return Nearest([*origins, *names], facility, d)
+
+    def statistics(
+        self, what: str | Sequence[str] | None = None, *, sources: Any = None, targets: Any = None,
+        attribute: Any = None, **options: Any,
+    ) -> Statistics:  # fmt: skip
+        """Statistics of the distances between nodes, or from or to places.
+
+        Parameters
+        ----------
+        what, options
+            As for :func:`semiring_mm.statistics`.
+        sources, targets : node, nodes, or Places, optional
+            Default: all nodes. Several places at one spot are one target, but for "within".
+        attribute : (targets,) array, optional
+            A number for each target, such as inhabitants, which "within" sums up.
+
+        Returns
+        -------
+        Statistics
+        """
+        graph, (rows, ends) = self._with(sources, targets)
+        n, count = len(self.nodes), len(graph.nodes)
+        if ends is None and count > n:
+            ends = np.arange(n)
+        if rows is None and count > n:
+            rows = np.arange(n)
+        values, all_ends = None if attribute is None else np.asarray(attribute), ends
+        if ends is not None:
+            once = np.unique(ends)
+            if values is not None and values.shape != ends.shape:
+                raise ValueError(f"attribute has shape {values.shape}, of {len(ends)} targets")
+            if values is not None or len(once) < len(ends):
+                each = np.ones(len(ends), np.int64) if values is None else values
+                values = np.zeros(count, each.dtype)
+                np.add.at(values, ends, each)
+            ends = once
+        names = list(self._names(sources, rows))
+        found = statistics(
+            graph, what, sources=self._asked(graph, rows), targets=self._asked(graph, ends),
+            attribute=values, **options,
+        )  # fmt: skip
+        if graph is self.graph:
+            return found
+        called = dict(enumerate(self.nodes))
+        for given, at in ((targets, all_ends), (sources, rows)):
+            if isinstance(given, Places) and at is not None:
+                # the first that was given names a spot
+                called |= dict(zip(at.tolist()[::-1], list(given.ids)[::-1], strict=True))
+        changed: dict[str, Any] = {"nodes": names}
+        for word in ("center", "ends"):
+            old = getattr(found, word)
+            if old is not None:
+                changed[word] = type(old)(called.get(i, i) for i in old)
+        return replace(found, **changed)
+
+    def _asked(self, graph: PreparedGraph, at: Index | None) -> Any:
+        return None if at is None else [graph.nodes[i] for i in at.tolist()]
+
+
+def _name(x: Any) -> str:
+    return repr(x.ids[0]) if isinstance(x, Places) else repr(x)
+
+
+def _spread(facility: Index, d: Array, size: Index, members: Index) -> tuple[Index, Array]:
+    """The nearest facilities from the nearest spots, where there are `size` at each spot."""
+    k, begin = facility.shape[1], np.cumsum(size) - size
+    if (size == 1).all():
+        return np.where(facility < 0, -1, np.append(members, -1)[facility]), d
+    count = np.where(facility < 0, 0, size[facility])
+    before = np.cumsum(count, axis=1) - count
+    wide, far = np.full(facility.shape, -1), np.full(d.shape, np.inf)
+    for turn in range(min(k, int(size.max(initial=1)))):  # the turn-th of each spot
+        row, rank = np.nonzero((count > turn) & (before + turn < k))
+        at = before[row, rank] + turn
+        wide[row, at] = members[begin[facility[row, rank]] + turn]
+        far[row, at] = d[row, rank]
+    return wide, far
+
+
+# --- columns of edges ---------------------------------------------------------------------------
+
+
+def _checked(values: Float, name: str, streets: Streets) -> Float:
+    """Weights, none of which is negative or missing."""
+    if values.shape != streets.u.shape:
+        raise ValueError(
+            f"{name} is a number for each of {len(streets.u)} edges, got {values.shape}"
+        )
+    for word, wrong in (("missing", np.isnan(values)), ("negative", values < 0)):
+        if wrong.any():
+            e = int(np.flatnonzero(wrong)[0])
+            raise ValueError(
+                f"{name!r} is {word} for {wrong.sum()} of {len(values)} edges, such as "
+                f"{streets.edge_id(e)}: give each a number, inf closes one"
+            )
+    return values
+
+
+def _with_length(streets: Streets) -> Streets:
+    """Streets with a column "length", which is checked against the lines if it is there."""
+    given = streets.columns.get("length")
+    if given is None:
+        return replace(streets, columns=dict(streets.columns) | {"length": streets.lengths})
+    drawn = float(np.sum(streets.lengths))
+    try:
+        ratio = float(np.nansum(np.asarray(given, np.float64))) / drawn if drawn else 1.0
+    except (TypeError, ValueError):
+        ratio = 1.0  # refused if it is the weight
+    if not 1 / _FACTOR < ratio < _FACTOR:
+        warn(
+            f"the column 'length' is {ratio:.3g} times as long as the lines are in metres: drop it "
+            f"to have theirs, or divide it"
+        )
+    return streets
+
+
+def _travel_times(streets: Streets, speed: Any) -> Float:
+    """Seconds of each edge, by speeds in km/h."""
+    if isinstance(speed, str):
+        if speed not in streets.columns:
+            raise ValueError(
+                f"there is no column {speed!r} of speeds; there are "
+                f"{', '.join(map(repr, streets.columns))}"
+            )
+        try:
+            kmh = np.asarray(streets.columns[speed], np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"column {speed!r} is to hold numbers of km/h") from None
+    elif isinstance(speed, Mapping):
+        words = streets.columns.get("highway")
+        if words is None:
+            raise ValueError("speeds by words are of the column 'highway', which is not there")
+        other = speed.get(None, np.nan)
+        kmh = np.array(
+            [speed.get(x[0] if isinstance(x, list) else x, other) for x in words.tolist()], float
+        )
+    else:
+        kmh = np.full(len(streets.u), float(speed))
+    wrong = np.flatnonzero(~(kmh > 0))
+    if wrong.size:
+        e = int(wrong[0])
+        word = f" ({streets.columns['highway'][e]!r})" if isinstance(speed, Mapping) else ""
+        raise ValueError(
+            f"speeds are positive numbers of km/h, and {len(wrong)} of {len(kmh)} edges have none, "
+            f"such as {streets.edge_id(e)}{word} with {kmh[e]:g}"
+        )
+    return _checked(np.asarray(streets.columns["length"], float), "length", streets) / (kmh / _KMH)
+
+
+def _parts(streets: Streets, there: NDArray[np.bool_]) -> Index:
+    """For each node the number of its strongly connected part, 0 for the largest."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    n, u, v = len(streets.nodes), streets.u[there], streets.v[there]
+    if not n:
+        return np.zeros(0, np.int64)
+    graph = csr_array((np.ones(len(u), np.int8), (u, v)), shape=(n, n))
+    _, part = connected_components(graph, directed=True, connection="strong")
+    order = np.argsort(-np.bincount(part), kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    found: Index = rank[part]
+    return found
+
+
+def _largest(streets: Streets) -> Streets:
+    """The largest part of streets, in which every node reaches every other."""
+    kept = _parts(streets, np.ones(len(streets.u), bool)) == 0
+    edges = np.flatnonzero(kept[streets.u] & kept[streets.v])
+    some, place = streets.taken(edges), np.cumsum(kept) - 1
+    nodes = [label for label, keep in zip(streets.nodes, kept.tolist(), strict=True) if keep]
+    return Streets(
+        nodes, streets.x[kept], streets.y[kept], streets.crs, place[some.u], place[some.v],
+        some.columns, some.shape,
+    )  # fmt: skip
