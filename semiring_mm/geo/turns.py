@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from ..closures.labelled import Labels, labelled
 from ..graph_kernels import offsets, ranges
 from ..graphs.inputs import positions
 from ..graphs.prepared import PreparedGraph, prepare
+from ..lazy import cached_property
 from ..progress import Progress, reporter
 from ..semirings import semirings
+from .places import Places
 from .streets import Streets
 
 __all__ = ["TurnNetwork", "dual", "turn_angles"]
@@ -33,11 +36,11 @@ _BATCH = 1 << 24  # entries of the demand that betweenness makes at a time
 class TurnNetwork:
     """Street network with turn costs and turn restrictions, prepared for many questions.
 
-    Its nodes are expanded: a state is a directed edge of the streets on which one is, and a step
-    leads from an edge to one that begins where it ends, at the cost of the turn and of the edge
-    entered. Each node of the streets has besides a departure, from which all edges that leave it
-    are entered, and an arrival, to which all edges that reach it lead. So all that works on a
-    prepared graph works here: ask ``net.graph`` with ``net.departures`` and ``net.arrivals``.
+    Nodes at which a turn costs anything are expanded: each edge that ends there is a state, from
+    which those edges are entered to which a turn is allowed, at the cost of the turn and of the
+    edge; besides there is a departure, from which all its edges are entered, and an arrival. Other
+    nodes stay as they are. So all that works on a prepared graph works here: ask ``net.graph``
+    with ``net.departures`` and ``net.arrivals``.
 
     Parameters
     ----------
@@ -70,9 +73,9 @@ class TurnNetwork:
     nodes : sequence
         Labels of the n nodes of the streets.
     graph : PreparedGraph
-        Of m + 2n nodes: the m edges in their order, then departures, then arrivals.
+        Its nodes are the n departures, the states, and the arrivals of expanded nodes.
     departures, arrivals : (n,) int64
-        Where they are in ``graph.nodes``.
+        Where they are in ``graph.nodes``; the same for nodes that are not expanded.
 
     Raises
     ------
@@ -81,8 +84,11 @@ class TurnNetwork:
 
     Notes
     -----
-    O(Σ in-degree x out-degree) steps, made by NumPy: about 2.5 for each edge of a road network.
-    Winter (2002), "Modeling costs of turns in route planning".
+    O(Σ in-degree x out-degree) turns are looked at, by NumPy. The separators of a network that is
+    expanded everywhere, as by `angle` or `u_turn`, are about three times as large as those of the
+    streets, and the elimination ten times; a few bans cost next to nothing. Winter (2002),
+    "Modeling costs of turns in route planning"; Buchhold, Wagner, Zeitz and Zündorf (2020),
+    "Customizable contraction hierarchies with turn costs".
 
     Examples
     --------
@@ -141,22 +147,43 @@ class TurnNetwork:
         for start, end, extra in tables:
             self._check_turns(start, end)
             np.add.at(cost, begin[start] + rank[end], extra)
-        allowed = np.isfinite(cost)
-        tail, head, cost = tail[allowed], head[allowed], cost[allowed]
-        edges, at = np.arange(m), m + np.arange(2 * n)
-        self.departures, self.arrivals = at[:n], at[n:]
-        self._entered = np.concatenate([head, edges])  # by turns, and from departures
-        self._turn = np.concatenate([cost, np.zeros(2 * m)])
-        row = np.concatenate([tail, self.departures[self._u], edges])
-        col = np.concatenate([self._entered, self.arrivals[self._v]])
-        weights = self._weights(weight)
-        found = EdgeList(range(m + 2 * n), row, col, weights, True)
+        self._expand(tail, head, cost)
+        self._weight = self._weights(weight)
+        ends, weights = (self._tail, self._head), self._turned(self._weight)
+        size = n + self._states + int((self.arrivals >= n).sum())
+        found = EdgeList(range(size), *ends, weights, True)
         self.graph: PreparedGraph = prepare(found, order=order, progress=progress)
+
+    def _expand(self, tail: Index, head: Index, cost: Float) -> None:
+        """Number departures, states and arrivals, and the arcs between them.
+
+        Each arc but those to arrivals, which come last, enters an edge, at the cost of a turn.
+        """
+        n, u, v = len(self.nodes), self._u, self._v
+        expanded = np.zeros(n, bool)
+        expanded[v[tail[cost != 0]]] = True
+        last = np.flatnonzero(expanded[v])  # edges that are states
+        self._states = len(last)
+        #: Where one is after each edge.
+        self._after = v.copy()
+        self._after[last] = n + np.arange(len(last))
+        self.departures, self.arrivals = np.arange(n), np.arange(n)
+        self.arrivals[expanded] = n + len(last) + np.arange(int(expanded.sum()))
+        turned = np.isfinite(cost) & expanded[v[tail]]
+        tail, head, cost = tail[turned], head[turned], cost[turned]
+        entered = np.concatenate([head, np.arange(len(u))])
+        start = np.concatenate([self._after[tail], u])
+        order = np.argsort(entered, kind="stable")
+        self._entered, begin = entered[order], np.bincount(entered, minlength=len(u))
+        self._first = offsets(begin)  # of the arcs that enter each edge
+        self._turn = np.concatenate([cost, np.zeros(len(u))])[order]
+        self._tail = np.concatenate([start[order], self._after[last]])
+        self._head = np.concatenate([self._after[self._entered], self.arrivals[v[last]]])
 
     def __repr__(self) -> str:
         n, m = len(self.nodes), len(self._u)
-        turns = len(self._turn) - 2 * m
-        return f"<TurnNetwork: {n} nodes, {m} directed edges, {turns} turns>"
+        expanded = int((self.arrivals >= n).sum())
+        return f"<TurnNetwork: {n} nodes, {expanded} expanded, {m} directed edges>"
 
     def _u_turns(self, tail: Index, head: Index, cost: float) -> Float:
         """Costs of turns around, and 0 of the others."""
@@ -188,7 +215,7 @@ class TurnNetwork:
             )
 
     def _weights(self, weight: Any) -> Float:
-        """The weight of each edge of the graph."""
+        """The weight of each edge of the streets."""
         m = len(self._u)
         if weight is None:
             weight = np.zeros(m)
@@ -198,19 +225,21 @@ class TurnNetwork:
                 some = ", ".join(map(repr, columns)) or "none"
                 raise ValueError(f"there is no column {weight!r} of edges; columns are {some}")
             weight = columns[weight]
-        values = np.asarray(weight)
-        if values.dtype.kind not in "biuf":
-            raise TypeError(f"weights are real numbers, got dtype {values.dtype}")
-        values = values.astype(np.float64)
+        given = np.asarray(weight)
+        if given.dtype.kind not in "biuf":
+            raise TypeError(f"weights are real numbers, got dtype {given.dtype}")
+        values: Float = given.astype(np.float64)
         if values.shape != (m,):
             raise ValueError(f"the streets have {m} edges, one weight each, got {values.shape}")
         wrong = np.flatnonzero(~(values >= 0))
         if wrong.size:
             e = int(wrong[0])
             raise ValueError(f"weights are not negative, and that of edge {e} is {values[e]:g}")
-        turned = np.concatenate([values[self._entered], np.zeros(m)])
-        turned += self._turn
-        return turned
+        return values
+
+    def _turned(self, weight: Float) -> Float:
+        """The weight of each edge of the graph."""
+        return np.concatenate([weight[self._entered] + self._turn, np.zeros(self._states)])
 
     def customize(
         self, weight: Any, *, device: str | None = None, progress: Progress = None
@@ -229,25 +258,27 @@ class TurnNetwork:
         ValueError
             As for the class; the weights are as before then.
         """
-        self.graph.customize(self._weights(weight), device=device, progress=progress)
+        values = self._weights(weight)
+        self.graph.customize(self._turned(values), device=device, progress=progress)
+        self._weight = values
 
     def distances(
         self, sources: Any = None, targets: Any = None, *, device: str | None = None,
         progress: Progress = None,
     ) -> Any:  # fmt: skip
-        """Costs of the best routes from some nodes to some, turns included.
+        """Costs of the best routes from some nodes or places to some, turns included.
 
         Parameters
         ----------
-        sources, targets : node, or sequence of nodes, optional
-            Default: all nodes.
+        sources, targets : node, sequence of nodes, or Places, optional
+            Default: all nodes. On its way from or to a place one is on its street, either way.
         device, progress
             As for :meth:`semiring_mm.PreparedGraph.distances`.
 
         Returns
         -------
         ndarray or LabelledArray, shape (sources, targets)
-            0 from a node to itself, inf where there is no route.
+            0 from a node or place to itself, inf where there is no route.
 
         Raises
         ------
@@ -256,29 +287,88 @@ class TurnNetwork:
         MemoryError
             If there is not the memory for the result.
         """
-        rows, columns = self._positions(sources, "sources"), self._positions(targets, "targets")
+        start, end = self._starts(sources), self._goals(targets)
         check_memory(
-            9 * len(rows) * len(columns), f"the result of {len(rows)} x {len(columns)} entries"
+            9 * len(start.node) * len(end.node),
+            f"a table between {len(start.node)} and {len(end.node)} ends of edges",
         )
-        d = self.graph.distances(
-            self.departures[rows], self.arrivals[columns], device=device, progress=progress
-        )
-        d[rows[:, None] == columns] = 0.0
-        if self._labels is None:
-            return d
-        return labelled(d, None, semirings["min_plus"], self.nodes, rows, columns)[0]
+        d = self.graph.distances(start.node, end.node, device=device, progress=progress)
+        if start.rest is None and end.rest is None:
+            d[start.owner[:, None] == end.owner] = 0.0
+            if self._labels is None:
+                return d
+        elif d.size:
+            d += start.extra[:, None]
+            d += end.extra
+            if start.rest is not None and end.rest is not None:  # along the edge itself
+                i, j = np.nonzero((start.owner[:, None] == end.owner) & (end.owner >= 0))
+                along = start.rest[i] - end.rest[j]
+                d[i, j] = np.where(along >= 0, np.minimum(along, d[i, j]), d[i, j])
+            for axis, x in enumerate((start, end)):
+                d = np.minimum.reduceat(d, x.first, axis)
+        else:
+            d = np.empty((len(start.names), len(end.names)))
+        names = [*start.names, *end.names]
+        which = range(len(start.names)), range(len(start.names), len(names))
+        return labelled(d, None, semirings["min_plus"], names, *which)[0]
+
+    def _starts(self, given: Any) -> _Stops:
+        """Where one is at nodes, or at the end of the edge on either side of places."""
+        if not isinstance(given, Places):
+            return self._at(given, "sources", self.departures)
+        edge, part, weight = self._on_edges(given)
+        rest = (1.0 - part) * weight
+        extra = np.where(edge < 0, np.inf, rest)
+        first = 2 * np.arange(len(given))
+        return _Stops(self._after[np.maximum(edge, 0)], extra, edge, first, given.ids, rest)
+
+    def _goals(self, given: Any) -> _Stops:
+        """Where one reaches nodes, or from where the edges are entered that places are on."""
+        if not isinstance(given, Places):
+            return self._at(given, "targets", self.arrivals)
+        edge, part, weight = self._on_edges(given)
+        some = np.maximum(edge, 0)
+        count = np.where(edge < 0, 1, self._first[some + 1] - self._first[some])
+        arc, row = ranges(self._first[some], count), np.repeat(np.arange(len(edge)), count)
+        extra = np.where(edge[row] < 0, np.inf, self._turn[arc] + (part * weight)[row])
+        rest, first = ((1.0 - part) * weight)[row], offsets(count)[:-1][::2]
+        return _Stops(self._tail[arc], extra, edge[row], first, given.ids, rest)
+
+    def _at(self, given: Any, name: str, where: Index) -> _Stops:
+        at = self._positions(given, name)
+        names = [self.nodes[i] for i in at]
+        return _Stops(where[at], np.zeros(len(at)), at, np.arange(len(at)), names)
+
+    def _on_edges(self, places: Places) -> tuple[Index, Float, Float]:
+        """Two edges of each place (-1: none that is open), fractions of them, and their weights."""
+        if self.streets is None:
+            raise ValueError("places need streets with coordinates, not u and v alone")
+        if len(places) and places.edge.max() >= len(self._u):
+            raise ValueError(
+                f"places are on edge {places.edge.max()} of {len(self._u)}: they are of another "
+                f"network"
+            )
+        twin = np.append(self.streets.twin, -1)[places.edge]
+        edge = np.stack([places.edge, twin], axis=1).ravel()
+        part = np.stack([places.fraction, 1.0 - places.fraction], axis=1).ravel()
+        weight = np.append(self._weight, np.inf)[edge]
+        closed = np.isinf(weight)
+        part[closed], weight[closed], edge[closed] = 0.0, 0.0, -1
+        return edge, part, weight
 
     def distance(self, source: Any, target: Any) -> float:
         """The cost of a best route between two nodes, turns included; inf if there is none.
 
         Parameters
         ----------
-        source, target : node
+        source, target : node, or Places of one
 
         Returns
         -------
         float
         """
+        if isinstance(source, Places) or isinstance(target, Places):
+            return float(np.asarray(self.distances(source, target))[0, 0])
         i, j = self._place(source), self._place(target)
         return 0.0 if i == j else float(self.graph.distance(self.departures[i], self.arrivals[j]))
 
@@ -304,9 +394,28 @@ class TurnNetwork:
             return []
         start, end = int(self.departures[i]), int(self.arrivals[j])
         try:
-            return [*self.graph.path(start, end)[1:-1]]
+            walk = np.array(self.graph.path(start, end))
         except ValueError:
             raise ValueError(f"there is no path from {source!r} to {target!r}") from None
+        if walk[-1] >= len(self.nodes):  # the arrival at a node that is expanded
+            walk = walk[:-1]
+        ends, order = self._by_ends
+        step = walk[:-1] * len(self.graph.nodes) + walk[1:]
+        first, last = (np.searchsorted(ends, step, side) for side in ("left", "right"))
+        found = []
+        for a, b in zip(first, last, strict=True):  # of parallel edges the lightest
+            edge = self._entered[order[a:b]]
+            weight = self._weight[edge] + self._turn[order[a:b]]
+            found.append(int(edge[np.argmin(weight)]))
+        return found
+
+    @cached_property
+    def _by_ends(self) -> tuple[Index, Index]:
+        """The ends of arcs that enter edges, as ascending numbers, and these arcs."""
+        k = len(self._entered)
+        ends = self._tail[:k] * len(self.graph.nodes) + self._head[:k]
+        order = np.argsort(ends, kind="stable")
+        return ends[order], order
 
     def path(self, source: Any, target: Any) -> list[Any]:
         """The nodes of a best route, of which one may come twice where turns are banned.
@@ -415,9 +524,38 @@ class TurnNetwork:
         return np.arange(len(self.nodes)) if found is None else found
 
     def _place(self, node: Any) -> int:
+        if isinstance(node, Places):
+            raise TypeError("paths lead from node to node here, and distances from places, too")
         if self._labels is not None:
             return self._labels.place(node)
         return int(self._positions([node], "nodes")[0])
+
+
+@dataclass(frozen=True)
+class _Stops:
+    """Nodes or places, and the nodes of the graph by which they are left or reached.
+
+    Attributes
+    ----------
+    node : (k,) int64
+        In the graph.
+    extra : (k,) float64
+        The cost from there, or to there.
+    owner : (k,) int64
+        Positions of nodes, or edges of places (-1: none).
+    first : (l,) int64
+        Where those of each node or place begin.
+    names : sequence
+    rest : (k,) float64, optional
+        Of places: the cost of the rest of their edge.
+    """
+
+    node: Index
+    extra: Float
+    owner: Index
+    first: Index
+    names: Sequence[Any]
+    rest: Float | None = None
 
 
 def _ends(given: Any) -> tuple[Index, Index]:
@@ -487,7 +625,8 @@ def _headings(streets: Streets, chord: bool) -> tuple[Array, Array]:
 
 def _signed(a: Array, b: Array) -> Float:
     """Degrees from a direction to another, positive to the left."""
-    return np.asarray(np.degrees(np.angle(b * np.conj(a))))
+    degrees = np.degrees(np.angle(b * np.conj(a)))
+    return np.where(degrees == -180.0, 180.0, degrees)
 
 
 def turn_angles(streets: Streets, start: Any, end: Any, *, chord: bool = False) -> Float:
