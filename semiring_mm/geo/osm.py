@@ -485,6 +485,11 @@ class _Ways:
     def streets(self, places: Path, geometry: bool) -> Streets:
         """The ways, cut."""
         node, at = np.unique(self.refs, return_inverse=True)
+        if node[0] <= 0:
+            raise ValueError(
+                f"ids of nodes are positive, got {node[0]}: an editor has added it, and not yet "
+                f"uploaded it; osmium renumber gives new ids"
+            )
         xy = _places(places, node)
         way = np.repeat(np.arange(len(self.ids)), np.diff(self.first))
         there = ~np.isnan(xy[at, 0])

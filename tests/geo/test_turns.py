@@ -7,12 +7,11 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from optional import Optional, nx
+from optional import nx
 
 import semiring_mm as sm
 from semiring_mm.geo import Places, Streets, TurnNetwork, dual, turn_angles
 
-gpd, momepy = Optional("geopandas"), Optional("momepy")
 inf = math.inf
 
 
@@ -310,7 +309,8 @@ def test_the_dual_graph_joins_streets_where_they_meet():
 
 
 def test_angular_betweenness_of_the_dual_graph_is_that_of_momepy():
-    lines = gpd.read_file(momepy.datasets.get_path("bubenec"), layer="streets")
+    momepy, geopandas = pytest.importorskip("momepy"), pytest.importorskip("geopandas")
+    lines = geopandas.read_file(momepy.datasets.get_path("bubenec"), layer="streets")
     primal = momepy.gdf_to_nx(lines, approach="dual", angles=True, preserve_index=True)
     graph = nx.Graph()
     place = nx.get_node_attributes(primal, "index_position")
