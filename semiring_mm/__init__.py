@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from .closures.labelled import LabelledArray, reconstruct_path
     from .closures.paths import NegativeCycleError
     from .config import show_config
+    from .graphs.accessibility import accessibility
     from .graphs.apsp import apsp, closure
     from .graphs.explain import Explanation, explain
     from .graphs.flows import Flows, Gravity, flows
     from .graphs.inputs import adjacency
     from .graphs.nearest import Nearest, nearest
     from .graphs.prepared import PreparedGraph, load, prepare
+    from .graphs.routes import Paths
     from .graphs.statistics import Histogram, Statistics, statistics
+    from .graphs.within import Within, within
     from .laws import SemiringLawError
     from .pool import get_num_threads, set_num_threads
     from .summation import einsum
@@ -47,12 +50,15 @@ __all__ = [
     "LabelledArray",
     "Nearest",
     "NegativeCycleError",
+    "Paths",
     "PreparedGraph",
     "Semiring",
     "SemiringLawError",
     "Statistics",
     "Tiles",
+    "Within",
     "__version__",
+    "accessibility",
     "adjacency",
     "apsp",
     "chain",
@@ -78,6 +84,7 @@ __all__ = [
     "sgemv",
     "show_config",
     "statistics",
+    "within",
 ]
 
 #: Where names are that are imported when they are first used, as the block above says for readers
@@ -89,13 +96,16 @@ _HOMES = {
     "closures.labelled": "LabelledArray reconstruct_path",
     "closures.paths": "NegativeCycleError",
     "config": "show_config",
+    "graphs.accessibility": "accessibility",
     "graphs.apsp": "apsp closure",
     "graphs.explain": "Explanation explain",
     "graphs.flows": "Flows Gravity flows",
     "graphs.inputs": "adjacency",
     "graphs.nearest": "Nearest nearest",
     "graphs.prepared": "PreparedGraph load prepare",
+    "graphs.routes": "Paths",
     "graphs.statistics": "Histogram Statistics statistics",
+    "graphs.within": "Within within",
     "laws": "SemiringLawError",
     "pool": "get_num_threads set_num_threads",
     "summation": "einsum",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..graphs.statistics import Statistics, statistics
 from ..lazy import cached_property
 from ..progress import Progress
 from ..warn import warn
+from . import outputs
 from .places import Locator, Places, points_of
 from .readers import Reading, read
 from .streets import Streets, distance
@@ -343,14 +344,12 @@ class Network:
         return graph, found
 
     def _extension(self, roots: tuple[Places, ...]) -> tuple[PreparedGraph, list[Index]]:
-        """The graph with some places, and their nodes: kept for the last few."""
-        if not roots:
-            return self.graph, []
+        """The graph with some places, whose nodes are numbers: kept for the last few."""
         for kept, graph, at in self._extended:
             if len(kept) == len(roots) and all(x is y for x, y in zip(kept, roots, strict=True)):
                 return graph, at
-        edge = np.concatenate([x.edge for x in roots])
-        fraction = np.concatenate([x.fraction for x in roots])
+        edge = np.concatenate([np.empty(0, np.int64), *(x.edge for x in roots)])
+        fraction = np.concatenate([np.empty(0), *(x.fraction for x in roots)])
         streets, m = self.streets, len(self.streets.u)
         if len(edge) and edge.max() >= m:
             raise ValueError(f"places are on edge {edge.max()} of {m}: they are of another network")
@@ -438,7 +437,7 @@ class Network:
             pair.append(x if isinstance(x, Places) else [x])
         graph, ends = self._with(*pair)
         i, j = (int(x[0]) for x in ends if x is not None)
-        return graph, *(graph.nodes[k] for k in (i, j))
+        return graph, i, j
 
     def path(self, source: Any, target: Any) -> Route:
         """A best path between two nodes or places: crossings, edges, and the line.
@@ -472,9 +471,7 @@ class Network:
             walk = graph.path(i, j)
         except ValueError:
             raise ValueError(f"there is no path from {_name(source)} to {_name(target)}") from None
-        at = walk if graph is not self.graph else self.graph.positions(walk)
-        weight = float(graph.distance(i, j))
-        return self._route(graph, np.asarray(at).tolist(), source, target, weight)
+        return self._route(graph, walk, source, target, float(graph.distance(i, j)))
 
     def _route(
         self, graph: PreparedGraph, walk: list[int], source: Any, target: Any, weight: float
@@ -610,9 +607,7 @@ class Network:
         np.minimum.at(first, number, np.arange(len(here)))
         turn = np.argsort(first)  # of equally near ones the first that was given
         spots = spots[turn]
-        whole = nearest(
-            graph, [graph.nodes[i] for i in spots.tolist()], k, outward=outward, progress=progress
-        )
+        whole = nearest(graph, spots, k, outward=outward, progress=progress)
         at = np.arange(len(self.nodes)) if rows is None else rows
         place = np.full(len(graph.nodes) + 1, -1)
         place[spots] = np.arange(len(spots))
@@ -654,18 +649,15 @@ class Network:
             once = np.unique(ends)
             if values is not None and values.shape != ends.shape:
                 raise ValueError(f"attribute has shape {values.shape}, of {len(ends)} targets")
-            if values is not None or len(once) < len(ends):
+            if values is not None or (len(once) < len(ends) and "radius" in options):
                 each = np.ones(len(ends), np.int64) if values is None else values
                 values = np.zeros(count, each.dtype)
                 np.add.at(values, ends, each)
             ends = once
         names = list(self._names(sources, rows))
         found = statistics(
-            graph, what, sources=self._asked(graph, rows), targets=self._asked(graph, ends),
-            attribute=values, **options,
+            graph, what, sources=rows, targets=ends, attribute=values, **options
         )  # fmt: skip
-        if graph is self.graph:
-            return found
         called = dict(enumerate(self.nodes))
         for given, at in ((targets, all_ends), (sources, rows)):
             if isinstance(given, Places) and at is not None:
@@ -678,8 +670,57 @@ class Network:
                 changed[word] = type(old)(called.get(i, i) for i in old)
         return replace(found, **changed)
 
-    def _asked(self, graph: PreparedGraph, at: Index | None) -> Any:
-        return None if at is None else [graph.nodes[i] for i in at.tolist()]
+    # --- out ------------------------------------------------------------------------------------
+
+    def to_geodataframe(self, what: str = "edges", **columns: Any) -> Any:
+        """The streets or their nodes, with results as columns.
+
+        Parameters
+        ----------
+        what : {"edges", "nodes"}
+        **columns : (edges,) or (nodes,) arrays
+            By the name of each.
+
+        Returns
+        -------
+        GeoDataFrame
+            Edges by (u, v, key) with the columns of the streets, nodes by their labels.
+        """
+        return outputs.frame_of(self, what, columns)
+
+    def routes_frame(self, routes: Iterable[Route], **columns: Any) -> Any:
+        """Routes as lines, cut at the places: a GeoDataFrame with weight and number of edges.
+
+        Parameters
+        ----------
+        routes : iterable of Route
+        **columns
+            Further ones.
+
+        Returns
+        -------
+        GeoDataFrame
+        """
+        return outputs.routes_frame(routes, self.streets.crs, **columns)
+
+    def batches(
+        self, sources: Any = None, targets: Any = None, *, pairs: int | None = None, **options: Any
+    ) -> Iterator[Any]:
+        """A table of distances in record batches of Arrow, one after the other.
+
+        Parameters
+        ----------
+        sources, targets, **options
+            As for :meth:`distances`.
+        pairs : int, optional
+            How many a batch is computed from, at least a row; default a million.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            Columns from, to, distance (and along), of pairs with a path.
+        """
+        return outputs.batches(self, sources, targets, pairs, options)
 
 
 def _name(x: Any) -> str:

@@ -15,6 +15,7 @@ from ..engine import compiled
 from ..lazy import cached_property
 from ..naming import install
 from . import kernels
+from .outputs import geopandas
 from .streets import Streets, as_crs, distance
 
 __all__ = ["Locator", "Places", "points_of"]
@@ -76,6 +77,24 @@ class Places:
     def root(self) -> tuple[Places, Index]:
         """The places that these were taken from, and which of them they are."""
         return (self, np.arange(len(self))) if self._whole is None else self._whole
+
+    def to_geodataframe(self, crs: Any, **columns: Any) -> Any:
+        """Points on the streets, with results as columns.
+
+        Parameters
+        ----------
+        crs : object
+            That of the network, ``net.streets.crs``.
+        **columns : (k,) arrays
+
+        Returns
+        -------
+        GeoDataFrame
+            By ids, with `distance`.
+        """
+        given = {"distance": self.distance} | columns
+        points = geopandas().points_from_xy(self.x, self.y)
+        return geopandas().GeoDataFrame(given, geometry=points, index=list(self.ids), crs=crs)
 
     def __getitem__(self, key: Any) -> Places:
         which = np.atleast_1d(np.arange(len(self))[key])
@@ -175,6 +194,11 @@ class Locator:
         there = found >= 0
         s, t = found[there], part[there]
         begin, end = self._ends(s)
+        if streets.geographic:  # a long segment is not straight in both planes
+            scale = np.cos(np.radians(points[there, 1:])) * [1.0, 0.0] + [0.0, 1.0]
+            span, from_begin = (end - begin) * scale, (points[there] - begin) * scale
+            square_of = np.maximum((span * span).sum(1), np.finfo(float).tiny)
+            t = np.clip((span * from_begin).sum(1) / square_of, 0.0, 1.0)
         at = points.astype(np.float64)
         far = np.full(k, np.inf)
         at[there] = begin + t[:, np.newaxis] * (end - begin)

@@ -91,7 +91,9 @@ def _of_networkx(graph: Any, how: Reading) -> Streets:
     lines = columns.pop("geometry", None)
     directed = graph.is_directed() if how.directed is None else how.directed
     streets = _made(labels, points, _crs(how, graph.graph.get("crs"), points), u, v, columns, lines)
-    return streets if directed else _both_ways(streets, np.zeros(len(u), np.int64))
+    if directed:
+        return streets
+    return _both_ways(streets, np.zeros(len(u), np.int64), listed=graph.is_directed())
 
 
 def _column(values: list[Any]) -> Array:
@@ -170,7 +172,8 @@ def _of_pair(pair: Any, how: Reading) -> Streets:
     wrong = np.flatnonzero((ends[0] < 0) | (ends[1] < 0))
     if wrong.size:
         e = int(wrong[0])
-        label = next(np.asarray(z)[e] for z, at in zip(given, ends, strict=True) if at[e] < 0)
+        pair = [np.asarray(z)[e : e + 1].tolist()[0] for z in given]
+        label = pair[0] if ends[0][e] < 0 else pair[1]
         raise ValueError(
             f"edges end at nodes of the table of nodes, and {label!r} of edge {e} is none (one of "
             f"{wrong.size} such edges)"
@@ -404,7 +407,7 @@ def _directed(streets: Streets, edges: Any, how: Reading) -> Streets:
                 f"there is no column {how.oneway!r}; there are "
                 f"{', '.join(map(repr, streets.columns))}"
             )
-    return _both_ways(streets, way)
+    return _both_ways(streets, way, listed=listed)
 
 
 def _ways(column: Array, name: str) -> Index:
@@ -424,9 +427,10 @@ def _ways(column: Array, name: str) -> Index:
     return way
 
 
-def _both_ways(streets: Streets, way: Index) -> Streets:
-    """With an edge for each direction in which a street leads, where there is none yet."""
-    forward, back = np.flatnonzero(way >= 0), np.flatnonzero((way <= 0) & (streets.twin < 0))
+def _both_ways(streets: Streets, way: Index, *, listed: bool) -> Streets:
+    """With an edge for each direction in which a street leads; some may be `listed` already."""
+    there = streets.twin >= 0 if listed else np.zeros(len(way), bool)
+    forward, back = np.flatnonzero(way >= 0), np.flatnonzero((way <= 0) & ~there)
     edges = np.concatenate([forward, back])
     backward = np.arange(len(edges)) >= len(forward)
     order = np.argsort(edges, kind="stable")

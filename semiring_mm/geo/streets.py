@@ -21,8 +21,8 @@ Float = NDArray[np.float64]
 
 #: Radius in metres of the sphere that has the Earth's area.
 _RADIUS = 6_371_007.0
-#: By how much ends and lengths of the two directions of a street may differ, relatively.
-_SAME = 1e-6
+#: By how much points of the two directions of a street may differ, of the largest coordinate.
+_SAME = 1e-7
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -170,31 +170,34 @@ class Streets:
     def twin(self) -> Index:
         """For each edge the same street the other way, -1 where there is none; (m,).
 
-        It leads back along the same points.
+        It leads back along the same points, and is as long if there is a column "length".
         """
         first, points = self.lines
         count, m = first[1:] - first[:-1], len(self.u)
-        middle = np.zeros((2, m))
-        if m:
-            # the mean of the inner points tells parallel streets apart, whatever their direction
-            middle[:] = np.add.reduceat(points, first[:-1], axis=0).T / count
-        scale = 1e-7 * max(1.0, float(np.abs(points).max(initial=0.0)))
-        low, high = np.minimum(self.u, self.v), np.maximum(self.u, self.v)
-        back = self.u > self.v
-        order = np.lexsort([back, *np.round(middle / scale), count, high, low])
-        a, b = order[:-1], order[1:]
-        same = (self.u[a] == self.v[b]) & (self.v[a] == self.u[b]) & (count[a] == count[b])
-        same &= (low[a] == high[a]) | ~back[a] & back[b]
-        for one, other in ((a, b), (b, a)):  # the second point of each is the last but one there
-            gap = points[first[one] + 1] - points[first[other + 1] - 2]
-            same &= (count[a] == 2) | (np.abs(gap) <= _SAME * scale / 1e-7).all(1)
         found = np.full(m, -1)
-        # of three alike in a row the first two are a pair
-        starts = np.flatnonzero(same)
-        run = np.flatnonzero(np.diff(starts, prepend=-2) > 1)
-        place = np.arange(len(starts)) - np.repeat(run, np.diff(run, append=len(starts)))
-        pairs = starts[place % 2 == 0]
-        found[order[pairs]], found[order[pairs + 1]] = order[pairs + 1], order[pairs]
+        if not m:
+            return found
+        # the mean of the points tells parallel streets apart, whatever their direction
+        near = _SAME * max(1.0, float(np.abs(points).max()))
+        middle = np.add.reduceat(points, first[:-1], axis=0).T / count
+        second, last = points[first[:-1] + 1], points[first[1:] - 2]
+        back = np.where(self.u == self.v, _precedes(last, second), self.u > self.v)
+        length = np.asarray(self.columns.get("length", np.zeros(m)))
+        keys = [np.minimum(self.u, self.v), np.maximum(self.u, self.v), count]
+        keys += [np.round(x / near) for x in middle]
+        keys += [np.round(length, 2)] if length.dtype.kind in "iuf" else []
+        order = np.lexsort([back, *keys])
+        changes = np.append(True, np.any([np.diff(key[order]) != 0 for key in keys], axis=0))
+        alike = np.cumsum(changes)
+        begin = np.flatnonzero(np.append(True, changes[1:] | (np.diff(back[order]) > 0)))
+        rank = np.arange(m) - np.repeat(begin, np.diff(begin, append=m))  # in their direction
+        turn = np.lexsort([back[order], rank, alike])
+        order, alike, rank = order[turn], alike[turn], rank[turn]
+        a, b = order[:-1], order[1:]
+        same = (alike[:-1] == alike[1:]) & (rank[:-1] == rank[1:]) & ~back[a] & back[b]
+        for one, other in ((second[a], last[b]), (last[a], second[b])):
+            same &= (count[a] == 2) | (np.abs(one - other) <= near).all(1)
+        found[a[same]], found[b[same]] = b[same], a[same]
         return found
 
     def taken(self, edges: Index, *, backward: NDArray[np.bool_] | None = None) -> Streets:
@@ -213,6 +216,12 @@ class Streets:
             mirror = np.repeat(2 * first[edges] + count - 1, count) - row
             shape = begin, points[np.where(turned, mirror, row)]
         return Streets(self.nodes, self.x, self.y, self.crs, u, v, columns, shape)
+
+
+def _precedes(a: Float, b: Float) -> NDArray[np.bool_]:
+    """Which points come before others, by x and then by y."""
+    found = (a[:, 0] < b[:, 0]) | ((a[:, 0] == b[:, 0]) & (a[:, 1] < b[:, 1]))
+    return np.asarray(found)
 
 
 def as_crs(crs: Any) -> Any:

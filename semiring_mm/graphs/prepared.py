@@ -7,9 +7,9 @@ import itertools
 import json
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,10 @@ from ..closures.weights import as_numbers, edges_of
 from ..hierarchy import costs
 from ..hierarchy.devices import Placed, device_customizer, fetch, host_metric, place
 from ..hierarchy.leaves import Leaves
-from ..hierarchy.metric import Arcs, Metric, customize
-from ..hierarchy.symbolic import Structure, analyze
+from ..hierarchy.metric import Arcs, Metric, customize, customize_along
+from ..hierarchy.symbolic import Structure, analyze, factorize, neighbours
 from ..lazy import cached_property
+from ..plan import stored
 from ..progress import Progress, part_of, reporter
 from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
@@ -41,6 +42,8 @@ from .rows import Sweeps
 
 if TYPE_CHECKING:
     from .flows import Flows
+    from .routes import Paths
+    from .within import Within
 
 __all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "network", "prepare"]
 
@@ -50,6 +53,10 @@ Index = NDArray[np.int64]
 _VERSION = 2
 #: Nanoseconds of a core's closure from which there is a warning.
 _LONG = 5e9
+#: Bytes of an edge of an elimination with a second quantity.
+_ENTRY = 60
+#: Pairs of nodes whose paths a task of a thread finds at least.
+_PAIRS = 16
 #: Bytes a node and an edge that the preparation of a road network takes at its peak, beside the
 #: graph: 0.8 GiB for 5 million nodes. Larger separators take more, which only the order tells.
 _NODE, _EDGE = 100, 60
@@ -74,8 +81,8 @@ _TYPES = {
 
 #: What users see of a prepared graph; the rest is for the modules that compute with it.
 _PUBLIC = (
-    "customize", "directed", "distance", "distances", "dtype", "flows", "nodes", "path", "save",
-    "semiring",
+    "accessibility", "customize", "directed", "distance", "distances", "dtype", "flows", "nodes",
+    "path", "paths", "save", "semiring", "within",
 )  # fmt: skip
 
 #: Prepared graphs by their keys, and how many there have been.
@@ -411,7 +418,7 @@ class PreparedGraph:
                 return customize(leaves.after, problem, other._arcs)
             return leaves.metric(self.metric, problem.steps, plan, ways[0], ways[-1])
 
-        other._state = _State(edges, problem, problem.solve(run), None)
+        other._state = _State(edges, problem, problem.solve(run), other._arcs, None)
         return other
 
     def spread(self, values: Array) -> Array:
@@ -544,7 +551,7 @@ class PreparedGraph:
         else:
             with engines.named("cuda").on(index):
                 metric = problem.solve(self._customizer())
-        return _State(edges, problem, metric, before)
+        return _State(edges, problem, metric, self._arcs, before)
 
     def _problem(self, edges: EdgeList) -> Problem:
         """The problem of weights."""
@@ -566,8 +573,8 @@ class PreparedGraph:
         return self._customizers[here]
 
     def distances(
-        self, sources: Any = None, targets: Any = None, *, device: str | None = None,
-        progress: Progress = None,
+        self, sources: Any = None, targets: Any = None, *, along: Any = None,
+        device: str | None = None, progress: Progress = None,
     ) -> Any:  # fmt: skip
         """The weights of best paths from some nodes to all others, or to some.
 
@@ -577,6 +584,10 @@ class PreparedGraph:
             Default: all nodes.
         targets : node, or sequence of nodes, optional
             Default: all nodes. A table between chosen nodes takes only what they need.
+        along : array_like of shape (m,), or str, optional
+            A second quantity of the edges, such as the kilometres of the fastest way: a finite
+            number for each edge or row, or a column, as `weights` of :meth:`customize`. Its sums
+            are computed on the CPU, where ⊗ adds weights up (min_plus, max_plus).
         device : {None, "cpu", "cuda", "cuda:N"}
             Where to compute; None: where `sources` or `targets` live, if one is an array of numbers
             on a CUDA device, or else on the CPU. The first call brings the graph to the device.
@@ -588,11 +599,18 @@ class PreparedGraph:
         ndarray, shape (sources, targets)
             The semiring's zero (inf for min_plus) where there is no path. Of a graph with labels a
             :class:`LabelledArray`. For an array on a device one of its library, there.
+        ndarray of float64, shape (sources, targets), with `along`
+            The sums of the second quantity along these paths; inf where there is no path. Of paths
+            of equal weight that of the least sum counts: pairs of weight and sum are compared like
+            words. Floating-point weights are equal if their sums are, as rounded.
 
         Raises
         ------
         ValueError
-            If there is no such node.
+            If there is no such node; `along` is not finite, or negative around a cycle that weighs
+            nothing.
+        OverflowError
+            If whole numbers in `along` may add up to more than 2⁵³, up to which they are exact.
         MemoryError
             If neither `sources` nor `targets` are given and all pairs take more than 4 GiB.
 
@@ -600,7 +618,9 @@ class PreparedGraph:
         -----
         O(f) for each source, f being the edges of the elimination, or those above a target: PHAST
         and RPHAST (Delling, Goldberg, Nowatzyk and Werneck, 2013). In a table of few pairs all
-        nodes climb the elimination tree, as for :meth:`distance`.
+        nodes climb the elimination tree, as for :meth:`distance`. With `along` labels are pairs,
+        which takes two to three times as long, and a customization for the last four quantities of
+        the weights of now; a core of c nodes is eliminated for it, c³/3 pairs.
 
         Examples
         --------
@@ -613,6 +633,12 @@ class PreparedGraph:
         >>> net.distances([1, 2], targets=[0, 1])
         array([[3., 0.],
                [2., 5.]])
+        >>> roads = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> minutes, km = roads.distances("a", along=[10, 20, 30])
+        >>> km
+        LabelledArray, 1 x 3, float64
+           a   b   c
+        a  0  10  40
         """
         n, state = len(self.nodes), self._state
         given = {"sources": sources, "targets": targets}
@@ -626,14 +652,23 @@ class PreparedGraph:
                     n, n * n * self.dtype.itemsize, "distances(net.nodes) takes them, "
                     "distances(sources, targets) finds some, sm.statistics(net) keeps none of them",
                 )  # fmt: skip
+            size = self.dtype.itemsize + 8 * (along is not None)
             check_memory(
-                count * width * self.dtype.itemsize, f"the result of {count} x {width} entries",
+                count * width * size, f"the result of {count} x {width} entries",
                 engines.named("cpu") if call.moved else call.engine,
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
             tick = reporter(progress, float(count), "sweeps", "sources")
-            host = call.engine.FactorSweeps is None
-            if host:
+            host, sums = call.engine.FactorSweeps is None, None
+            if along is not None:
+                if not host:
+                    raise ValueError(
+                        "along is computed on the CPU: leave device out, and give sources and "
+                        "targets from there"
+                    )
+                sums = np.empty((count, width))
+                d = self.table(start, columns, part_of(tick, 0.0, count), along, sums)
+            elif host:
                 d = self.table(start, columns, part_of(tick, 0.0, count))
             else:
                 d = self._on_device(call, state, start, columns)
@@ -641,13 +676,15 @@ class PreparedGraph:
                 tick(float(count))
             if not (host or call.moved):
                 return call.give(d)
-        if self._labels is None:
-            return d
-        return labelled(d, None, self.semiring, self.nodes, rows, columns)[0]
+        found = [d] if sums is None else [d, sums]
+        if self._labels is not None:
+            found = [labelled(x, None, self.semiring, self.nodes, rows, columns)[0] for x in found]
+        return found[0] if sums is None else tuple(found)
 
     def table(
-        self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None
-    ) -> Array:
+        self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None,
+        along: Any = None, sums: Array | None = None,
+    ) -> Array:  # fmt: skip
         """Distances by positions of nodes, on the host.
 
         Parameters
@@ -657,20 +694,95 @@ class PreparedGraph:
             Default: all nodes.
         tick : callable, optional
             Is told the fraction done.
+        along : optional
+            As for :meth:`distances`, with `sums`, a (k, l) array of float64 to be filled.
 
         Returns
         -------
         (k, l) array
         """
         n, x, state = len(self.nodes), self._structure, self._state
+        metric, problem = state.metric, state.problem
+        if along is not None:
+            metric, problem = self._along(along)
+            x = metric.structure
         d = np.empty((len(start), n if end is None else len(end)), self.dtype)
         work = float(len(start))  # in rows of all nodes
-        if end is not None and min(d.shape) <= state.metric.width:
+        if end is not None and min(d.shape) <= metric.width:
             work = 0.0  # for a single block other types are not worth a look
         elif end is not None and d.size:
             work *= len(x.ancestors(x.rank[end].astype(np.int64))) / n
-        Sweeps(state.metric, state.problem, work).write(start, d, None, tick, columns=end)
+        Sweeps(metric, problem, work).write(start, d, sums, tick, columns=end)
         return d
+
+    def _along(self, along: Any) -> tuple[Metric, Problem]:
+        """The metric with a second quantity, and its problem."""
+        s, state = self.semiring, self._state
+        if s.mul_kind != "+" or s.add_kind not in ("min", "max"):
+            raise ValueError(
+                f"along needs a semiring whose ⊗ adds weights up, such as min_plus, and {s.name} "
+                f"has ⊗ = {s.mul}; net.paths(pairs).sums(along) has the sums of some paths"
+            )
+        values = self._quantity(along)
+        for other, found in state.along:
+            if np.array_equal(other, values):
+                return found
+        structure, arcs = self._whole
+
+        def run(problem: Problem) -> tuple[Metric, Problem]:
+            return customize_along(structure, problem, arcs, values), problem
+
+        found = state.problem.solve(run)
+        state.along = [(values, found), *state.along[:3]]
+        return found
+
+    def _quantity(self, along: Any) -> NDArray[np.float64]:
+        """A finite number for each edge."""
+        edges, named = self._state.edges, self._state.columns
+        if isinstance(along, str):
+            if self._table is None:
+                raise ValueError(
+                    f"along={along!r} is a column, and the prepared graph keeps no table: give a "
+                    f"number for each edge"
+                )
+            if along not in named:
+                named[along] = self._of_graph(self._table, along)
+            given = named[along]
+        else:
+            try:
+                given = self._weighted(self._as_weights(along, None)).weight
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"along: {error}") from None
+        values = np.array(given, np.float64)  # theirs may change in place
+        there = edges.weight != self.semiring.identities(self.dtype)[0]
+        wrong = np.flatnonzero(there & ~np.isfinite(values))
+        if wrong.size:
+            e = int(wrong[0])
+            raise ValueError(f"along: the number of {self._edge(e)} is {values[e]}, not finite")
+        one = self.semiring.identities(self.dtype)[1]
+        ring = there & (edges.row == edges.col) & (edges.weight == one) & (values < 0)
+        if ring.any():
+            e = int(np.flatnonzero(ring)[0])
+            raise ValueError(f"along: {self._edge(e)} weighs nothing, and has {values[e]} < 0")
+        most = np.abs(values, where=there, out=np.zeros(len(values))).max(initial=0)
+        if given.dtype.kind in "iu" and most * max(1, len(self.nodes) - 1) > 1 << 53:
+            raise OverflowError(
+                f"along: whole numbers of up to {most:.0f} may add up to more than 2**53 on a path "
+                f"of {len(self.nodes)} nodes: give them in a larger unit, or as floating-point "
+                f"numbers, which are rounded"
+            )
+        return values
+
+    @cached_property
+    def _whole(self) -> tuple[Structure, Arcs]:
+        """The structure with its core eliminated, too."""
+        x, arcs = self._structure, self._arcs
+        if not x.core:
+            return x, arcs
+        check_memory(_ENTRY * (len(x.head) + x.core**2 // 2), "the elimination of the core")
+        near = neighbours(x.n, arcs.row, arcs.col)
+        whole = factorize(x.n, *near, x.order, x.n)
+        return whole, Arcs.of(whole, arcs.row, arcs.col, undirected=arcs.undirected)
 
     @property
     def placed(self) -> Callable[[Sequence[int]], Placed]:
@@ -745,6 +857,65 @@ class PreparedGraph:
             raise ValueError(f"there is no path from {source!r} to {target!r}")
         return nodes if self._labels is None else [*map(self.nodes.__getitem__, nodes)]
 
+    def paths(self, pairs: Any, *, progress: Progress = None) -> Paths:
+        """The best paths of many pairs of nodes: their nodes and edges.
+
+        Parameters
+        ----------
+        pairs : array_like of shape (k, 2), tuple, table or path
+            A source and a target each; as a tuple of two sequences, sources and targets; or as a
+            table of pandas, Polars or Arrow, or a file, with the columns origin and destination (or
+            others that :func:`adjacency` reads).
+        progress : bool or callable, optional
+            As for :func:`apsp`, of the pairs.
+
+        Returns
+        -------
+        Paths
+            A pair between which there is no path is told there, and is no error.
+
+        Raises
+        ------
+        ValueError
+            If there is no such node, or these are no pairs.
+
+        Notes
+        -----
+        As :meth:`path`, on all threads.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> found = net.paths([("a", "c"), ("b", "c"), ("c", "a")])
+        >>> found
+        <Paths: 3 with 3 edges, 1 pairs without a path>
+        >>> list(found), found.weight
+        ([['a', 'b', 'c'], ['b', 'c'], []], array([ 4.,  1., inf]))
+        >>> found.edges
+        array([0, 2, 2])
+        """
+        from .routes import paths
+
+        return paths(self, pairs, progress)
+
+    def routes(
+        self, ends: Index, tick: Callable[[float], None] | None = None
+    ) -> tuple[Array, Index, Array, Index]:
+        """Best paths between positions of nodes, the rows of `ends`.
+
+        Returns
+        -------
+        weight : (k,) array
+        steps : (k,) int64
+            The number of edges of each path; -1: there is none.
+        nodes : array
+            Those after the source, of one path after the other.
+        edges : int64 array
+            That lead to them.
+        """
+        return self._state.paths(ends, tick)
+
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
         """Positions in ``nodes`` of one node or several.
 
@@ -793,6 +964,74 @@ class PreparedGraph:
         return flows(
             self, demand, trips=trips, sources=sources, targets=targets, ties=ties,
             progress=progress,
+        )  # fmt: skip
+
+    @overload
+    def within(
+        self, radius: float, sources: Any = ..., targets: Any = ..., *, outward: bool = ...,
+        batch: None = ..., progress: Progress = ...,
+    ) -> Within: ...  # fmt: skip
+    @overload
+    def within(
+        self, radius: float, sources: Any = ..., targets: Any = ..., *, outward: bool = ...,
+        batch: int | Literal["auto"], progress: Progress = ...,
+    ) -> Iterator[Within]: ...  # fmt: skip
+    def within(
+        self, radius: float, sources: Any = None, targets: Any = None, *, outward: bool = True,
+        batch: int | Literal["auto"] | None = None, progress: Progress = None,
+    ) -> Within | Iterator[Within]:  # fmt: skip
+        """Pairs of nodes within a radius of each other: :func:`within` of the graph.
+
+        Parameters
+        ----------
+        radius, sources, targets, outward, batch, progress
+            As for :func:`within`.
+
+        Returns
+        -------
+        Within, or an iterator of Within
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> net.within(3, "a").distance
+        array([3., 0.])
+        """
+        from .within import within
+
+        return within(
+            self, radius, sources, targets, outward=outward, batch=batch, progress=progress
+        )
+
+    def accessibility(
+        self, places: Any, weights: Any = None, *, radius: float | Sequence[float] | None = None,
+        decay: Any = None, sources: Any = None, outward: bool = True, competition: Any = None,
+        device: str | None = None, progress: Progress = None,
+    ) -> Any:  # fmt: skip
+        """Accessibility of places from each node: :func:`accessibility` of the graph.
+
+        Parameters
+        ----------
+        places, weights, radius, decay, sources, outward, competition, device, progress
+            As for :func:`accessibility`.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> net.accessibility(["b", "c"], radius=3)
+        array([1, 2, 1])
+        """
+        from .accessibility import accessibility
+
+        return accessibility(
+            self, places, weights, radius=radius, decay=decay, sources=sources, outward=outward,
+            competition=competition, device=device, progress=progress,
         )  # fmt: skip
 
     def _place(self, node: Any) -> int:
@@ -860,9 +1099,12 @@ class _State:
     """
 
     def __init__(
-        self, edges: EdgeList, problem: Problem, metric: Metric, before: _State | None
+        self, edges: EdgeList, problem: Problem, metric: Metric, arcs: Arcs, before: _State | None
     ) -> None:
         self.edges, self.problem, self.customized = edges, problem, metric
+        self._arcs = arcs
+        self.along: list[tuple[Array, tuple[Metric, Problem]]] = []  # the last first
+        self.columns: dict[str, Array] = {}  # of the table, second quantities
         self._placed: dict[tuple[int, ...], Placed] = {}
         self._before: dict[tuple[int, ...], Placed] = {}
         if before is not None:
@@ -930,7 +1172,7 @@ class _State:
         return value
 
     def _query(self) -> PathQuery:
-        return self._free.pop() if self._free else PathQuery(self.metric)
+        return self._free.pop() if self._free else PathQuery(self.metric, ties=self._ties)
 
     def path(self, i: int, j: int) -> list[int] | None:
         """The nodes on a best path, or None."""
@@ -943,14 +1185,18 @@ class _State:
             if value == self.metric.identities[0]:
                 return None
             if positions_after is not None:
-                walk = [i, *self.metric.structure.order[positions_after].tolist()]
-                return _simple(walk) if self._ties else walk
+                return [i, *self.metric.structure.order[positions_after].tolist()]
         elif self.distance(i, j) == self._zero:
             return None
         return self._walk(i, j)
 
     def _walk(self, i: int, j: int) -> list[int]:
         """The path by the predecessors of a sweep: through a core, or where ties close rings."""
+        path: list[int] = reconstruct_path(self._tree(i)[1], i, j)
+        return path
+
+    def _tree(self, i: int) -> tuple[Array, NDArray[np.int32]]:
+        """The row of distances from a node, as computed, and its predecessors."""
         if self._trees is None:
             with_trees = replace(self.problem, predecessors=True)
 
@@ -961,8 +1207,71 @@ class _State:
         n = self._trees.metric.structure.n
         d, p = np.empty((1, n), self.metric.steps.dtype), np.empty((1, n), np.int32)
         self._trees.fill(np.array([i]), d, p)
-        path: list[int] = reconstruct_path(p, i, j)
-        return path
+        return d, p
+
+    @cached_property
+    def _edge_of(self) -> Index:
+        """The edge of the graph that is the best one in a slot; negative slots are of the core."""
+        problem, arcs = self.problem, self._arcs
+        x, s, edge = self.metric.structure, problem.source.s, np.arange(len(arcs.row))[arcs.apart]
+        weight, slot = arcs.weights(problem), arcs.slot
+        if arcs.undirected:
+            turned = x.slots(arcs.col[arcs.apart], arcs.row[arcs.apart])
+            weight, slot, edge = np.tile(weight, 2), np.append(slot, turned), np.tile(edge, 2)
+        shape = 2 * len(x.head) + x.core**2
+        best = np.full(shape, problem.steps.identities[0], weight.dtype)
+        (np.maximum if s.add_kind == "max" else np.minimum).at(best, slot, weight)
+        found = np.full(shape, len(arcs.row))
+        np.minimum.at(found, slot, np.where(weight == best[slot], edge, len(arcs.row)))
+        return found
+
+    def paths(
+        self, ends: Index, tick: Callable[[float], None] | None
+    ) -> tuple[Array, Index, Array, Index]:
+        """As :meth:`PreparedGraph.routes`."""
+        x, k = self.metric.structure, len(ends)
+        steps, value = np.full(k, -1), np.empty(k, self.problem.steps.dtype)
+        value.fill(self.problem.steps.identities[0])
+        parts = dict[int, list[tuple[Array, Array]]]()  # by their first pairs
+
+        def some(begin: int, end: int) -> None:
+            query = self._query()
+            found, count, walk, used = query.paths(self._position[ends[begin:end]].astype(np.int64))
+            self._free.append(query)
+            there = found != self.metric.identities[0]
+            value[begin:end] = stored(self.metric.plan, found, value.dtype)
+            steps[begin:end] = np.where(there, count, -1)
+            kept = np.repeat(there, np.maximum(count, 0))
+            parts[begin] = [(x.order[walk[kept]], self._edge_of[used[kept]])]
+            lost = np.flatnonzero(there & (count < 0)) + begin
+            if lost.size:
+                cuts = np.cumsum(np.maximum(steps[begin:end], 0))[:-1]
+                nodes, edges = (np.split(y, cuts) for y in parts[begin][0])
+                parts[begin] = list(zip(nodes, edges, strict=True))
+                by_trees(lost, begin)
+
+        def by_trees(pairs: Index, begin: int) -> None:
+            for i in np.unique(ends[pairs, 0]).tolist():
+                d, p = self._tree(i)
+                for k in pairs[ends[pairs, 0] == i].tolist():
+                    j = int(ends[k, 1])
+                    if d[0, j] != self.problem.steps.identities[0] or i == j:
+                        path = np.array(reconstruct_path(p, i, j), np.int64)
+                        value[k], steps[k] = d[0, j], len(path) - 1
+                        edges = self._edge_of[x.slots(path[:-1], path[1:])]
+                        parts[begin][k - begin] = path[1:].astype(np.int32), edges
+
+        _ = self._edge_of  # computed once, before threads ask for it
+        if x.core:
+            parts[0] = [(np.empty(0, np.int32), np.empty(0, np.int64))] * k
+            by_trees(np.arange(k), 0)
+        elif k:
+            pieces = max(1, min(4 * pool.get_num_threads(), k // _PAIRS))
+            pool.run_parts(some, k, pieces, tick and (lambda done: tick(done / k)))
+        found = [part for begin in sorted(parts) for part in parts[begin]]
+        empty = (np.empty(0, np.int32), np.empty(0, np.int64))
+        nodes, edges = (np.concatenate(y) for y in zip(empty, *found, strict=True))
+        return self.problem.restore(value), steps, nodes, edges
 
 
 def prepare(
@@ -1139,23 +1448,6 @@ def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:
         )
     values[missing] = s.identities(dtype)[0]
     return edges.weighted(values)
-
-
-def _simple(walk: list[int]) -> list[int]:
-    """A walk without the rings that ties close."""
-    if len(set(walk)) == len(walk):
-        return walk
-    path: list[int] = []
-    place: dict[int, int] = {}
-    for node in walk:
-        if node in place:
-            for other in path[place[node] + 1 :]:
-                del place[other]
-            del path[place[node] + 1 :]
-        else:
-            place[node] = len(path)
-            path.append(node)
-    return path
 
 
 def _sorted_ends(n: int, row: Index, col: Index, directed: bool) -> tuple[Index, Index]:

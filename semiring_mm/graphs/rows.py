@@ -38,7 +38,7 @@ __all__ = [
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
-Trees = NDArray[np.int32] | None
+Trees = NDArray[Any] | None  # predecessors, in int32; or sums of a second quantity, in float64
 Told = Callable[[float], None] | None
 
 _LOADS = 20  # bytes of a label on a device beside itself: of numbers of paths and of demands
@@ -322,8 +322,11 @@ class Sweeps(Rows):
             metric.sweep(sources, d, p, tick, targets=columns)
         elif len(columns) <= metric.width and self._turns(p):
             turned = np.empty(d.T.shape, d.dtype)
-            metric.reversed.sweep(columns, turned, None, tick, targets=sources)
+            sums = None if p is None else np.empty(d.T.shape)
+            metric.reversed.sweep(columns, turned, sums, tick, targets=sources)
             d[...] = turned.T
+            if p is not None and sums is not None:
+                p[...] = sums.T
         else:
             rank = metric.structure.rank
             start, end = (rank[x].astype(np.int64) for x in (sources, columns))
@@ -339,12 +342,16 @@ class Sweeps(Rows):
     def _turns(self, p: Trees) -> bool:
         """Whether the columns of a table are rows of the reversed graph, at no cost."""
         commutes = self.problem.source.s.commutes and not self.metric.structure.core
-        return commutes and p is None
+        return commutes and (p is None or self.metric.out_along is not None)
 
     def repair(self, sources: Index, d: Array, p: Trees) -> None:
         """Make trees of predecessors among which ties have closed rings."""
         source, facts = self.problem.source, self.problem.weights.facts
-        if p is not None and has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi):
+        if (
+            self.metric.trees
+            and p is not None
+            and has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi)
+        ):
             repair_trees(engines.named("cpu"), source.s, d, p, source.edges, sources)
 
     def collector(

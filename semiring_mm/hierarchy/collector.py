@@ -77,7 +77,7 @@ class Extent:
     @classmethod
     def of(cls, metric: Metric) -> Extent:
         finite, (bound, tight), dtype = metric.finite(), metric.bound, metric.out.dtype
-        negative, most = any(bool((w < 0).any()) for w in finite), max(bound, metric.largest)
+        negative, most = metric.negative, max(bound, metric.largest)
         small = not negative and most < NO_PATH["i4"]
         if dtype.kind == "f":
             exact = most < 2 ** np.finfo(dtype).nmant

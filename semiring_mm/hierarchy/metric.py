@@ -32,7 +32,9 @@ from ..progress import Progress, Tick, part_of, reporter
 from .collector import NO_PATH, Extent
 from .symbolic import Structure
 
-__all__ = ["Arcs", "Metric", "check_edges", "customize", "factorize_weights", "solve"]
+__all__ = [
+    "Arcs", "Metric", "check_edges", "customize", "customize_along", "factorize_weights", "solve",
+]  # fmt: skip
 
 Array = Any  # NumPy's; of a metric that was computed on a device, the device's
 
@@ -69,6 +71,8 @@ class Metric:
         None: all.
     written : Plan, optional
         How labels are stored in rows, if not as `plan` says.
+    out_along, back_along : (edges,) float64, optional
+        Sums of a second quantity, without a core: of what gives an edge its weight the least.
     """
 
     structure: Structure
@@ -82,6 +86,8 @@ class Metric:
     core_pred: NDArray[np.int32] | None = None
     targets: NDArray[np.int32] | None = None
     written: Plan | None = None
+    out_along: NDArray[np.float64] | None = None
+    back_along: NDArray[np.float64] | None = None
 
     @cached_property
     def trees(self) -> bool:
@@ -124,12 +130,24 @@ class Metric:
         same = self.back is self.out or np.array_equal(self.out, self.back)
         return same and np.array_equal(self.core, self.core.T)
 
-    @property
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all weights are whole numbers."""
+        arrays = (self.out, self.back, self.core)  # of most graphs the first one tells
+        return all(np.logical_and.reduce(w == np.trunc(w), None) for w in arrays)
+
+    @cached_property
+    def negative(self) -> bool:
+        """Whether there are negative weights."""
+        return any(bool((w < 0).any()) for w in self.finite())
+
+    @cached_property
     def reversed(self) -> Metric:
         """The metric of the graph whose edges lead the other way."""
         return replace(
             self, out=self.back, back=self.out, core=np.ascontiguousarray(self.core.T),
-            out_pred=None, back_pred=None, core_pred=None,
+            out_pred=None, back_pred=None, core_pred=None, out_along=self.back_along,
+            back_along=self.out_along,
         )  # fmt: skip
 
     def restricted(self, sources: Index, targets: Index) -> Metric:
@@ -140,7 +158,14 @@ class Metric:
         out = self.out[edges]
         back = out if self.back is self.out else self.back[edges]
         wanted = np.searchsorted(kept, self._wanted(targets)).astype(np.int32)
-        return replace(self, structure=structure, out=out, back=back, targets=wanted)
+        along = self.out_along, self.back_along
+        if along[0] is not None and along[1] is not None:
+            one = along[0][edges]
+            along = one, one if along[1] is along[0] else along[1][edges]
+        return replace(
+            self, structure=structure, out=out, back=back, targets=wanted, out_along=along[0],
+            back_along=along[1],
+        )  # fmt: skip
 
     def _wanted(self, targets: Index) -> NDArray[np.int32]:
         """The eliminated positions, descending, whose labels those of `targets` follow from."""
@@ -207,7 +232,9 @@ class Metric:
         back = out if self.back is self.out else self.converted(self.back, plan, zero, most)
         return replace(self, plan=plan, out=out, back=back)
 
-    def in_integers(self, dtype: np.dtype[Any], *, negative: bool = False) -> Metric:
+    def in_integers(
+        self, dtype: np.dtype[Any], *, negative: bool = False, most: float | None = None
+    ) -> Metric:
         """The same over min_plus with labels that are whole numbers of a type."""
         far, zero = NO_PATH[dtype.str[1:]], np.array(self.steps.identities[0], self.steps.dtype)
         plan = replace(
@@ -215,7 +242,7 @@ class Metric:
             start=far, missing=zero.item(), infinite=far, keep_nan=False, annihilate=negative,
             check=False, fma=False,
         )  # fmt: skip
-        return self.in_type(plan, far)
+        return self.in_type(plan, far, most)
 
     def narrowed(self, dtype: np.dtype[Any], rows: float) -> Metric | None:
         """The same with labels in 32-bit integers, which are written to rows of a type.
@@ -234,12 +261,7 @@ class Metric:
     @cached_property
     def _narrow(self) -> Metric | None:
         """The same in 32-bit integers, if these hold all distances."""
-        for w in (self.out, self.back, self.core):  # of most graphs the first one tells
-            if not np.logical_and.reduce(w == np.trunc(w), None):
-                return None
-        if self.largest >= 1 << 29 or any((w < 0).any() for w in self.finite()):
-            return None
-        if self.bound[0] >= 1 << 29:
+        if not self.whole or self.largest >= 1 << 29 or self.negative or self.bound[0] >= 1 << 29:
             return None
         return self.in_integers(np.dtype(np.int32))
 
@@ -260,13 +282,14 @@ class Metric:
         return 1 if each <= 1 else min(_HALF, self.width) if each <= _HALF else self.width
 
     def sweep(
-        self, sources: Index, d: Array, p: NDArray[np.int32] | None,
+        self, sources: Index, d: Array, p: Array | None,
         tick: Callable[[float], None] | None = None, *,
         targets: Index | None = None,
     ) -> None:  # fmt: skip
-        """Fill a row of `d` (and of `p`, with trees), contiguous, for each source.
+        """Fill a row of `d` (and of `p`), contiguous, for each source.
 
-        Columns are all nodes, or the `targets`. `tick` is told the fraction done.
+        Of `p` with predecessors, if there are trees, or with sums of the second quantity. Columns
+        are all nodes, or the `targets`. `tick` is told the fraction done.
         """
         x, width = self.structure, self._width(len(sources))
         columns, kind = x.rank if targets is None else x.rank[targets], self.out.dtype
@@ -276,6 +299,8 @@ class Metric:
         kernel = engines.compiled(kernels.sweep, self.written or self.plan, *self.identities)
         entries, turned, trees = x.n * width, width * kernels.COLUMNS, self.trees
         vector = min(width, self._lanes) * kind.itemsize  # bytes
+        sums, p = (None, p) if self.out_along is None else (p, None)
+        summed = 8 * (sums is not None)
         fields: dict[str, Any] = {
             "eliminated": x.eliminated, "core": x.core, "width": width, "columns": len(columns),
             "where": columns, "count": x.eliminated if wanted is None else len(wanted),
@@ -288,11 +313,16 @@ class Metric:
         }  # fmt: skip
         fields["base"], fields["pitch"] = _lines(d)
         fields["pred_base"], fields["pred_pitch"] = (0, 0) if p is None else _lines(p)
+        fields["along_base"], fields["along_pitch"] = (0, 0) if sums is None else _lines(sums)
+        fields |= {
+            "along_count": min(width, engines.host_rows().lanes(8)), "out_along": self.out_along,
+            "back_along": self.back_along, "sums": sums,
+        }  # fmt: skip
 
         def some(lines: Index, **blocks: Any) -> None:
-            label, pred, visited, rows, pred_rows = scratch(
+            label, pred, visited, rows, pred_rows, along, along_rows = scratch(
                 entries * kind.itemsize, 4 * entries * trees, 4 * x.eliminated,
-                turned * kind.itemsize, 4 * turned * trees,
+                turned * kind.itemsize, 4 * turned * trees, entries * summed, turned * summed,
             )  # fmt: skip
             kernel(
                 **fields, **blocks, sources=len(lines), lines=lines,
@@ -300,6 +330,8 @@ class Metric:
                 turned=rows.view(kind).reshape(width, -1),
                 pred=pred.view(np.int32).reshape(-1, width) if trees else None,
                 turned_pred=pred_rows.view(np.int32).reshape(width, -1) if trees else None,
+                along=along.view(np.float64).reshape(-1, width) if summed else None,
+                turned_along=along_rows.view(np.float64).reshape(width, -1) if summed else None,
             )  # fmt: skip
 
         order = x.rank[sources].argsort(kind="stable")
@@ -349,7 +381,7 @@ def _lines(rows: Array) -> tuple[int, int]:
 
 def solve(
     metric: Metric, position: Index, width: int, sweep: Callable[..., None],
-    tick: Callable[[float], None] | None = None,
+    tick: Callable[[float], None] | None = None, *, at_once: bool = False,
 ) -> None:  # fmt: skip
     """Triangular solves from many sources: up the elimination tree, over the core, and down.
 
@@ -366,6 +398,8 @@ def solve(
         row for each source, which forward solves fill.
     tick : callable, optional
         Is told the fraction done.
+    at_once : bool
+        Whether one call of `sweep` takes all blocks.
     """
     x, steps, count = metric.structure, metric.steps, len(position)
     assert False not in (position[1:] >= position[:-1])  # kernels walk from one to the next
@@ -381,7 +415,7 @@ def solve(
         blocks = -(-sources // width)
         work = float(blocks) * width * (len(x.head) + x.n)
         parts = max(work / _MOST, min(4 * threads, work / _LEAST) if threads > 1 else 0)
-        parts = max(1, min(blocks, math.ceil(parts)))
+        parts = 1 if at_once else max(1, min(blocks, math.ceil(parts)))
         tasks = [
             functools.partial(
                 sweep, begin=blocks * i // parts, end=blocks * (i + 1) // parts, down=down,
@@ -573,6 +607,63 @@ def factorize_weights(metric: Metric, tick: Tick | None = None) -> None:
             engines.named("cpu"), metric.core, metric.core_pred, 0,
             None if tick is None else (lambda done, parts=None: tick(x.pairs + done, parts)),
         )  # fmt: skip
+
+
+def customize_along(
+    structure: Structure, problem: Problem, arcs: Arcs, values: NDArray[np.float64]
+) -> Metric:
+    """A metric (:func:`customize`) without a core, and a second quantity along its edges.
+
+    Parameters
+    ----------
+    structure, problem, arcs
+        As for :func:`customize`.
+    values : (m,) float64
+        Of each edge of the graph.
+
+    Raises
+    ------
+    Improves
+        If a cycle improves itself.
+    ValueError
+        If a cycle that weighs nothing has a negative sum.
+    """
+    metric, weight, slot = customize(structure, problem, arcs), arcs.weights(problem), arcs.slot
+    x, given = metric.structure, values[arcs.apart]
+    there = weight != metric.steps.identities[0]
+    final, sums = np.stack([metric.out, metric.back], 1).ravel(), np.full(2 * len(x.head), np.inf)
+    for slots in (slot, slot ^ 1)[: 1 + arcs.undirected]:
+        best = (computed(metric.plan, weight) == final[slots]) & there
+        np.minimum.at(sums, slots[best], given[best])
+    out = sums[::2].copy()
+    back = out if metric.back is metric.out else sums[1::2].copy()
+    low_first, low_tail, low_edge = x.down
+    nodes, cuts = x.schedule
+    kernel = metric.compiled(kernels.customize_along)
+
+    def some(begin: int, end: int) -> None:
+        kernel(
+            begin=begin, end=end, nodes=nodes, first=x.first, head=x.head, low_first=low_first,
+            low_edge=low_edge, low_tail=low_tail, place=scratch(4 * x.n)[0].view(np.int32),
+            out=metric.out, back=metric.back, out_along=out,
+            back_along=None if back is out else back,
+        )  # fmt: skip
+
+    *parts, last = itertools.pairwise(cuts.tolist())
+    pool.run([functools.partial(some, *part) for part in parts])
+    some(*last)
+    if (given[there] < 0).any():
+        around = evaluate(metric.steps.s.mul_expr, metric.out, metric.back)
+        free = np.flatnonzero((around == metric.identities[1]) & (out + back < 0))
+        if free.size:
+            tail = int(np.searchsorted(x.first, free[0], side="right")) - 1
+            names = range(x.n) if problem.labels is None else problem.labels
+            u, v = (names[x.order[k]] for k in (tail, x.head[free[0]]))
+            raise ValueError(
+                f"along: a cycle through {u!r} and {v!r} weighs nothing, and its sum is negative: "
+                f"there is no least one"
+            )
+    return replace(metric, out_along=out, back_along=back)
 
 
 def _check_loops(steps: Steps, nodes: Index, weight: Array) -> None:

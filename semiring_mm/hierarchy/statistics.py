@@ -11,15 +11,23 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from .. import pool
-from ..graph_kernels import Index
+from ..graph_kernels import Index, Node, SymbolicFactor
 from ..graphs.kernels import statistics as kernels
 from ..memory import scratch
 from .collector import Collector, Wanted, zero_bin
 from .metric import Metric, solve
 
-__all__ = ["SweepCollector"]
+__all__ = ["SweepCollector", "stack"]
 
 Array = NDArray[Any]
+
+
+def stack(x: SymbolicFactor) -> tuple[Node, Node]:
+    """The row of each position on a stack of labels, behind the core's, and that of each head."""
+    depth = np.empty(x.eliminated, np.int32)
+    engines.compiled(kernels.depths)(n=x.eliminated, parent=x.parent, depth=depth)
+    depth += np.int32(x.core)
+    return depth, np.concatenate([depth, np.arange(x.core, dtype=np.int32)])[x.head]
 
 
 class SweepCollector(Collector):
@@ -31,11 +39,8 @@ class SweepCollector(Collector):
         if extent.whole:
             metric = metric.in_integers(extent.dtype, negative=extent.negative)
         self.metric, self.zero = metric, metric.identities[0]
-        depth = np.empty(x.eliminated, np.int32)
-        engines.compiled(kernels.depths)(n=x.eliminated, parent=x.parent, depth=depth)
-        depth_row = depth + np.int32(x.core)
-        row = np.concatenate([depth_row, np.arange(x.core, dtype=np.int32)])
-        self.depth = int(depth.max(initial=-1)) + 1
+        depth_row, slot = stack(x)
+        self.depth = x.depth
         host = engines.host_rows()
         self.vectors, self.lanes = host.vectors(), host.lanes(extent.dtype.itemsize)
         self.width = self.vectors * self.lanes
@@ -45,7 +50,7 @@ class SweepCollector(Collector):
             most = (1 << (8 * extent.dtype.itemsize - 1)) - 1
             segment = max(1, min(most // max(int(extent.bound), 1), 1 << 16))
         self._down = {
-            "eliminated": x.eliminated, "core": x.core, "segment": segment, "slot": row[x.head],
+            "eliminated": x.eliminated, "core": x.core, "segment": segment, "slot": slot,
             "depth_row": depth_row, "out": metric.out, "back": metric.back, "parent": x.parent,
             "first": x.first, "head": x.head, "whole": extent.whole, "width": self.width,
             "vectors": self.vectors, "narrow": extent.dtype.itemsize == 4,

@@ -149,6 +149,18 @@ def test_factors(edges, called, trees):
     assert set(called) >= {"customize", "customize_core", "sweep"}
 
 
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_second_quantities_and_many_paths(edges, called, directed, dtype):
+    n, row, col = edges
+    weight = (np.arange(len(row)) % 3).astype(dtype)
+    net = sm.prepare(EdgeList(range(n), row, col, weight, directed), order="minimum_degree")
+    for count in (1, 3, n):
+        net.distances(np.arange(count), along=np.arange(len(row)) % 5)
+    net.paths([(0, n - 1), (3, 1), (2, 2)])
+    assert set(called) >= {"customize_along", "sweep", "query"}
+
+
 def test_undirected_factors(edges, called):
     n, row, col = edges
     graph = EdgeList(range(n), row, col, np.ones(len(row)), False)

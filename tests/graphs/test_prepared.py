@@ -816,9 +816,10 @@ def test_kernels_in_python(core, monkeypatch):
         "matrix": metric.core,
         "capacity": 40,
     }
-    shared |= {name: np.zeros(n) for name in ("up", "down", "value")}
+    shared |= {name: np.zeros(n) for name in ("up", "down")} | {"value": np.zeros(4)}
     lower = dict(zip(("low_first", "low_tail", "low_edge"), metric.structure.down, strict=True))
-    lower |= {"walk": np.zeros(n, "i4"), "count": np.zeros(1, "i8")}
+    lower |= {"walk": np.zeros(3 * n, "i4"), "used": np.zeros(3 * n, "i4")}
+    lower |= {"place": np.zeros(n, "i4"), "count": np.zeros(4, "i8")}
     lower |= {
         "stack": np.zeros((40, 2), "i8"),
         "sides": np.zeros((2 * len(shared["head"]), 3), "i4"),
@@ -826,12 +827,16 @@ def test_kernels_in_python(core, monkeypatch):
     shared["both"] = 2
     given = (MIN_PLUS, metric.plan)
     for i, j in itertools.permutations(range(0, n, 4), 2):
-        shared["ends"] = np.array([metric.structure.rank[v] for v in (i, j)], "i8")
-        found = both(kernels.query, *given, **shared, **dict.fromkeys(lower), room=n)
-        assert found["value"][0] == net.distance(i, j)
+        ends = np.array([[i, j], [j, i], [i, i], [3, j]])
+        shared["ends"] = metric.structure.rank[ends].astype("i8")
+        alone = dict.fromkeys(lower)
+        found = both(kernels.query, *given, **shared, **alone, room=n, size=n, begin=0, end=4)
+        assert found["value"].tolist() == list(itertools.starmap(net.distance, ends.tolist()))
         if not core:
-            for room in (n, 1):
-                both(kernels.query, *given, **shared, **lower, room=room)
+            for room, begin in ((n, 0), (n, 2), (1, 0)):
+                sizes = {"room": room, "size": 3 * n, "begin": begin, "end": 4}
+                both(kernels.query, *given, **shared, **lower, **sizes)
+                both(kernels.query, *given, **shared, **lower | {"used": None}, **sizes)
     if core:
         return
     depth, position = metric.structure.depth, metric.structure.rank[[0, 4, 8, 4, 1]]

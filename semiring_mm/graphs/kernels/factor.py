@@ -14,11 +14,13 @@ from ...kernel import (
     I,
     S,
     T,
+    across,
     add,
     better,
     decode,
     encode,
     entries,
+    f64,
     i32,
     i64,
     kernel,
@@ -38,6 +40,7 @@ VECTORS = 2  # of a row of labels: they hide the latency of ⊕, but more labels
 AT_ONCE = 4
 LINE = 64  #: bytes of a line of the caches
 COLUMNS = 512  #: that are turned into rows at a time, in the second-level cache
+FAR = float("inf")  #: Sum of a second quantity where there is no path.
 
 
 @kernel
@@ -89,6 +92,43 @@ def customize(
 
 
 @kernel
+def customize_along(
+    begin: i64, end: i64, nodes: i32[end], first: i64[:], head: i32[first[-1]], low_first: i64[:],
+    low_edge: i64[:], low_tail: i32[low_edge.size], place: i32[:], out: T[head.size],
+    back: T[head.size], out_along: f64[head.size], back_along: f64[head.size],
+):  # fmt: skip
+    """A second quantity of edges: the least sum along what gives an edge its final weight.
+
+    As :func:`customize`, after it. ``back_along`` is None where it is ``out_along``.
+    """
+    down_along = out_along if back_along is None else back_along
+    for i in range(begin, end):
+        v = nodes[i]
+        start = first[v]
+        for e in range(start, first[v + 1]):
+            place[head[e]] = i32(e - start)
+        for k in range(low_first[v], low_first[v + 1]):
+            low = low_edge[k]
+            from_v, to_v = back[low], out[low]
+            along_from, along_to = down_along[low], out_along[low]
+            for g in range(low + 1, first[low_tail[k] + 1]):
+                e = start + place[head[g]]
+                if mul(from_v, out[g]) == out[e]:
+                    out_along[e] = min(out_along[e], along_from + out_along[g])
+                if back_along is not None:  # noqa: SIM102 - decided when it is compiled
+                    if mul(back[g], to_v) == back[e]:
+                        back_along[e] = min(back_along[e], back_along[g] + along_to)
+
+
+@kernel
+def closer(through, further, old, before):
+    """The better one of two labels with sums of a second quantity, the least of equal ones."""
+    best = add(through, old, numbers=True)
+    least = before if old == best else FAR
+    return best, min(least, further if through == best else FAR)
+
+
+@kernel
 def customize_core(
     begin: i64, end: i64, eliminated: i64, first: i64[:], head: i32[first[-1]], low_first: i64[:],
     low_edge: i64[:], low_tail: i32[low_edge.size], out: T[head.size], back: T[head.size],
@@ -112,14 +152,16 @@ def customize_core(
 @kernel
 def forward_solve(
     eliminated, core, width, vectors, source, visited, place, parent, first, head, out, out_pred,
-    label, pred,
+    label, pred, out_along, along, radius,
 ):  # fmt: skip
     """Forward solve: labels from the sources to their ancestors in the elimination tree, and core.
 
     ``source`` ascends and ends with a number that is no vertex, as lanes without a source have.
     ``visited`` receives the ancestors, ascending; their number is returned. A vertex has the row of
     its number or, where there is a ``place``, that one: behind the rows of the core, whose places
-    are given, those of the ancestors.
+    are given, those of the ancestors. ``along`` receives the sums of a second quantity, if there is
+    one, of which the least counts where labels are equal. What is beyond a ``radius``, if there is
+    one, leads nowhere.
     """
     for i in range(core):
         row = eliminated + i if place is None else i
@@ -127,6 +169,8 @@ def forward_solve(
             label[row, j] = zero
             if pred is not None:
                 pred[row, j] = NO_PREDECESSOR
+            if along is not None:
+                along[row, j] = FAR
     count, lane, v = 0, 0, source[0]
     while v < eliminated:
         row = v if place is None else core + count
@@ -134,12 +178,16 @@ def forward_solve(
             label[row, j] = zero
             if pred is not None:
                 pred[row, j] = NO_PREDECESSOR
+            if along is not None:
+                along[row, j] = FAR
         visited[count] = v
         if place is not None:
             place[v] = row
         count += 1
         while source[lane] == v:
             label[row, lane] = one
+            if along is not None:
+                along[row, lane] = 0.0
             lane += 1
         # Subtrees are ranges: a parent beyond the next source is an ancestor of that one, too.
         v = min(parent[v], source[lane])
@@ -147,11 +195,18 @@ def forward_solve(
         v = visited[i]
         row = v if place is None else core + i
         for j in lanes(width, vectors, whole=True):
-            here = label[row, j]
-            for e in range(first[v], first[v + 1]):
+            here, end = label[row, j], first[v + 1]
+            if radius is not None:
+                end = end if across(here <= radius, any) else first[v]
+            for e in range(first[v], end):
                 u = head[e] if place is None else place[head[e]]
                 through, old = mul(here, out[e]), label[u, j]
-                if pred is None:
+                if along is not None:
+                    further = along[row, j] + out_along[e]
+                    best, least = closer(through, further, old, along[u, j])
+                    label[u, j] = best
+                    along[u, j] = least
+                elif pred is None:
                     label[u, j] = add(old, through)
                 else:
                     wins, before, now = better(through, old), i32(pred[u, j]), i32(out_pred[e])
@@ -162,7 +217,20 @@ def forward_solve(
 
 @kernel
 def backward_solve(
-    count, left, width, vectors, order, visited, first, head, back, back_pred, label, pred
+    count,
+    left,
+    width,
+    vectors,
+    order,
+    visited,
+    first,
+    head,
+    back,
+    back_pred,
+    label,
+    pred,
+    back_along,
+    along,
 ):
     """Backward solve: labels from the core and the `left` ``visited`` to ``order``, downward.
 
@@ -179,12 +247,17 @@ def backward_solve(
             best = label[v, j] if met else zero
             if pred is not None:
                 before = i32(pred[v, j]) if met else i32(NO_PREDECESSOR)
+            if along is not None:
+                least = along[v, j] if met else FAR
             end = first[v + 1]
             for begin in range(first[v], end, AT_ONCE if width == 1 else 1):
                 for k in unrolled(AT_ONCE if width == 1 else 1):
                     e = min(begin + k, end - 1) if width == 1 else begin
                     through = mul(label[head[e], j], back[e])
-                    if pred is None:
+                    if along is not None:
+                        further = along[head[e], j] + back_along[e]
+                        best, least = closer(through, further, best, least)
+                    elif pred is None:
                         best = add(best, through)
                     else:
                         wins, now = better(through, best), i32(back_pred[e])
@@ -193,12 +266,14 @@ def backward_solve(
             label[v, j] = best
             if pred is not None:
                 pred[v, j] = before
+            if along is not None:
+                along[v, j] = least
 
 
 @kernel
 def stored(x, plain):
-    """What is stored for a label, or the number itself if it is `plain`."""
-    return i32(x) if plain else encode(x)
+    """What is stored for a label, or the number itself if it is `plain`: 1, int32; 2, float64."""
+    return x if plain == 2 else (i32(x) if plain else encode(x))
 
 
 @kernel
@@ -264,20 +339,23 @@ def sweep(
     back_pred: i32[head.size], core_label: T[sources, core], core_pred: i32[sources, core],
     label: T[eliminated + core, width], pred: i32[eliminated + core, width],
     turned: T[width, COLUMNS], turned_pred: i32[width, COLUMNS], d: S[:, columns],
-    p: i32[:, columns],
+    p: i32[:, columns], along_count: static, along_base: i64, along_pitch: i64,
+    out_along: f64[head.size], back_along: f64[head.size], along: f64[eliminated + core, width],
+    turned_along: f64[width, COLUMNS], sums: f64[:, columns],
 ):  # fmt: skip
     """Forward and, with `down`, backward solves of blocks of sources, whose labels become rows.
 
     Without `down` labels of the core are kept, for all sources of the blocks, in ``core_label``;
     with it they are there, closed. Row ``lines[i]`` of ``d`` is that of source i, column j the
-    vertex ``where[j]``. ``visited``, ``label``, ``pred`` and both ``turned`` are scratch.
+    vertex ``where[j]``. ``sums``, without a core, are those of a second quantity. ``visited``,
+    ``label``, ``pred``, ``along`` and all ``turned`` are scratch.
     """
     for block in range(begin, end):
         at = block * width
         some = min(width, sources - at)
         left = forward_solve(
             eliminated, core, width, VECTORS, source[block], visited, None, parent, first, head,
-            out, out_pred, label, pred,
+            out, out_pred, label, pred, out_along, along, None,
         )  # fmt: skip
         for j in range(some):
             for i in range(core):
@@ -293,18 +371,25 @@ def sweep(
         if down != 0:
             backward_solve(
                 count, left, width, VECTORS, order, visited, first, head, back, back_pred, label,
-                pred,
+                pred, back_along, along,
             )  # fmt: skip
             for j in range(some):  # rounding in a cycle of weight 0 must not show
                 label[source[block, j], j] = one
                 if pred is not None:
                     pred[source[block, j], j] = NO_PREDECESSOR
+                if along is not None:
+                    along[source[block, j], j] = 0.0
             write(
                 columns, some, width, lane_count, per, stored_in, base, pitch, where, lines, at,
-                label, d, turned, False,
+                label, d, turned, 0,
             )  # fmt: skip
             if p is not None:
                 write(
                     columns, some, width, lane_count, per_pred, pred_in, pred_base, pred_pitch,
-                    where, lines, at, pred, p, turned_pred, True,
+                    where, lines, at, pred, p, turned_pred, 1,
+                )  # fmt: skip
+            if sums is not None:
+                write(
+                    columns, some, width, along_count, along_count, 1, along_base, along_pitch,
+                    where, lines, at, along, sums, turned_along, 2,
                 )  # fmt: skip

@@ -388,7 +388,7 @@ def reverse_sweeps(
         )  # fmt: skip
         count = forward_solve(
             eliminated, 0, width, vectors, source[block], visited, place, parent, first, head, out,
-            None, up_label, None,
+            None, up_label, None, None, None, None,
         )  # fmt: skip
         for i in range(count):
             for j in lanes(width, vectors, whole=True):

@@ -114,17 +114,20 @@ def split(e, a, downward, sides, head, low_first, low_edge, low_tail, out, back)
 @kernel
 def unpack(
     source, target, top, capacity, room, parent, first, head, low_first, low_edge, low_tail, stack,
-    walk, out, back, up, down, sides, both,
+    at, walk, used, out, back, up, down, sides, both,
 ):  # fmt: skip
-    """The positions after the source on a path over `top`; their number, or -1 for no room."""
+    """The positions after the source on a path over `top`; their number, or -1 for no room.
+
+    They are written from ``walk[at]`` on, and the edges there as ``used`` has them.
+    """
     # the stack has the first edge of the walk on top
-    size = trace(stack, 0, top, target, parent, first, head, back, down, walk, 1)
+    size = trace(stack, 0, top, target, parent, first, head, back, down, walk[at:], 1)
     for i in range(size >> 1):
         for k in unrolled(2):
             swapped = stack[i, k]
             stack[i, k] = stack[size - 1 - i, k]
             stack[size - 1 - i, k] = swapped
-    size = trace(stack, size, top, source, parent, first, head, out, up, walk, 0)
+    size = trace(stack, size, top, source, parent, first, head, out, up, walk[at:], 0)
     steps = 0
     while size > 0:
         if size >= capacity:
@@ -137,7 +140,10 @@ def unpack(
         if known[0] == 0:
             split(e, a, downward, known, head, low_first, low_edge, low_tail, out, back)
         if known[0] < 0:
-            walk[min(steps, room - 1)] = a if downward else head[e]
+            here = at + min(steps, room - 1)
+            walk[here] = a if downward else head[e]
+            if used is not None:
+                used[here] = 2 * e + downward
             steps += 1
         else:
             to_a, to_b, middle = known[0] - 1, known[1], known[2]
@@ -148,56 +154,97 @@ def unpack(
 
 
 @kernel
-def query(
-    n: i64, eliminated: i64, core: i64, ends: i64[2], capacity: i64, room: i64,
-    first: i64[eliminated + 1], low_first: i64[n + 1], low_edge: i64[low_first[n]],
-    stack: i64[capacity, 2], count: i64[1],
-    parent: i32[eliminated], head: i32[first[-1]], low_tail: i32[low_first[n]], walk: i32[room],
-    out: T[first[-1]], back: T[first[-1]], both: i64, sides: I[both * head.size, 3],
-    matrix: S[core, core], up: T[n], down: T[n], value: T[1],
-):  # fmt: skip
-    """Elimination tree query: the weight of a best path between two positions, and the path.
+def cut_rings(source, steps, at, walk, used, place):
+    """Leave out what a walk does between two visits of a node; the number of steps that are left.
 
-    ``walk`` has the positions after the source, along edges of the graph, and ``count[0]`` their
-    number, or -1 if `room` is too little; with None only the weight is computed. There is no walk
-    through a core. ``up``, ``down`` and ``stack``, of `capacity` rows (three for each level of the
-    tree are enough), are scratch. ``sides`` has what :func:`split` found, for each edge if
-    `both` is 1 and else for both directions of it, and zeros.
+    ``place``, scratch of zeros, has one more than the steps to a node that is on the path.
     """
-    source, target = ends[0], ends[1]
-    for i in range(2):
-        v = ends[i]
-        while v < eliminated:
+    place[source] = 1
+    kept = 0
+    for i in range(at, at + steps):
+        v = walk[i]
+        if place[v] > 0:
+            for j in range(place[v] - 1, kept):
+                place[walk[at + j]] = 0
+            kept = place[v] - 1
+        else:
+            walk[at + kept] = v
+            if used is not None:
+                used[at + kept] = used[i]
+            kept += 1
+            place[v] = i32(kept + 1)
+    place[source] = 0
+    for i in range(at, at + kept):
+        place[walk[i]] = 0
+    return kept
+
+
+@kernel
+def query(
+    n: i64, eliminated: i64, core: i64, begin: i64, end: i64, ends: i64[end, 2], capacity: i64,
+    room: i64, size: i64, first: i64[eliminated + 1], low_first: i64[n + 1],
+    low_edge: i64[low_first[n]], stack: i64[capacity, 2], count: i64[end],
+    parent: i32[eliminated], head: i32[first[-1]], low_tail: i32[low_first[n]], walk: i32[size],
+    used: I[size], place: i32[n], out: T[first[-1]], back: T[first[-1]], both: i64,
+    sides: I[both * head.size, 3], matrix: S[core, core], up: T[n], down: T[n], value: T[end],
+) -> i64:  # fmt: skip
+    """Elimination tree queries: weights of best paths between pairs of positions, and the paths.
+
+    ``walk`` has the positions after the source of each pair from `begin` to `end`, along edges of
+    the graph, one path after the other; with None only weights are computed. ``count`` is their
+    number, or -1 if `room` is too little for one. Where less than that is left of the `size` of
+    all, the rest of the pairs is not done: the first one of these, or `end`, is returned. There is
+    no walk through a core. ``used``, if wanted, has twice the edge of each step, and one more
+    downward. With a ``place``, zeros, walks leave out rings, as ties close them. ``up``, ``down``
+    and ``stack``, of `capacity` rows (three for each level of the tree are enough), are scratch.
+    ``sides`` has what :func:`split` found, for each edge if `both` is 1 and else for both
+    directions of it, and zeros.
+    """
+    at = 0
+    for pair in range(begin, end):
+        if walk is not None:  # noqa: SIM102 - decided when it is compiled
+            if at + room > size:
+                return pair
+        source, target = ends[pair, 0], ends[pair, 1]
+        for i in range(2):
+            v = ends[pair, i]
+            while v < eliminated:
+                up[v] = zero
+                down[v] = zero
+                v = parent[v]
+        for v in range(eliminated, eliminated + core):
             up[v] = zero
             down[v] = zero
+        relax_ancestors(source, eliminated, parent, first, head, out, up, False)
+        relax_ancestors(target, eliminated, parent, first, head, back, down, True)
+        best, top = zero, -1
+        v = source
+        while v < eliminated:
+            there, onward = up[v], down[v]
+            whole = mul(there, onward)
+            wins = better(whole, best) & (there != zero) & (onward != zero)
+            best, top = (whole if wins else best), (v if wins else top)
             v = parent[v]
-    for v in range(eliminated, eliminated + core):
-        up[v] = zero
-        down[v] = zero
-    relax_ancestors(source, eliminated, parent, first, head, out, up, False)
-    relax_ancestors(target, eliminated, parent, first, head, back, down, True)
-    best, top = zero, -1
-    v = source
-    while v < eliminated:
-        there, onward = up[v], down[v]
-        whole = mul(there, onward)
-        wins = better(whole, best) & (there != zero) & (onward != zero)
-        best, top = (whole if wins else best), (v if wins else top)
-        v = parent[v]
-    for i in range(core):
-        there = up[eliminated + i]
-        if there != zero:
-            for j in range(core):
-                inner = mul(there, decode(matrix[i, j]))
-                best = add(best, mul(inner, down[eliminated + j]))
-    value[0] = best
-    if walk is not None:
-        count[0] = 0
-        if top >= 0:
-            count[0] = unpack(
-                source, target, top, capacity, room, parent, first, head, low_first, low_edge,
-                low_tail, stack, walk, out, back, up, down, sides, both,
-            )  # fmt: skip
+        for i in range(core):
+            there = up[eliminated + i]
+            if there != zero:
+                for j in range(core):
+                    inner = mul(there, decode(matrix[i, j]))
+                    best = add(best, mul(inner, down[eliminated + j]))
+        value[pair] = best
+        if walk is not None:
+            steps = 0
+            if top >= 0:
+                steps = unpack(
+                    source, target, top, capacity, room, parent, first, head, low_first, low_edge,
+                    low_tail, stack, at, walk, used, out, back, up, down, sides, both,
+                )  # fmt: skip
+            if place is not None:  # noqa: SIM102 - decided when it is compiled
+                if steps > 0:
+                    steps = cut_rings(source, steps, at, walk, used, place)
+            count[pair] = steps
+            at += max(steps, 0)
+    return end
 
 
 @kernel

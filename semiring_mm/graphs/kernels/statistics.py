@@ -125,7 +125,7 @@ def collect(
         some = min(width, sources - at)
         count = forward_solve(
             eliminated, core, width, vectors, source[block], visited, place, parent, first, head,
-            out, None, up_label, None,
+            out, None, up_label, None, None, None, None,
         )  # fmt: skip
         for j in range(some):
             for i in range(core):
