@@ -674,7 +674,7 @@ def _angular(streets: Streets | None, tail: Index, head: Index, angle: Angle, ch
     return cost
 
 
-def dual(streets: Streets, *, chord: bool = False) -> EdgeList:
+def dual(streets: Streets, *, chord: bool = False, least: float = 0.0) -> EdgeList:
     """Dual graph: streets as nodes, joined where they meet, weighted by the angle there.
 
     Its betweenness is momepy's angular betweenness, and the angular choice of space syntax:
@@ -686,11 +686,19 @@ def dual(streets: Streets, *, chord: bool = False) -> EdgeList:
         Directions do not matter: the two edges of a street are one node, labelled by the first.
     chord : bool, default False
         As of :class:`TurnNetwork`; True for momepy's angles.
+    least : float, default 0
+        Degrees that each angle counts at least. Betweenness needs more than 0 where streets lead
+        exactly straight on, since there and back would cost nothing.
 
     Returns
     -------
     EdgeList
         Undirected; weights are degrees from 0, straight on, to 180.
+
+    Raises
+    ------
+    ValueError
+        If `least` is negative.
 
     Examples
     --------
@@ -718,5 +726,5 @@ def dual(streets: Streets, *, chord: bool = False) -> EdgeList:
     apart = street[a] != street[b]
     a, b = a[apart], b[apart]
     row, col = np.minimum(street[a], street[b]), np.maximum(street[a], street[b])
-    weight = np.abs(_signed(-into[a], into[b]))
+    weight = np.maximum(np.abs(_signed(-into[a], into[b])), _number(least, "least"))
     return EdgeList(own.tolist(), row, col, weight, False)

@@ -137,7 +137,7 @@ def grid(side, seed=0, labels=None):
         (k, k + side) for k in range(n - side)
     ]
     ends = np.array([end for a, b in pairs for end in ((a, b), (b, a))]).T
-    columns = {"length": rng.integers(1, 9, len(ends[0])).astype(float)}
+    columns = {"length": rng.integers(1, 9, len(pairs)).repeat(2).astype(float)}
     return Streets(range(n) if labels is None else labels, x, y, None, *ends, columns)
 
 
@@ -306,6 +306,16 @@ def test_the_dual_graph_joins_streets_where_they_meet():
     found = {(graph.nodes[i], graph.nodes[j]): w for i, j, w in ends}
     assert found.keys() == expected.keys()
     assert_allclose([found[x] for x in expected], [*expected.values()], atol=1e-9)
+
+
+def test_straight_on_counts_at_least():
+    crossing = dual(CROSS, least=1.0)
+    assert_allclose(sorted(crossing.weight), [1, 1, 90, 90, 90, 90])
+    with pytest.raises(ValueError, match="least is a cost that is not negative, got -1"):
+        dual(CROSS, least=-1)
+    assert_array_equal(sm.statistics(crossing, "betweenness").betweenness, np.zeros(4))
+    with pytest.raises(ValueError, match="give their edges a length"):
+        sm.statistics(dual(CROSS), "betweenness")
 
 
 def test_angular_betweenness_of_the_dual_graph_is_that_of_momepy():
