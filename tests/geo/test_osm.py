@@ -287,6 +287,15 @@ def test_a_barrier_at_a_crossing_ends_all_streets(tmp_path):
     assert_array_equal(streets.x[streets.u], [10.002] * 3)
 
 
+def test_each_barrier_has_dead_ends_of_its_own(tmp_path):
+    text = nodes(1, 2, 4, 5, tags={2: "barrier=block", 4: "barrier=block"})
+    text += "w1 Thighway=road,oneway=yes Nn5,n4,n2,n1\nw2 Thighway=road,oneway=yes Nn2,n4\n"
+    streets = read_osm(write(tmp_path / "text.opl", text))
+    ends = [(a, b) for a, b, _ in edges(streets)]
+    far = -(10**12)
+    assert ends == [(5, -4), (4, -2 + far), (2, 1), (-2, -4 + far)]
+
+
 def test_a_way_ends_where_the_file_lacks_nodes(tmp_path):
     text = nodes(1, 2, 3, 6, 7) + "w1 Thighway=road,oneway=yes Nn1,n2,n4,n5,n6,n7\n"
     streets, words = told(lambda: read_osm(write(tmp_path / "text.opl", text)))
@@ -365,6 +374,14 @@ def test_a_restriction_of_a_way_that_goes_on_is_told(tmp_path):
     streets, words = told(lambda: read_osm(write(tmp_path / "text.opl", text)))
     assert not len(streets.bans)
     assert "goes on beyond the crossing are not obeyed (1 ×)" in words
+
+
+def test_around_on_a_way_that_goes_on_is_banned_both_ways(tmp_path):
+    text = nodes(1, 2, 3, 4) + "w1 Thighway=road Nn1,n2,n3\nw2 Thighway=road Nn2,n4\n"
+    text += "r1 Ttype=restriction,restriction=no_u_turn Mw1@from,n2@via,w1@to\n"
+    streets = read_osm(write(tmp_path / "text.opl", text))
+    ends = {(streets.edge_id(e)[:2], streets.edge_id(f)[:2]) for e, f in streets.bans}
+    assert ends == {((1, 2), (2, 1)), ((3, 2), (2, 3))}
 
 
 @pytest.mark.parametrize(("profile", "bans"), [("cycling", 1), ("walking", 0)])

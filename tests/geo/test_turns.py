@@ -128,6 +128,33 @@ def test_new_weights_keep_turns():
     assert_array_equal(net.distances(), plain(n, u, v, other, turns_of(u, v, costs)))
 
 
+def test_in_dead_ends_one_may_turn_around():
+    u, v = np.array([0, 1, 1, 2, 1, 3]), np.array([1, 0, 2, 1, 3, 1])
+    net = TurnNetwork((u, v), np.ones(6), bans=[(0, 4)], u_turn=inf)
+    assert net.path(0, 3) == [0, 1, 2, 1, 3]
+    assert TurnNetwork((u, v), np.ones(6), bans=[(0, 4), (2, 3)], u_turn=inf).distance(0, 3) == inf
+
+
+def test_of_parallel_edges_the_lightest_is_taken():
+    net = TurnNetwork(([0, 0, 1], [1, 1, 2]), [3, 2, 1], turns=([1], [2], [5]))
+    assert net.edges(0, 1) == [1]
+    assert net.edges(0, 2) == [0, 2]
+    net.customize([3, 4, 1])
+    assert net.edges(0, 1) == [0]
+
+
+def test_a_place_behind_on_a_street_one_way_is_reached_around():
+    x, y = np.array([0.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0])
+    streets = Streets(range(3), x, y, None, np.array([0, 1, 2]), np.array([1, 2, 0]), {})
+    net = TurnNetwork(streets, [4, 10, 20], turns=([2], [0], [3]))
+    places = places_on(streets, [0, 0], [0.25, 0.75])
+    assert_array_equal(net.distances(places, places), [[0, 2], [35, 0]])
+    net.customize([8, 10, 20])
+    assert_array_equal(net.distances(places, places), [[0, 4], [37, 0]])
+    net.customize([inf, 10, 20])
+    assert_array_equal(net.distances(places, [1]), [[inf], [inf]])
+
+
 def grid(side, seed=0, labels=None):
     """Streets both ways of a grid that is bent a little; a twin follows each edge."""
     rng = np.random.default_rng(seed)
@@ -228,6 +255,9 @@ def test_angles_are_of_the_pieces_at_the_crossing_or_of_chords():
     ends = np.array([0.0, 1, 2]), np.array([0.0, 1, 1])
     streets = Streets(range(3), *ends, None, np.array([0, 1]), np.array([1, 2]), {}, shape)
     assert_allclose(turn_angles(streets, [0], [1]), [0])
+    twice = np.array([0, 4, 6]), np.insert(shape[1], 3, [1, 1], axis=0)  # then it has no direction
+    streets = Streets(range(3), *ends, None, np.array([0, 1]), np.array([1, 2]), {}, twice)
+    assert_allclose(turn_angles(streets, [0], [1]), [-45])
     assert_allclose(turn_angles(streets, [0], [1], chord=True), [-45])
 
 
@@ -306,6 +336,14 @@ def test_the_dual_graph_joins_streets_where_they_meet():
     found = {(graph.nodes[i], graph.nodes[j]): w for i, j, w in ends}
     assert found.keys() == expected.keys()
     assert_allclose([found[x] for x in expected], [*expected.values()], atol=1e-9)
+
+
+def test_a_loop_is_not_joined_to_itself():
+    shape = np.array([0, 4, 6]), np.array([[0.0, 0], [1, 0], [0, 1], [0, 0], [0, 0], [-1, 0]])
+    ends = np.array([0.0, -1]), np.zeros(2), None, np.array([0, 0]), np.array([0, 1])
+    graph = dual(Streets(range(2), *ends, {}, shape))
+    assert_array_equal([graph.row, graph.col], [[0, 0], [1, 1]])
+    assert_allclose(sorted(graph.weight), [0, 90])
 
 
 def test_straight_on_counts_at_least():
