@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList
 from ..closures.labelled import labelled
+from ..graph_kernels import offsets, ranges
 from ..graphs.nearest import Nearest, nearest
 from ..graphs.prepared import PreparedGraph, prepare
 from ..graphs.statistics import Statistics, statistics
+from ..graphs.within import Within
 from ..lazy import cached_property
 from ..progress import Progress
 from ..warn import warn
@@ -36,7 +38,7 @@ _KMH = 3.6
 
 
 def network(
-    source: Any, *, weight: str = "length", speed: Any = None, crs: Any = None,
+    streets: Any, *, weight: str = "length", speed: Any = None, crs: Any = None,
     directed: bool | None = None, oneway: str | None = "oneway", layer: str | None = None,
     largest: bool = False, order: str = "auto", progress: Progress = None,
 ) -> Network:  # fmt: skip
@@ -44,7 +46,7 @@ def network(
 
     Parameters
     ----------
-    source : a graph, frames, or a file
+    streets : a graph, frames, or a file
         A MultiDiGraph of OSMnx, or any NetworkX graph whose nodes have attributes x and y, such as
         a primal one of momepy; a GeoDataFrame of lines, which are joined where their ends are
         exactly the same; a pair (nodes, edges) of GeoDataFrames, or of tables of pandas, Arrow or
@@ -79,7 +81,7 @@ def network(
     Raises
     ------
     TypeError
-        If the source is none of these.
+        If the streets are none of these.
     ValueError
         If coordinates have no CRS and look like degrees, CRS are mixed, geometries empty, words of
         `oneway` unknown, or lengths or speeds negative or missing: the message says how many.
@@ -101,14 +103,11 @@ def network(
     >>> net.distance(home, school), school.distance
     (34.0, array([10.]))
     """
-    streets = read(source, Reading(crs, directed, oneway, layer))
-    streets = _with_length(streets)
+    found = _with_length(read(streets, Reading(crs, directed, oneway, layer)))
     if speed is not None:
-        columns = dict(streets.columns) | {"travel_time": _travel_times(streets, speed)}
-        streets = replace(streets, columns=columns)
-    if largest:
-        streets = _largest(streets)
-    return Network(streets, weight, order=order, progress=progress)
+        columns = dict(found.columns) | {"travel_time": _travel_times(found, speed)}
+        found = replace(found, columns=columns)
+    return Network(_largest(found) if largest else found, weight, order=order, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +127,8 @@ class Route:
         From place to place, in the CRS of the network.
     """
 
+    __module__ = "semiring_mm.geo"  # where users import it from
+
     nodes: list[Any]
     edges: Index
     ids: list[tuple[Any, Any, Any]]
@@ -135,10 +136,10 @@ class Route:
     line: Float
 
     def to_linestring(self) -> Any:
-        """The line as shapely's; a way of no length is its point twice."""
+        """The line as shapely's: empty if there is no path, a point twice if it has no length."""
         import shapely
 
-        line = self.line if len(self.line) > 1 else np.repeat(self.line, 2, axis=0)
+        line = np.repeat(self.line, 2, axis=0) if len(self.line) == 1 else self.line
         return shapely.LineString(line)
 
 
@@ -170,6 +171,8 @@ class Network:
     ms for 260,000 crossings, once for the same places. Its share of an edge's weight is that of its
     length.
     """
+
+    __module__ = "semiring_mm.geo"  # where users import it from
 
     def __init__(
         self, streets: Streets, weight: str, *, order: str = "auto", progress: Progress = None
@@ -226,7 +229,7 @@ class Network:
         self.graph.customize(values)
         self.weight = weight if isinstance(weight, str) else name
         self._extended.clear()
-        for key in ("islands", "_locator", "_lightest"):
+        for key in ("islands", "_locator"):
             vars(self).pop(key, None)
 
     def _column(self, name: str) -> Float:
@@ -371,7 +374,6 @@ class Network:
             edge[spots], fraction[spots], twin=streets.twin[edge[spots]], alone=len(off)
         )
         at = np.split(node, np.cumsum([len(x) for x in roots])[:-1])
-        vars(graph)["_spots"] = edge[spots]
         self._extended = [(roots, graph, at), *self._extended[: _KEPT - 1]]
         return graph, at
 
@@ -466,74 +468,71 @@ class Network:
         >>> route.line.tolist()
         [[0.0, 0.0], [300.0, 0.0], [300.0, 100.0]]
         """
-        graph, i, j = self._two(source, target)
-        try:
-            walk = graph.path(i, j)
-        except ValueError:
-            raise ValueError(f"there is no path from {_name(source)} to {_name(target)}") from None
-        return self._route(graph, walk, source, target, float(graph.distance(i, j)))
+        one = [x if isinstance(x, Places) else [x] for x in (source, target)]
+        self._two(source, target)
+        route = self.paths(*one)[0]
+        if not np.isfinite(route.weight):
+            raise ValueError(f"there is no path from {_name(source)} to {_name(target)}")
+        return route
 
-    def _route(
-        self, graph: PreparedGraph, walk: list[int], source: Any, target: Any, weight: float
-    ) -> Route:
-        """The route of a walk through the graph with places."""
-        n, streets = len(self.nodes), self.streets
-        legs: list[tuple[int, float, float]] = []  # edges, and which part of each
-        a, passed = walk[0], -1
-        for b in walk[1:]:
-            if b >= n and b != walk[-1]:
-                passed = b  # another place on the way
-                continue
-            edge, at = (int(source.edge[0]), float(source.fraction[0])) if a >= n else (-1, 0.0)
-            last, to = (int(target.edge[0]), float(target.fraction[0])) if b >= n else (-1, 1.0)
-            if edge < 0 and last < 0:
-                between = -1 if passed < 0 else int(vars(graph)["_spots"][passed - n])
-                legs.append((self._edge(a, b, between), 0.0, 1.0))
-            else:
-                legs.append(self._part(a, b, edge, at, last, to))
-            a, passed = b, -1
-        edges = np.array([e for e, *_ in legs], np.int64)
-        parts = [self._cut(*leg) for leg in legs]
-        if not parts:
-            place = source if isinstance(source, Places) else None
-            at_node = (streets.x[walk[0]], streets.y[walk[0]]) if walk[0] < n else None
-            parts = [np.array([at_node or (place.x[0], place.y[0])])]  # type: ignore[union-attr]
-        line = np.concatenate([parts[0], *(part[1:] for part in parts[1:])])
-        labels = [self.nodes[i] for i in walk if i < n]
-        return Route(labels, edges, [streets.edge_id(int(e)) for e in edges], weight, line)
+    def paths(self, sources: Any, targets: Any, *, progress: Progress = None) -> list[Route]:
+        """Best paths of many pairs of nodes or places, on all threads.
 
-    def _part(
-        self, a: int, b: int, edge: int, at: float, last: int, to: float
-    ) -> tuple[int, float, float]:
-        """The leg from or to a place, or between two on one street."""
-        streets, weight = self.streets, self.graph.edges.weight
-        u, v, twin = streets.u, streets.v, streets.twin
-        if edge >= 0 and last >= 0:
-            to = to if last == edge else 1 - to
-            return (edge, at, to) if to > at else (int(twin[edge]), 1 - at, 1 - to)
-        e, f = (edge, at) if edge >= 0 else (last, to)
-        ways = [(e, f)] if twin[e] < 0 else [(e, f), (int(twin[e]), 1 - f)]
-        if edge >= 0:
-            legs = [(e, f, 1.0) for e, f in ways if v[e] == b]
-        else:
-            legs = [(e, 0.0, f) for e, f in ways if u[e] == a]
-        return min(legs, key=lambda leg: (leg[2] - leg[1]) * weight[leg[0]])
+        Parameters
+        ----------
+        sources, targets : nodes, or Places, as many of one as of the other
+        progress : bool or callable, optional
+            As for :func:`semiring_mm.apsp`, of the pairs.
 
-    def _edge(self, a: int, b: int, between: int) -> int:
-        """The edge from a node to another, over a place on an edge or else the lightest."""
-        streets = self.streets
-        if between >= 0:
-            back = int(streets.twin[between])
-            return between if streets.u[between] == a and streets.v[between] == b else back
-        key, order = self._lightest
-        return int(order[np.searchsorted(key, a * len(self.nodes) + b)])
+        Returns
+        -------
+        list of Route
+            Where there is no path, one without nodes and edges, of weight inf.
 
-    @cached_property
-    def _lightest(self) -> tuple[Index, Index]:
-        """Ends of edges as numbers, ascending, the lightest first, and the edges."""
-        key = self.streets.u * len(self.nodes) + self.streets.v
-        order = np.lexsort([self.graph.edges.weight, key])
-        return key[order], order
+        Raises
+        ------
+        ValueError
+            If there are not as many sources as targets.
+        """
+        graph, (rows, ends) = self._with(sources, targets)
+        if rows is None or ends is None or len(rows) != len(ends):
+            raise ValueError("paths() takes as many sources as targets")
+        found = graph.paths((rows, ends), progress=progress)
+        n = len(self.nodes)
+        base = graph.whole(found.edges)
+        where = [self._on_edges(x, at) for x, at in ((sources, rows), (targets, ends))]
+        routes = []
+        for k, weight in enumerate(found.weight.tolist()):
+            own = base[found.edge_indptr[k] : found.edge_indptr[k + 1]]
+            own = own[np.append(True, own[1:] != own[:-1])] if len(own) else own
+            walk = found.nodes[found.indptr[k] : found.indptr[k + 1]].tolist()
+            labels = [self.nodes[i] for i in walk if i < n]
+            line = self._line(own, [(int(edge[k]), float(f[k])) for edge, f in where])
+            if walk and not len(own):
+                at = sources if isinstance(sources, Places) else self.streets
+                i = k if isinstance(sources, Places) else walk[0]
+                line = np.array([[at.x[i], at.y[i]]])
+            ids = [self.streets.edge_id(e) for e in own.tolist()]
+            routes.append(Route(labels, own, ids, weight, line))
+        return routes
+
+    def _on_edges(self, given: Any, at: Index) -> tuple[Index, Float]:
+        """The edge of each place, -1 for a node, and the fraction."""
+        if not isinstance(given, Places):
+            return np.full(len(at), -1), np.zeros(len(at))
+        return np.where(at < len(self.nodes), -1, given.edge), given.fraction
+
+    def _line(self, edges: Index, ends: list[tuple[int, float]]) -> Float:
+        """The line along edges, from a place on the first to one on the last, if there are any."""
+        parts = [np.empty((0, 2))]
+        for k, e in enumerate(edges.tolist()):
+            cuts = [0.0, 1.0]
+            for i, (edge, fraction) in enumerate(ends):
+                if edge >= 0 and k == (0, len(edges) - 1)[i]:
+                    cuts[i] = fraction if e == edge else 1 - fraction
+            line = self._cut(e, cuts[0], cuts[1])
+            parts.append(line if k == 0 else line[1:])
+        return np.concatenate(parts)
 
     def _cut(self, edge: int, begin: float, end: float) -> Float:
         """The part of an edge's line between two fractions of its length."""
@@ -618,6 +617,93 @@ class Network:
         origins = list(self._names(sources, rows))
         facility = np.where(facility < 0, -1, facility + len(origins))
         return Nearest([*origins, *names], facility, d)
+
+    def accessibility(
+        self, places: Any, weights: Any = None, *, sources: Any = None, competition: Any = None,
+        **options: Any,
+    ) -> Array:  # fmt: skip
+        """Accessibility of places: what each node, or some nodes or places, reach of them.
+
+        Parameters
+        ----------
+        places : node, nodes, or Places
+            Such as shops, jobs or hospital beds.
+        weights : (places,) or (places, columns) array, optional
+        sources : node, nodes, or Places, optional
+            Default: all nodes.
+        competition : (nodes or Places, array) or (nodes,) array, optional
+            The demand that shares the weights.
+        **options
+            `radius`, `decay`, `outward`, ... as for :func:`semiring_mm.accessibility`.
+
+        Returns
+        -------
+        ndarray, shape (sources,), (sources, radii), ...
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> nodes = {"id": ["a", "b", "c"], "x": [0.0, 300.0, 300.0], "y": [0.0, 0.0, 400.0]}
+        >>> net = sm.geo.network((nodes, {"u": ["a", "b"], "v": ["b", "c"]}))
+        >>> shops = net.snap([100.0, 300.0], [0.0, 50.0])
+        >>> net.accessibility(shops, radius=[250, 500])
+        array([[1, 2],
+               [2, 2],
+               [0, 1]])
+        """
+        demand = competition if isinstance(competition, tuple) else (None, competition)
+        graph, (at, rows, needy) = self._with(places, sources, demand[0])
+        every = np.arange(len(self.nodes))
+        if competition is not None:
+            options["competition"] = (every if needy is None else needy, demand[1])
+        rows = every if rows is None else rows
+        return np.asarray(graph.accessibility(at, weights, sources=rows, **options))
+
+    def within(
+        self, radius: float, sources: Any = None, targets: Any = None, *, batch: Any = None,
+        **options: Any,
+    ) -> Any:  # fmt: skip
+        """Pairs of nodes or places within a radius of each other, without a table of all pairs.
+
+        Parameters
+        ----------
+        radius, batch, **options
+            As for :func:`semiring_mm.within`.
+        sources, targets : node, nodes, or Places, optional
+            Default: all nodes.
+
+        Returns
+        -------
+        Within, or an iterator of Within
+            Its `nodes` are the sources, and after them the targets.
+        """
+        graph, (rows, ends) = self._with(sources, targets)
+        every = np.arange(len(self.nodes))
+        rows, ends = every if rows is None else rows, every if ends is None else ends
+        names = [*self._names(sources, rows), *self._names(targets, ends)]
+        (spots, *row), (stops, *column) = _members(rows), _members(ends)
+        found = graph.within(radius, spots, stops, batch=batch, **options)
+
+        def told(part: Within) -> Within:
+            """The pairs of places, of those of spots."""
+            which = np.searchsorted(spots, part.sources)
+            own = ranges(row[1][which], row[2][which])  # of several places at a spot each
+            line = np.repeat(np.arange(len(which)), row[2][which])
+            origin = row[0][own]
+            if batch is None:
+                turn = np.argsort(origin)
+                origin, line = origin[turn], line[turn]
+            count = np.diff(part.indptr)[line]
+            entry = ranges(part.indptr[:-1][line], count)
+            stop = part.indices[entry]
+            many = column[2][stop]
+            indices = column[0][ranges(column[1][stop], many)].astype(np.int32)
+            indptr = offsets(many)[offsets(count)]
+            ends_at = len(rows) + np.arange(len(ends))
+            distance = np.repeat(part.distance[entry], many)
+            return Within(names, origin, ends_at, indptr, indices, distance)
+
+        return told(found) if batch is None else map(told, found)
 
     def statistics(
         self, what: str | Sequence[str] | None = None, *, sources: Any = None, targets: Any = None,
@@ -725,6 +811,13 @@ class Network:
 
 def _name(x: Any) -> str:
     return repr(x.ids[0]) if isinstance(x, Places) else repr(x)
+
+
+def _members(at: Index) -> tuple[Index, Index, Index, Index]:
+    """Different positions, ascending, which have each, where these begin, and how many they are."""
+    spots, number = np.unique(at, return_inverse=True)
+    size = np.bincount(number, minlength=len(spots))
+    return spots, np.argsort(number, kind="stable"), np.cumsum(size) - size, size
 
 
 def _spread(facility: Index, d: Array, size: Index, members: Index) -> tuple[Index, Array]:

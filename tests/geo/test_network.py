@@ -14,7 +14,9 @@ from semiring_mm.geo import Places
 from semiring_mm.geo.streets import lengths
 
 pytest.importorskip("geopandas")
-pytestmark = pytest.mark.filterwarnings("ignore:.* are islands", "ignore:.* off the network")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* are islands", "ignore:.* off the network", "ignore:.*are in reach of no demand"
+)
 
 
 def split(net, *groups):
@@ -166,6 +168,81 @@ def test_statistics_of_places(seed):
     assert {*diameter.ends} <= {*a.ids, *b.ids}
     with pytest.raises(ValueError, match="attribute has shape"):
         net.statistics("within", targets=a, radius=1, attribute=[1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_accessibility_of_places(seed):
+    rng, net, a, b = asked(seed)
+    d, n = split(net, a, b), len(net.nodes)
+    jobs = rng.integers(1, 9, len(a))
+    places, homes = slice(n, n + len(a)), slice(n + len(a), None)
+    assert_array_equal(net.accessibility(a, jobs, radius=300), (d[:n, places] <= 300) @ jobs)
+    near = (d[homes, places] <= 300).astype(float)
+    assert_array_equal(net.accessibility(a, jobs, radius=300, sources=b), near @ jobs)
+    decay = net.accessibility(a, jobs, decay=("exponential", 0.01), sources=["n3"], outward=False)
+    assert_allclose(decay, np.exp(-0.01 * d[places, 3]) @ jobs)
+    people = rng.integers(1, 9, len(b))
+    shared = net.accessibility(a, jobs, radius=300, sources=b, competition=(b, people))
+    demand = people @ near
+    supply = np.divide(jobs, demand, out=np.zeros(len(a)), where=demand > 0)
+    assert_allclose(shared, near @ supply)
+    crowd = rng.integers(1, 9, n)
+    shared = net.accessibility(a, jobs, radius=300, competition=crowd)
+    near = (d[:n, places] <= 300).astype(float)
+    demand = crowd @ near
+    assert_allclose(shared, near @ np.divide(jobs, demand, out=np.zeros(len(a)), where=demand > 0))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("batch", [None, 3])
+def test_places_within_a_radius(seed, batch):
+    _, net, a, b = asked(seed)
+    d, n = split(net, a, b), len(net.nodes)
+    part = {"nodes": slice(0, n), "a": slice(n, n + len(a)), "b": slice(n + len(a), None)}
+    given = {"nodes": None, "a": a, "b": b}
+    for i, sources in given.items():
+        for j, targets in given.items():
+            table, found = d[part[i], part[j]], np.full((len(d[part[i]]), len(d[part[j]])), np.inf)
+            parts = net.within(250, sources, targets, batch=batch)
+            for some in [parts] if batch is None else parts:
+                row = np.repeat(some.sources, np.diff(some.indptr))
+                assert np.isinf(found[row, some.indices]).all()  # each pair once
+                found[row, some.indices] = some.distance
+                assert list(some.nodes)[: len(table)] == list(
+                    net.nodes if sources is None else sources.ids
+                )
+            assert_allclose(found, np.where(table <= 250, table, np.inf), atol=1e-9)
+    if batch is None:
+        frame = net.within(250, a[:5], ["n2", "n1"]).to_frame()
+        assert set(frame.iloc[:, 1]) <= {"n1", "n2"}
+
+
+def test_a_second_quantity_along_the_fastest_way():
+    _, net, a, b = asked(1)
+    net.customize(net.streets.lengths * (1 + net.streets.columns["key"] % 3), name="cost")
+    cost, metres = net.distances(a, b, along="length")
+    assert_allclose(cost, net.distances(a, b))
+    for i, j in np.argwhere(np.isfinite(np.asarray(cost)))[::7]:
+        route = net.path(a[i], b[j])
+        own = lengths(np.array([0, len(route.line)]), route.line, None)[0]
+        assert own == pytest.approx(metres[i, j])
+    assert (metres.sources, metres.nodes) == (list(a.ids), list(b.ids))
+
+
+def test_many_paths_at_once():
+    _, net, a, b = asked(4)
+    d = np.asarray(net.distances(a, b))
+    i, j = (x.ravel() for x in np.indices(d.shape))
+    for route, k, m in zip(net.paths(a[i], b[j]), i, j, strict=True):
+        assert route.weight == pytest.approx(d[k, m])
+        if np.isinf(d[k, m]):
+            assert (route.nodes, route.ids, len(route.edges)) == ([], [], 0)
+            assert route.to_linestring().is_empty
+        elif route.weight > 0:
+            assert_array_equal(route.line, net.path(a[k], b[m]).line)
+    with pytest.raises(ValueError, match="as many sources as targets"):
+        net.paths(a, b)
+    assert [r.nodes[0] for r in net.paths(["n0", "n1"], ["n1", "n0"]) if r.nodes] <= ["n0", "n1"]
 
 
 def test_new_weights_move_the_places():

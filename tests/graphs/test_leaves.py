@@ -113,6 +113,18 @@ def test_questions_are_answered_as_by_a_graph_from_scratch(kind, k, directed):
             assert sum(arcs[step] for step in itertools.pairwise(path)) == d[i, j]
 
 
+def test_places_on_edges_of_places():
+    net, more = prepared("grid", 30, True, np.random.default_rng(5))
+    m = len(net.edges.row)
+    edge = np.array([3, m + 2, m + 9])
+    twice = more.with_places(edge, np.array([0.5, 0.25, 0.75]))
+    assert_array_equal(twice.distances(twice.nodes), sm.apsp(twice.edges))
+    assert_array_equal(twice.spread(net.edges.weight), twice.edges.weight)
+    whole = twice.whole(np.arange(len(twice.edges.row)))
+    assert_array_equal(whole[:m], np.arange(m))
+    assert_array_equal(whole[len(more.edges.row) :], np.tile(more.whole(edge), 2))
+
+
 def test_new_weights_of_the_graph_with_places():
     rng = np.random.default_rng(3)
     _, more = prepared("grid", 30, True, rng)

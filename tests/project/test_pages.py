@@ -29,6 +29,7 @@ NEEDS = {
     "docs/dask.md": ("dask", "distributed"),
     "docs/einsum.md": ("opt_einsum",),
     "docs/first-steps.md": ("networkx",),
+    "docs/from-a-map.md": ("geopandas", "pandas", "scipy"),
     "docs/jax.md": ("jax",),
     "docs/neighbours.md": ("sklearn",),
     "docs/networkx.md": ("networkx",),
