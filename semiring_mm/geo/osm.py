@@ -14,7 +14,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,14 @@ from ..storage import one_line
 from ..warn import warn
 from .streets import Streets, lengths
 
-__all__ = ["PROFILES", "OsmStreets", "Profile", "read_osm"]
+__all__ = ["PROFILES", "SUFFIXES", "OsmStreets", "Profile", "read_osm"]
 
 Index = NDArray[np.int64]
 Float = NDArray[np.float64]
 Tags = Mapping[str, str]
 
+#: Of names of files that are maps of OpenStreetMap.
+SUFFIXES = ".pbf", ".osm", ".osm.bz2", ".osm.gz", ".opl"
 _CRS = "EPSG:4326"
 
 
@@ -176,6 +178,22 @@ class OsmStreets(Streets):
 
     bans: Index = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
+    @classmethod
+    def of(cls, streets: Streets, bans: Index) -> OsmStreets:
+        """Streets with turn restrictions."""
+        own: dict[str, Any] = {x.name: getattr(streets, x.name) for x in fields(Streets)}
+        return cls(**own, bans=bans)
+
+    def taken(self, edges: Index, *, backward: NDArray[np.bool_] | None = None) -> OsmStreets:
+        """Some edges, as of :class:`Streets`, and the restrictions between those not turned."""
+        place = np.full(len(self.u), -1)
+        place[edges] = np.arange(len(edges))
+        if backward is not None:
+            place[edges[backward]] = -1
+        bans = place[self.bans]
+        kept = (bans >= 0).all(axis=1)
+        return OsmStreets.of(super().taken(edges, backward=backward), bans[kept])
+
 
 def read_osm(
     path: str | os.PathLike[str], profile: str | Profile = "driving", *, geometry: bool = True
@@ -259,7 +277,7 @@ def read_osm(
         streets = ways.streets(places, geometry)
     bans = _bans(streets, ways.restrictions, who, told)
     _tell(name, told)
-    return OsmStreets(**{**vars(streets), "bans": bans})
+    return OsmStreets.of(streets, bans)
 
 
 def _extract(name: str, text: Path, places: Path) -> None:

@@ -400,6 +400,25 @@ def test_a_map_is_a_network(tmp_path):
     assert net.snap(10.0035, 50.0001).distance < 12
 
 
+def test_a_file_is_a_network_for_a_profile(tmp_path):
+    path = write(
+        tmp_path / "map.osm.pbf", TOWN.replace("w4 Thighway=residential", "w4 Thighway=path")
+    )
+    assert len(network(path, largest=True).nodes) == 5
+    assert len(network(path, profile="walking", weight="travel_time").nodes) == 6
+
+
+def test_restrictions_stay_with_the_largest_part(tmp_path):
+    text = nodes(7, 8) + "w0 Thighway=residential Nn7,n8\n" + TOWN
+    text += "r1 Ttype=restriction,restriction=no_left_turn Mw1@from,n5@via,w3@to\n"
+    streets = network(write(tmp_path / "map.osm.pbf", text), largest=True).streets
+    assert 7 not in streets.nodes
+    ((e, f),) = streets.bans
+    assert (streets.edge_id(e)[:2], streets.edge_id(f)[:2]) == ((1, 5), (5, 3))
+    turned = streets.taken(np.arange(len(streets.u)), backward=np.arange(len(streets.u)) == e)
+    assert not len(turned.bans)
+
+
 def bad(name, text=None):
     def call(folder, **options):
         path = folder / name
