@@ -47,7 +47,7 @@ NEIGHBOURS = {
 }  # fmt: skip
 OPTIONAL = set(
     """cupy dask distributed geopandas jax llvmlite matplotlib ml_dtypes networkx opt_einsum
-    pymetis pyproj scipy shapely sklearn torch zarr""".split()
+    osmium pymetis pyproj scipy shapely sklearn torch zarr""".split()
 )  # fmt: skip
 
 

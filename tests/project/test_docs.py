@@ -30,7 +30,7 @@ NEEDS = {
     "graphs.inputs": "networkx", "graphs.nearest.nearest": "networkx",
     "graphs.prepared.prepare": "networkx", "graphs.statistics.statistics": "networkx",
     "closures.labelled": "pandas", "LabelledArray": "pandas",
-    "plot": "matplotlib",
+    "plot": "matplotlib", "geo.osm": "osmium",
 }  # fmt: skip
 WITH_EXAMPLES |= {f"semiring_mm.{name}" for name in ("torch", "jax", "dask")}
 

@@ -33,6 +33,7 @@ NEEDS = {
     "docs/jax.md": ("jax",),
     "docs/neighbours.md": ("sklearn",),
     "docs/networkx.md": ("networkx",),
+    "docs/osm-and-turns.md": ("osmium", "pyproj"),
     "docs/sparse-graphs.md": ("pandas",),
     "docs/scipy.md": ("scipy",),
     "docs/shortest-paths.md": ("pandas",),
