@@ -21,7 +21,10 @@ from .semirings import Semiring
 
 Array = Any
 
-__all__ = ["Metric", "Origin", "as_metric", "smooth", "weighted"]
+__all__ = ["ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "smooth", "weighted"]
+
+#: Of rows of bits, from how many bits they have, and have in common; kernels have their places.
+BIT_METRICS = "hamming", "jaccard", "dice", "cosine", "intersection"
 
 #: The ⊕ of a metric, and what a product's accumulators start from.
 _STARTS = {"+": 0.0, "min": math.inf, "max": -math.inf}
@@ -166,14 +169,20 @@ _TABLE = (
     BuiltIn("hamming", "a != b", final="a / b", counts=True),
     BuiltIn("canberra", "abs(a - b) / (abs(a) + abs(b) + ((a == 0) & (b == 0)))"),
     BuiltIn("braycurtis", "abs(a - b)", final="a / b", over="abs(a + b)", rising=False),
+    BuiltIn("jaccard", "a != b", final="a / (b + (b == 0))", over="(a != 0) | (b != 0)",
+            rising=False),
+    BuiltIn("dice", "(a != 0) != (b != 0)", final="a / (b + (b == 0))",
+            over="(a != 0) + (b != 0)", rising=False),
     # not "a * b", which a BLAS may add up in another order at the edges: equal rows tie exactly
     BuiltIn(
         "cosine", "b * a", final="min(max(1 - a, 0), 2)", unit=True, rising=False
     ),
 )  # fmt: skip
 _NAMES = {metric.name: metric for metric in _TABLE}
-_ALSO = {
+#: Other names.
+ALSO = {
     "l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean", "linf": "chebyshev",
+    "tanimoto": "jaccard",
 }  # fmt: skip
 
 
@@ -189,11 +198,11 @@ def as_metric(metric: str | Metric, p: float = 2) -> Metric:
     name = metric.lower()
     if name == "minkowski":
         return _minkowski(p)
-    found = _NAMES.get(_ALSO.get(name, name))
+    found = _NAMES.get(ALSO.get(name, name))
     if found is None:
         raise ValueError(
             f"there is no metric {metric!r:.60}: choose one of "
-            f"{', '.join([*_NAMES, 'minkowski', *_ALSO])}, or write a semiring_mm.neighbours.Metric"
+            f"{', '.join([*_NAMES, 'minkowski', *ALSO])}, or write a semiring_mm.neighbours.Metric"
         )
     return found
 

@@ -10,17 +10,20 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from . import bit_rows
 from . import engine as engines
 from . import expressions as ex
 from .arrays import Call, check_memory
+from .bits import BitMatrix
 from .engine import Known, Screen, Sieve
-from .metrics import BuiltIn, Metric, as_metric, weighted
+from .metrics import ALSO, BIT_METRICS, BuiltIn, Metric, as_metric, weighted
 from .naming import integer, listing
 from .plan import Facts, needs_facts
 from .pool import get_num_threads
@@ -28,7 +31,7 @@ from .products import check_out, overlaps
 from .semirings import Semiring, semirings
 from .verb import Verb
 
-__all__ = ["Metric", "argbest", "cdist", "knn", "radius_count"]
+__all__ = ["Metric", "Within", "argbest", "cdist", "knn", "radius_count", "within"]
 __dir__ = listing(__all__)
 
 Array = Any
@@ -50,13 +53,14 @@ _ALONE, _ENTRY = 1 << 20, 16
 _SIEVED = 1 << 28  # distances from which a sieve repays its copies and passes
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
+_OF_BITS = {*BIT_METRICS, *(name for name, own in ALSO.items() if own in BIT_METRICS)}
 _EXACT = 1 << 24  # integers below are exact in float32
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
 
 def cdist(
-    X: ArrayLike,
-    Y: ArrayLike,
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix,
     metric: str | Metric = "euclidean",
     *,
     p: float = 2,
@@ -122,6 +126,9 @@ def cdist(
     >>> sm.neighbours.cdist([[0, 0]], [[3, 4]], "l1", w=[1, 10])
     array([[43.]])
     """
+    bits = _of_bits("cdist", metric, w, X, Y)
+    if bits:
+        return bit_rows.cdist(bits, X, Y, out, device)
     metric = as_metric(metric, p)
     if device is w is None:
         found = _again(metric, _operands(metric, X, Y), out)
@@ -136,7 +143,10 @@ def cdist(
             check_out(target, (m, n), pairs.dtype)
         if target is None or overlaps(engine.xp, target, call["X"], call["Y"]):
             check_memory(
-                m * n * pairs.dtype.itemsize, f"a matrix of {m} × {n} distances", engine, _FEWER
+                m * n * pairs.dtype.itemsize,
+                f"a matrix of {m} × {n} distances",
+                engine,
+                bit_rows.FEWER,
             )
             target = engine.xp.empty((m, n), pairs.dtype)
 
@@ -158,9 +168,9 @@ def cdist(
 
 
 def knn(
-    X: ArrayLike,
-    Y: ArrayLike,
-    k: int,
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix | None = None,
+    k: int | None = None,
     metric: str | Metric = "euclidean",
     *,
     p: float = 2,
@@ -217,12 +227,28 @@ def knn(
     >>> distances, indices
     (array([[0.5, 0.5, 1.5]]), array([[1, 3, 0]]))
     """
-    return _k_nearest("knn", X, Y, k, as_metric(metric, p), w, device)
+    if k is None:
+        raise TypeError("knn: k, how many rows are wanted, is missing: knn(X, Y, k)")
+    if Y is not None:
+        return _k_nearest("knn", X, Y, k, metric, p, w, device)
+    count = integer(k, "knn: k")
+    with Call(device, None, X=X.bits if type(X) is BitMatrix else X) as call:
+        n, xp = len(call["X"]), call.engine.xp
+        if not 1 <= count < n:
+            raise ValueError(
+                f"knn: k is from 1 to the {max(n - 1, 0)} other rows that each of {n} has, got {k}"
+            )
+        distances, indices = _k_nearest("knn", X, X, count + 1, metric, p, w, device)
+    with Call(device, None, distances=distances, indices=indices) as call:
+        near, others = call["distances"], call["indices"]
+        keep = others != xp.arange(n)[:, None]
+        keep[keep.all(1), count] = False  # as near as others of lower numbers
+        return call.give((near[keep].reshape(n, count), others[keep].reshape(n, count)))
 
 
 def argbest(
-    X: ArrayLike,
-    Y: ArrayLike,
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix,
     metric: str | Metric = "euclidean",
     *,
     p: float = 2,
@@ -250,13 +276,13 @@ def argbest(
     >>> sm.neighbours.argbest(np.array([[0.0, 0.0], [9.0, 9.0]]), points)
     (array([5., 1.]), array([0, 1]))
     """
-    distances, indices = _k_nearest("argbest", X, Y, 1, as_metric(metric, p), w, device)
+    distances, indices = _k_nearest("argbest", X, Y, 1, metric, p, w, device)
     return distances[:, 0], indices[:, 0]
 
 
 def radius_count(
-    X: ArrayLike,
-    Y: ArrayLike,
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix,
     r: float,
     metric: str | Metric = "euclidean",
     *,
@@ -285,7 +311,11 @@ def radius_count(
     >>> sm.neighbours.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
     array([2, 0])
     """
-    limit, metric = check_radius("radius_count", r), as_metric(metric, p)
+    limit = check_radius("radius_count", r)
+    bits = _of_bits("radius_count", metric, w, X, Y)
+    if bits:
+        return bit_rows.count(bits, X, Y, limit, device)
+    metric = as_metric(metric, p)
     if device is w is None:
         squares = metric.final_expr == _ROOT
         found = _again(metric, _operands(metric, X, Y), joined=squares)
@@ -318,6 +348,127 @@ def radius_count(
         for rows, found in counts:
             total[rows] += found
         return call.give(total)
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """Pairs of near rows, as compressed sparse rows: what :func:`within` returns.
+
+    Attributes
+    ----------
+    indptr : array of int64, shape (m + 1,)
+        Row i has the entries ``indptr[i]`` to ``indptr[i + 1] - 1``.
+    indices : array of int64
+        Rows of Y, ascending for each row of X.
+    distance : array
+        How far they are.
+    shape : tuple of int
+        (m, n), rows of X and of Y.
+    """
+
+    __module__ = "semiring_mm.neighbours"
+
+    indptr: Any
+    indices: Any
+    distance: Any
+    shape: tuple[int, int]
+
+    def __repr__(self) -> str:
+        return f"Within({self.shape[0]} x {self.shape[1]}, {len(self.indices)} pairs)"
+
+    def to_scipy(self) -> Any:
+        """The distances as a :class:`scipy.sparse.csr_array`, whose zeros are stored."""
+        from scipy.sparse import csr_array
+
+        with Call(
+            None, data=self.distance, indices=self.indices, indptr=self.indptr
+        ) as call:  # fmt: skip
+            parts = (call.engine.to_host(call[name]) for name in ("data", "indices", "indptr"))
+            return csr_array(tuple(parts), shape=self.shape)
+
+
+def within(
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix | None = None,
+    *,
+    radius: float,
+    metric: str | Metric = "euclidean",
+    p: float = 2,
+    w: ArrayLike | None = None,
+    device: str | None = None,
+) -> Within:
+    """All pairs of rows that are at most a radius apart, as sparse rows.
+
+    Parameters
+    ----------
+    X : array_like or BitMatrix, shape (m, columns)
+    Y : array_like or BitMatrix, shape (n, columns), optional
+        Without it the pairs of different rows of X, in both directions.
+    radius : float
+        The largest distance; of ``"intersection"`` the least number of common bits.
+    metric, p, w
+        As for :func:`cdist`.
+    device
+        As for :func:`semiring_mm.matmul`.
+
+    Returns
+    -------
+    Within
+        With the pairs for which :func:`cdist` has at most `radius`, and these distances.
+
+    Raises
+    ------
+    ValueError
+        For a radius that is no number; and as :func:`cdist`.
+
+    Notes
+    -----
+    O(m·n·columns), by tiles that are compared while they are in a cache: the memory is that of the
+    result. Of rows of bits within themselves each pair is computed once.
+
+    A similarity of at least 0.8 is a distance of at most ``0.2``; ``1 - 0.8`` is a little less, and
+    leaves out pairs that are just that similar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> near = sm.neighbours.within(np.array([[0.0], [1.0], [5.0]]), radius=2)
+    >>> near
+    Within(3 x 3, 2 pairs)
+    >>> near.indptr, near.indices, near.distance
+    (array([0, 1, 2, 2]), array([1, 0]), array([1., 1.]))
+    """
+    limit = check_radius("within", radius)
+    bits = _of_bits("within", metric, w, X, Y)
+    if bits:
+        return Within(*bit_rows.within(bits, X, Y, limit, device))
+    metric = as_metric(metric, p)
+    with Call(device, None, X=X, Y=X if Y is None else Y, w=w) as call:
+        xp, pairs = call.engine.xp, _Pairs("within", call, metric)
+        limit = limit_of(limit, pairs.dtype)
+        parts: dict[tuple[int, int], Any] = {}
+        size, width = pairs.tiles(1)
+
+        def block(i: int, j: int, start: int, end: int) -> None:
+            room = xp.empty((j - i, width), pairs.dtype)
+            for first, last in _cut(end - start, width, start):
+                d = room[:, : last - first]
+                pairs.distances(slice(i, j), slice(first, last), d)
+                row, column = xp.nonzero(d <= limit)
+                value = d[row, column]
+                row, column = row + i, column + first
+                if Y is None:
+                    others = row != column
+                    row, column, value = row[others], column[others], value[others]
+                parts[i, first] = row, column, value
+
+        _run(pairs, block, size)
+        found = [parts[at] for at in sorted(parts)]
+        indptr, indices, distance = call.give(
+            bit_rows.in_rows(xp, pairs.shape, found, pairs.dtype, mirror=False)
+        )
+        return Within(indptr, indices, distance, pairs.shape)
 
 
 def check_radius(verb: str, r: Any) -> float:
@@ -637,9 +788,21 @@ def _cut(extent: int, size: int, start: int = 0) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
+def _of_bits(verb: str, metric: Any, w: Any, *operands: Any) -> str | None:
+    """:func:`.bit_rows.metric_of`, at once for what it has not."""
+    packed = any(type(x) is BitMatrix for x in operands)
+    if packed or (isinstance(metric, str) and metric.lower() in _OF_BITS):
+        return bit_rows.metric_of(verb, metric, w, *operands)
+    return None
+
+
 def _k_nearest(
-    verb: str, X: Any, Y: Any, k: int, metric: Metric, w: Any, device: str | None
+    verb: str, X: Any, Y: Any, k: int, metric: str | Metric, p: float, w: Any, device: str | None
 ) -> Any:  # fmt: skip
+    bits = _of_bits(verb, metric, w, X, Y)
+    if bits:
+        return bit_rows.k_nearest(verb, bits, X, Y, k, device)
+    metric = as_metric(metric, p)
     if device is w is None:
         found = _nearest_again(metric, _operands(metric, X, Y), k)
         if found is not None:
@@ -654,16 +817,7 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         metric = _CHORDS
     pairs = _Pairs(verb, call, metric)
     m, n = pairs.shape
-    k = integer(k, f"{verb}: k")
-    if not n:
-        raise ValueError(f"{verb}: Y has no rows, and so no point is the nearest")
-    if not 1 <= k <= n:
-        raise ValueError(f"{verb}: k is from 1 to the {n} rows of Y, got {k}")
-    if k > select.MOST:
-        raise ValueError(
-            f"{verb}: on a device k is at most {select.MOST}, got {k}; more are for "
-            f"arrays on the host"
-        )
+    k = bit_rows.check_k(verb, k, n, select.MOST)
     dtype, fill = (pairs.joined, pairs.join) if pairs.rising else (pairs.dtype, pairs.distances)
     check_memory(
         m * k * (8 + dtype.itemsize),
