@@ -22,7 +22,7 @@ __all__ = ["FEWER", "cdist", "check_k", "count", "in_rows", "k_nearest", "metric
 Array = Any
 
 #: Where there is too little memory for all distances.
-FEWER = "within() and knn() keep the near pairs alone; or take fewer rows at a time"
+FEWER = "keep the near pairs alone, by within() or knn(), take fewer rows at a time"
 _ROWS = Verb("rows of bits", "X MK, Y NK")
 _WORD = 8  # bytes
 
