@@ -43,6 +43,7 @@ struct TensorParams {
   u32* count;           // [m]: += the entries that do not
   u32* candidates;      // [m][capacity]: the columns of the first `capacity` of these
   i64 capacity;
+  const float* scale;   // [m]: by which counts of bits are multiplied, and subtracted from `column`
 };
 
 // Step policy (steps.cuh) of an epilogue only. PARTS: matrices whose sum an operand is: 2 for
@@ -584,6 +585,7 @@ struct TensorProduct {
   // What a thread reads of a screen's tile before it is multiplied.
   struct Limits {
     float bound[2];   // [2 rows]
+    float scale[2];   // [2 rows], of Binary
     float column[2];  // of the columns whose numbers this thread hands on
   };
   SR_FN static Limits limits_of(const TensorParams& t, const WorkTile& work) {
@@ -593,6 +595,7 @@ struct TensorProduct {
     for (int i = 0; i < 2; ++i) {
       const int row = at.row + Tile::row(i);
       own.bound[i] = row < t.p.m ? t.bound[row] : -infinity<float>();
+      if constexpr (!Is<Word>::floating) own.scale[i] = row < t.p.m ? t.scale[row] : 0;
     }
     static_assert(Tile::BN == 2 * WARPGROUP, "two columns a thread");
     const float* from = t.column + at.column + int(threadIdx.x) % WARPGROUP * 2;
@@ -601,6 +604,11 @@ struct TensorProduct {
     return own;
   }
 
+  // What is compared with the bound of row i: of bits in common, the more the less.
+  SR_FN static float entry(Word d, float column, [[maybe_unused]] const Limits& limits, int i) {
+    if constexpr (Is<Word>::floating) return d + column;
+    else return column - float(d) * limits.scale[i];
+  }
   // Entries of a tile that are at most the bound of their row.
   struct Hits {
     u32 columns[2][(Tile::TN + 31) / 32];  // [2 rows]: bit j % 32 of column j
@@ -636,7 +644,7 @@ struct TensorProduct {
         for (int v = 0; v < 2; ++v)
 #pragma unroll
           for (int i = 0; i < 2; ++i)
-            if (d[Tile::at(i, first + j + v)] + add.x[v] <= limits.bound[i])
+            if (entry(d[Tile::at(i, first + j + v)], add.x[v], limits, i) <= limits.bound[i])
               bits[i] += float(1 << (j + v));
       }
 #pragma unroll

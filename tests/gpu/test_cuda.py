@@ -398,7 +398,7 @@ def nearest_of(x, k=3):
     lists, screen = select.empty(m, k, x.dtype), engine.Screen(x, x, 1.0)
     select.put(*lists, x, 0)
     screen.put(slice(0, m), slice(0, m), np.empty((m, m), screen.dtype), *lists)
-    select._launch(*lists, None, 0, {}, wide=True)
+    select.merge(*lists, None, 0, {}, wide=True)
     if screen.fused:
         points, left = select._Ordered(screen, 8), screen._prepared(x)[0]
         count = np.zeros(m, "u4")

@@ -94,7 +94,7 @@ def test_sieved_rows_with_many_candidates_are_searched_again(pays, there, monkey
     """Points that come nearer and nearer in the order of a search."""
     rooms = sieves(monkeypatch)
     monkeypatch.setattr(select, "_PAYS", pays)
-    order = there.get(select._order(400))
+    order = there.get(select.evenly(400))
     x, y = np.zeros((3, 1), "f4"), np.empty((400, 1), "f4")
     y[order, 0] = np.arange(400, 0, -1)
     check(there, sm.neighbours.knn(*both(there, x, y), 3, "l1"), abs(x - y.T), 3)
