@@ -191,9 +191,8 @@ def in_rows(
     if mirror:
         row, column = xp.concatenate([column, row]), xp.concatenate([row, column])
         value = xp.concatenate([value, value])
-    if mirror or len(parts) > 1:
-        order = xp.argsort(row * shape[1] + column, kind="stable")
-        row, column, value = row[order], column[order], value[order]
+    order = xp.argsort(row * shape[1] + column, kind="stable")
+    row, column, value = row[order], column[order], value[order]
     first = xp.zeros(shape[0] + 1, np.int64)
     xp.cumsum(xp.bincount(row, minlength=shape[0]), out=first[1:])
     return first, column, value

@@ -505,8 +505,8 @@ class BitRows(Protocol):
         """The pairs that are at most `radius` apart.
 
         Their numbers by rows of X, and, if `lists`, their rows of X, rows of Y and distances in
-        several pieces, in which those of a row ascend. `itself`: Y is X, and of each pair of
-        different rows there is only that with the lower one first.
+        several pieces, in any order. `itself`: Y is X, each pair of different rows is there once,
+        and the numbers mean nothing.
         """
 
 

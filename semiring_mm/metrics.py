@@ -21,7 +21,7 @@ from .semirings import Semiring
 
 Array = Any
 
-__all__ = ["ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "smooth", "weighted"]
+__all__ = ["ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "reach", "smooth", "weighted"]
 
 #: Of rows of bits, from how many bits they have, and have in common; kernels have their places.
 BIT_METRICS = "hamming", "jaccard", "dice", "cosine", "intersection"
@@ -259,6 +259,30 @@ def weighted(xp: Any, x: Array, y: Array, w: Array) -> tuple[Array, Array]:
     left, right = (xp.zeros((len(v), 2 * v.shape[1]), v.dtype) for v in (x, y))
     left[:, ::2], right[:, ::2], right[:, 1::2] = x, y, w
     return left, right
+
+
+def reach(
+    metric: str, columns: int, radius: float, sizes: Array, low: int, high: int
+) -> tuple[int, int]:
+    """Which numbers of bits, of those in `sizes`, rows near one of `low` to `high` bits may have.
+
+    The first and last one are returned; the last is the less where there are none. At best the
+    row with fewer bits has them all in common (Swamidass and Baldi, 2007).
+    """
+    q = sizes.astype(np.float64)
+    p = np.full_like(q, high) if metric == "intersection" else np.clip(q, low, high)
+    least, most = np.minimum(p, q), np.maximum(p, q)
+    if metric == "intersection":
+        best = -least
+    elif metric == "hamming":
+        best = (most - least) / max(columns, 1)
+    elif metric == "cosine":
+        best = 1 - np.sqrt(least / np.maximum(most, 1))
+    else:
+        whole = most if metric == "jaccard" else most + least
+        best = (most - least) / np.maximum(whole, 1)
+    near = np.flatnonzero((best <= radius + 2.0**-40) | (most == 0))
+    return (int(sizes[near[0]]), int(sizes[near[-1]])) if len(near) else (1, 0)
 
 
 class Origin:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..metrics import BIT_METRICS
+from ..metrics import BIT_METRICS, reach
 from . import select
 from .codegen import compiled
 from .compiler import host_target
@@ -27,6 +27,7 @@ _ROWS = 256  # of X that meet a panel while it is in a cache
 _CALL = 1 << 30  # pairs of words in a call: some tenths of a second
 _ROOM = 1 << 18  # pairs of rows that are listed at once
 _NEVER = -(1 << 62)
+_SORTED = 512  # rows of X, from which it pays to sort those of Y
 _FEW = 4  # words that rows have for each row of X, from which Y is not laid out for them
 _SLACK = 2.0**-40  # of a bound, by which its product with a number of bits may be wrong
 
@@ -66,34 +67,78 @@ def nearest(
 def within(
     metric: str, columns: int, x: Words, y: Words, radius: float, itself: bool, lists: bool
 ) -> tuple[NDArray[np.int64], list[tuple[Array, ...]]]:
-    """The pairs within a radius; of one set each pair once, its lower row first."""
-    m, sides = len(x), _Sides(metric, columns, x, y)
+    """The pairs within a radius, in any order; of one set each pair once.
+
+    Many rows are sorted by their numbers of bits: those of very different ones are not near.
+    """
+    m, order = len(x), _Order(x, y, itself) if len(x) >= _SORTED else None
+    sides = _Sides(metric, columns, *((x, y) if order is None else (order.x, order.y)))
     parts = sides.parts()
     counts = np.zeros((len(parts), m), np.int64)
-    found: dict[tuple[int, int], tuple[Array, ...]] = {}
+    found = list[tuple[Array, ...]]()
 
     def task(i: int, j: int, start: int, end: int) -> None:
+        own = counts[parts.index((start, end)), i:j]
         room = max(_ROOM, 2 * (j - i) * sides.wide) if lists else 0
         row, column = np.empty(room, np.int32), np.empty(room, np.int64) if lists else None
         distance, total = np.empty(room), np.zeros(1, np.int64)
-        some, at = list[tuple[Array, Array, Array]](), max(start, i) if itself else start
+        if order is not None:
+            first, last = order.near(metric, columns, radius, i, j)
+            start, end = max(start, first), min(end, last)
+        at = max(start, i) if itself else start
         while at < end:
             total[0] = 0
             at = sides.run(
                 i, j, at, end, most=room, radius=radius, margin=_SLACK,
-                after=i if itself else _NEVER, counts=counts[parts.index((start, end)), i:j],
-                row=row, column=column, distance=distance, found=total,
+                after=i if itself else _NEVER, counts=own, row=row, column=column,
+                distance=distance, found=total,
             )  # fmt: skip
             if column is not None and total[0]:
-                taken = slice(int(total[0]))
-                some.append((row[taken].copy(), column[taken].copy(), distance[taken].copy()))
-        if some:
-            rows, *others = (np.concatenate(v) for v in zip(*some, strict=True))
-            order = rows.astype(np.int16).argsort(kind="stable")
-            found[i, start] = rows[order] + np.int64(i), *(v[order] for v in others)
+                some = slice(int(total[0]))
+                pairs = row[some] + np.int64(i), column[some]
+                if order is not None:
+                    pairs = order.rows[pairs[0]], order.columns[pairs[1]]
+                found.append((pairs[0], pairs[1].copy(), distance[some].copy()))
 
     pool.run(_tasks(task, m, parts))
-    return counts.sum(0), [found[at] for at in sorted(found)]
+    number = counts.sum(0)
+    if order is not None:
+        number[order.rows] = number.copy()
+    return number, found
+
+
+class _Order:
+    """Rows of X and Y by their numbers of bits; `rows` and `columns` are where they were."""
+
+    def __init__(self, x: Words, y: Words, itself: bool) -> None:
+        self.rows, self.bits = self.columns, self.other_bits = _by_size(x)
+        self.x = self.y = x[self.rows]
+        if not itself:
+            self.columns, self.other_bits = _by_size(y)
+            self.y = y[self.columns]
+        self.sizes = np.unique(self.other_bits)
+
+    def near(self, metric: str, columns: int, radius: float, i: int, j: int) -> tuple[int, int]:
+        """The first of the rows of Y that may be near rows i to j - 1 of X, and their end."""
+        low, high = reach(metric, columns, radius, self.sizes, self.bits[i], self.bits[j - 1])
+        first = np.searchsorted(self.other_bits, low)
+        return int(first), int(np.searchsorted(self.other_bits, high, "right"))
+
+
+def _by_size(x: Words) -> tuple[NDArray[np.int64], Array]:
+    """Rows in the order of their numbers of bits, and these in that order."""
+    sizes = np.empty(len(x), np.int64)
+
+    def part(first: int, last: int) -> None:
+        for i in range(first, last, _SORTED):  # counts of words stay in a cache
+            sizes[i : min(i + _SORTED, last)] = np.bitwise_count(x[i : min(i + _SORTED, last)]).sum(
+                1
+            )
+
+    pool.run_parts(part, len(x), pool.get_num_threads())
+    short = sizes.astype(np.uint16) if x.shape[1] < 1 << 10 else sizes
+    order = np.argsort(short, kind="stable")  # by digits, if they are short
+    return order, sizes[order]
 
 
 class _Sides:

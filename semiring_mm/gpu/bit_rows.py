@@ -1,9 +1,10 @@
 """Distances between rows of bits on the device; see :class:`semiring_mm.engine.BitRows`.
 
-On Hopper the near pairs are found by its binary tensor cores: while the counts of a tile of pairs are
-in registers, each is compared with a bound of its row (``sr::Screened``), and the columns of those
-that pass are listed. The bounds are floats, a little too far; so the distances of listed pairs are
-computed once more, from whole numbers, and only these decide.
+On Hopper the near pairs are found by its binary tensor cores: while the counts of a tile of pairs
+are in registers, each is compared with a bound of its row (``sr::Screened``), and the columns of
+those that pass are listed. The bounds are floats, a little too far; so the distances of listed
+pairs are computed once more, from whole numbers, and only these decide. Rows are sorted by their
+numbers of bits first: those of very different ones are not near, and not multiplied.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..metrics import reach
 from ..plan import bytewise, make_plan
 from ..semirings import semirings
 from . import device, select
@@ -22,7 +24,7 @@ from .chips import has
 from .launch import entry, launch, struct_of
 from .source import PRODUCT
 from .tensor import BINARY, ROWS, Shape, TensorKernel, in_place, tensor_source
-from .views import address
+from .views import address, to_host
 
 __all__ = ["MOST", "distances", "nearest", "within"]
 
@@ -32,7 +34,7 @@ MOST = select.MOST
 _FIRST = 512  # rows of Y whose distances are all computed, if lists are short
 _THREADS, _SIDE, _DEPTH = 256, 64, 16  # sr::BitTile's
 _SCREENED = 1 << 22  # pairs from which they are screened
-_BLOCK = 1 << 16  # rows of X that are screened at once
+_BLOCK = 1 << 14  # rows of X that are screened at once
 _CAPACITY = 64  # candidates of a row, at first
 _LISTS = 1 << 30  # bytes of their lists, and of a tile of distances
 _SHARE = 1 / 16  # of all pairs, up to which it does to list candidates
@@ -76,20 +78,19 @@ def nearest(metric: str, columns: int, x: Array, y: Array, k: int) -> tuple[Arra
 def within(
     metric: str, columns: int, x: Array, y: Array, radius: float, itself: bool, lists: bool
 ) -> tuple[Array, list[tuple[Array, ...]]]:
-    """The pairs within a radius; of one set each pair once, its lower row first."""
+    """The pairs within a radius, in any order; of one set each pair once."""
     xp, sides = device.current().xp, _Sides(metric, columns, x, y)
+    rows, others = sides.sort()
     counts, parts = xp.zeros(len(x), np.int64), list[tuple[Array, ...]]()
     for i, start, column, distance in sides.pairs(radius, itself):
         near = distance <= radius
         if itself:
             near &= column + start > i + xp.arange(len(distance))[:, None]
-        counts[i : i + len(distance)] += near.sum(1)
+        counts[rows[i : i + len(distance)]] += near.sum(1)
         if lists:
             row, place = xp.nonzero(near)
-            columns_ = xp.broadcast_to(column, near.shape)[row, place].astype(np.int64) + start
-            row, value = row.astype(np.int64) + i, distance[row, place]
-            order = xp.argsort(row * len(y) + columns_)
-            parts.append((row[order], columns_[order], value[order]))
+            column = xp.broadcast_to(column, near.shape)[row, place].astype(np.int64)
+            parts.append((rows[row + i], others[column + start], distance[row, place]))
     return counts, parts
 
 
@@ -105,6 +106,18 @@ class _Sides:
         here = device.current()
         self.screened = has(here.arch, "HGMMA") and len(x) * len(y) >= _SCREENED
         self.run = f"sr::{{}}<sr::{metric.upper()}{{}}>::run"
+
+    def sort(self) -> tuple[Array, Array]:
+        """Sort the rows of X, and of Y, by their numbers of bits; where they were."""
+        xp = device.current().xp
+        rows = others = xp.argsort(self.p)
+        self.x, self.p = self.x[rows], self.p[rows]
+        if self.same:
+            self.y, self.q = self.x, self.p
+        else:
+            others = xp.argsort(self.q)
+            self.y, self.q = self.y[others], self.q[others]
+        return rows, others
 
     def _launch(self, kernel: str, more: str, blocks: int, rows: Any, columns: slice,
                 shared: int = 0, **fields: Any) -> None:  # fmt: skip
@@ -133,46 +146,57 @@ class _Sides:
         return out
 
     def pairs(self, radius: float, itself: bool) -> Iterator[tuple[int, int, Array, Array]]:
-        """Rectangles: their first row, what is added to columns, these, and distances or NaN."""
+        """Rectangles of sorted rows: the first row, what is added to columns, these, and distances.
+
+        These are NaN where there is no column.
+        """
         xp, m, n = device.current().xp, len(self.x), len(self.y)
         height, width = _BLOCK, n
         if not self.screened:
             height, width = select.room_of(m, n, 1, np.dtype(np.float64))
+        bits, others = to_host(self.p), to_host(self.q)
+        sizes = np.unique(others)
         for i in range(0, m, height):
-            j, start = min(i + height, m), i if itself else 0
+            j = min(i + height, m)
+            low, high = reach(self.metric, self.columns, radius, sizes, bits[i], bits[j - 1])
+            start = max(int(np.searchsorted(others, low)), i if itself else 0)
+            end = int(np.searchsorted(others, high, "right"))
+            if start >= end:
+                continue
             if self.screened:
-                yield from self._near(i, j, start, xp.full(j - i, radius), _CAPACITY)
+                yield from self._near(i, j, start, end, xp.full(j - i, radius), _CAPACITY)
             else:
-                yield from self._all(i, j, start, width)
+                yield from self._all(i, j, start, end, width)
 
-    def _all(self, i: int, j: int, start: int, width: int) -> Iterator[Any]:
-        """All distances of some rows to those of Y from `start` on, in tiles."""
-        xp, n = device.current().xp, len(self.y)
-        for first in range(start, n, width):
-            tile = xp.empty((j - i, min(width, n - first)))
+    def _all(self, i: int, j: int, start: int, end: int, width: int) -> Iterator[Any]:
+        """All distances of some rows of X and of Y, in tiles."""
+        xp = device.current().xp
+        for first in range(start, end, width):
+            tile = xp.empty((j - i, min(width, end - first)))
             self.tile(slice(i, j), slice(first, first + tile.shape[1]), tile)
             yield i, first, xp.arange(tile.shape[1]), tile
 
-    def _near(self, i: int, j: int, start: int, radius: Array, capacity: int) -> Iterator[Any]:
-        """The candidates of some rows in rows of Y from `start` on, in as many parts as it takes."""
-        xp, n = device.current().xp, len(self.y)
-        rows, columns = slice(i, j), slice(start, n)
+    def _near(
+        self, i: int, j: int, start: int, end: int, radius: Array, capacity: int
+    ) -> Iterator[Any]:
+        """The candidates of some rows of X in some of Y, in as many parts as it takes."""
+        xp, rows, columns = device.current().xp, slice(i, j), slice(start, end)
         count = xp.zeros(j - i, np.uint32)
-        candidates = xp.empty((j - i, capacity), np.uint32)
+        candidates = xp.zeros((j - i, capacity), np.uint32)
         self.sift(rows, columns, radius, count, candidates)
         most = int(count.max())  # waits for the device
         if most <= capacity:
             yield i, start, candidates, self.listed(rows, columns, count, candidates)
             return
-        if int(count.sum(dtype=np.int64)) > _SHARE * (j - i) * (n - start):
-            size, width = select.room_of(j - i, n - start, 1, np.dtype(np.float64))
+        if int(count.sum(dtype=np.int64)) > _SHARE * (j - i) * (end - start):
+            size, width = select.room_of(j - i, end - start, 1, np.dtype(np.float64))
             for first in range(i, j, size):
-                yield from self._all(first, min(first + size, j), start, width)
+                yield from self._all(first, min(first + size, j), start, end, width)
             return
         size = max(1, _LISTS // (12 * most))
         for first in range(i, j, size):
             last = min(first + size, j)
-            yield from self._near(first, last, start, radius[first - i : last - i], most)
+            yield from self._near(first, last, start, end, radius[first - i : last - i], most)
 
     def nearest_of(
         self, rows: Array, numbers: Array, k: int, capacity: int
@@ -208,7 +232,7 @@ class _Sides:
     def sift(
         self, rows: Any, columns: slice, radius: Array, count: Array, candidates: Array
     ) -> None:
-        """Append to candidates the columns of all pairs within a radius of their row, and some more.
+        """Append to candidates the columns of pairs within a radius of their row, and some more.
 
         A pair passes if ``column[j] - scale[i] * common <= bound[i]``.
         """
@@ -228,11 +252,12 @@ class _Sides:
             m=m, n=n, k=width, batch=1, tiles_m=tiles_m, tiles_n=tiles_n, whole=tiles_m * tiles_n,
             splits=1, k_split=width,
         )  # fmt: skip
-        padded = here.xp.zeros(tiles_n * bn, np.float32)  # tiles are read to their ends
+        padded = here.xp.full(tiles_n * bn, np.inf, np.float32)  # tiles are read to their ends
         padded[:n] = column
+        least = padded.reshape(-1, bn).min(1)
         params = struct_of("TensorParams").pack(
             p=product, column=padded, bound=bound, count=count, candidates=candidates,
-            capacity=candidates.shape[1], scale=scale,
+            capacity=candidates.shape[1], scale=scale, least=least,
         )  # fmt: skip
         maps.append((bytes(device.TENSOR_MAP), 0))
         here.kernel(tensor_source(kernel), "a").launch(
@@ -266,7 +291,7 @@ class _Sides:
         if self.metric in ("jaccard", "dice", "cosine"):
             every = radius >= 1
             scale, bound = xp.where(every, 0, scale), xp.where(every, math.inf, bound)
-        return tuple(v.astype(np.float32) for v in (scale, bound, column))  # type: ignore[return-value]
+        return tuple(v.astype(np.float32) for v in (scale, bound, column))
 
 
 def _aligned(x: Array) -> Array:

@@ -58,7 +58,8 @@ eliminate = None
 compiled = rows = None
 
 _member = lazily(__package__, {
-    "bfs": "HopSearches", "bit_rows": "bit_rows", "customize": "Customizer", "dependencies": "HopDependencies",
+    "bfs": "HopSearches", "bit_rows": "bit_rows", "customize": "Customizer",
+    "dependencies": "HopDependencies",
     "sweeps": "FactorSweeps", "gradient": "ReverseSweeps",
     "calls": "calls", "chain": "chains", "closure": "BASE BATCH LEAF closure_batch closure_block",
     "combine": "apply unit_rows", "device": "fill scratch", "facts": "facts facts_later",
