@@ -21,7 +21,17 @@ from .semirings import Semiring
 
 Array = Any
 
-__all__ = ["ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "reach", "smooth", "weighted"]
+__all__ = [
+    "ALSO",
+    "BIT_METRICS",
+    "Metric",
+    "Origin",
+    "as_metric",
+    "known_in_both",
+    "reach",
+    "smooth",
+    "weighted",
+]
 
 #: Of rows of bits, from how many bits they have, and have in common; kernels have their places.
 BIT_METRICS = "hamming", "jaccard", "dice", "cosine", "intersection"
@@ -224,6 +234,26 @@ def _power_mean(p: float) -> Metric:
     else:
         pair = f"exp({p!r} * log({gap}))"
     return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})")
+
+
+def known_in_both(metric: str | Metric, missing: Any) -> str | Metric:
+    """Hamming's metric over the coordinates that neither row misses; others have no such twin."""
+    if missing is None:
+        return metric
+    if not isinstance(metric, str) or metric.lower() != "hamming":
+        raise ValueError(f"missing= is for the metric 'hamming', got {metric!r}")
+    if not isinstance(missing, Real):
+        raise TypeError(f"missing is the number that stands for no value, got {missing!r}")
+    return _hamming_of_known(float(missing))
+
+
+@functools.lru_cache(maxsize=64)
+def _hamming_of_known(missing: float) -> Metric:
+    known = "a == a", "b == b"
+    if missing == missing:
+        known = f"a != {missing!r}", f"b != {missing!r}"
+    both = "({}) & ({})".format(*known)
+    return BuiltIn("hamming", f"(a != b) & {both}", final="a / b", over=both, rising=False)
 
 
 def smooth(metric: Metric) -> Metric:

@@ -23,7 +23,7 @@ from . import expressions as ex
 from .arrays import Call, check_memory
 from .bits import BitMatrix
 from .engine import Known, Screen, Sieve
-from .metrics import ALSO, BIT_METRICS, BuiltIn, Metric, as_metric, weighted
+from .metrics import ALSO, BIT_METRICS, BuiltIn, Metric, as_metric, known_in_both, weighted
 from .naming import integer, listing
 from .plan import Facts, needs_facts
 from .pool import get_num_threads
@@ -65,6 +65,7 @@ def cdist(
     *,
     p: float = 2,
     w: ArrayLike | None = None,
+    missing: float | None = None,
     out: Any = None,
     device: str | None = None,
 ) -> Any:
@@ -72,18 +73,22 @@ def cdist(
 
     Parameters
     ----------
-    X : array_like, shape (m, k)
+    X : array_like or BitMatrix, shape (m, k)
         A point in each row. Any strides.
-    Y : array_like, shape (n, k)
+    Y : array_like or BitMatrix, shape (n, k)
         The other points.
     metric : str or Metric, default "euclidean"
         ``"cityblock"`` (or ``"l1"``, ``"manhattan"``), ``"euclidean"`` (``"l2"``),
         ``"sqeuclidean"``, ``"chebyshev"`` (``"linf"``), ``"minkowski"``, ``"hamming"``,
-        ``"canberra"``, ``"braycurtis"``, ``"cosine"``, or your own :class:`Metric`.
+        ``"canberra"``, ``"braycurtis"``, ``"cosine"``, ``"jaccard"`` (``"tanimoto"``), ``"dice"``,
+        of rows of bits ``"intersection"``, or your own :class:`Metric`.
     p : float, default 2
         Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
         Weights of the coordinates, finite and not negative.
+    missing : float, optional
+        Of ``"hamming"``: a number, or NaN, that stands for no value. The fraction is that of the
+        coordinates that both rows have; NaN where there are none.
     out : array, shape (m, n), optional
         Where to put the result.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -92,7 +97,8 @@ def cdist(
     Returns
     -------
     ndarray, shape (m, n)
-        float32 for operands in float32 or 16-bit floats, else float64.
+        float32 for operands in float32 or 16-bit floats, else float64. Of ``"intersection"`` how
+        many bits are in both rows.
 
     Raises
     ------
@@ -116,6 +122,12 @@ def cdist(
     of small integers are exact. That takes copies of twice the size of X and Y. Of ``"cosine"``
     their roots multiply the coordinates; ``"chebyshev"`` leaves out coordinates of weight 0.
 
+    Rows of bits, a :class:`semiring_mm.BitMatrix` or arrays of bool, have the metrics
+    ``"hamming"``, ``"jaccard"``, ``"dice"``, ``"cosine"`` and ``"intersection"``, whose whole
+    numbers are population counts: O(m·n·k / 512) instructions where a vector has 512 bits. They
+    are never NaN: two rows without bits are equal, at 0, and by Jaccard, Dice and cosine such a
+    row is at 1 from all others.
+
     Examples
     --------
     >>> import numpy as np
@@ -125,7 +137,12 @@ def cdist(
            [ 5.,  5.]])
     >>> sm.neighbours.cdist([[0, 0]], [[3, 4]], "l1", w=[1, 10])
     array([[43.]])
+    >>> bits = sm.BitMatrix.pack(np.array([[1, 1, 0, 1], [0, 1, 0, 1]]))
+    >>> sm.neighbours.cdist(bits, bits, "jaccard")
+    array([[0.        , 0.33333333],
+           [0.33333333, 0.        ]])
     """
+    metric = known_in_both(metric, missing)
     bits = _of_bits("cdist", metric, w, X, Y)
     if bits:
         return bit_rows.cdist(bits, X, Y, out, device)
@@ -175,19 +192,20 @@ def knn(
     *,
     p: float = 2,
     w: ArrayLike | None = None,
+    missing: float | None = None,
     device: str | None = None,
 ) -> Any:
     """The k rows of Y that are nearest to each row of X.
 
     Parameters
     ----------
-    X : array_like, shape (m, columns)
+    X : array_like or BitMatrix, shape (m, columns)
         The queries, one in each row.
-    Y : array_like, shape (n, columns)
-        The points among which the nearest are found.
+    Y : array_like or BitMatrix, shape (n, columns), optional
+        The points among which the nearest are found. Without it the other rows of X.
     k : int
-        From 1 to n; on a device at most 1,024.
-    metric, p, w
+        From 1 to n, or without Y to m - 1; on a device at most 1,024.
+    metric, p, w, missing
         As for :func:`cdist`.
     device
         As for :func:`semiring_mm.matmul`.
@@ -195,7 +213,7 @@ def knn(
     Returns
     -------
     distances : ndarray, shape (m, k)
-        Ascending in each row; NaN after all numbers.
+        Ascending in each row, but descending numbers of ``"intersection"``; NaN after all numbers.
     indices : ndarray of int64, shape (m, k)
         Rows of Y. Of equally near rows the lower comes first.
 
@@ -227,6 +245,7 @@ def knn(
     >>> distances, indices
     (array([[0.5, 0.5, 1.5]]), array([[1, 3, 0]]))
     """
+    metric = known_in_both(metric, missing)
     if k is None:
         raise TypeError("knn: k, how many rows are wanted, is missing: knn(X, Y, k)")
     if Y is not None:
@@ -253,13 +272,14 @@ def argbest(
     *,
     p: float = 2,
     w: ArrayLike | None = None,
+    missing: float | None = None,
     device: str | None = None,
 ) -> Any:
     """The row of Y that is nearest to each row of X: :func:`knn` for k = 1.
 
     Parameters
     ----------
-    X, Y, metric, p, w, device
+    X, Y, metric, p, w, missing, device
         As for :func:`knn`.
 
     Returns
@@ -276,6 +296,7 @@ def argbest(
     >>> sm.neighbours.argbest(np.array([[0.0, 0.0], [9.0, 9.0]]), points)
     (array([5., 1.]), array([0, 1]))
     """
+    metric = known_in_both(metric, missing)
     distances, indices = _k_nearest("argbest", X, Y, 1, metric, p, w, device)
     return distances[:, 0], indices[:, 0]
 
@@ -288,6 +309,7 @@ def radius_count(
     *,
     p: float = 2,
     w: ArrayLike | None = None,
+    missing: float | None = None,
     device: str | None = None,
 ) -> Any:
     """How many rows of Y lie within a distance of each row of X.
@@ -297,7 +319,7 @@ def radius_count(
     X, Y : array_like, shapes (m, columns) and (n, columns)
     r : float
         The largest distance that counts.
-    metric, p, w, device
+    metric, p, w, missing, device
         As for :func:`knn`.
 
     Returns
@@ -312,6 +334,7 @@ def radius_count(
     array([2, 0])
     """
     limit = check_radius("radius_count", r)
+    metric = known_in_both(metric, missing)
     bits = _of_bits("radius_count", metric, w, X, Y)
     if bits:
         return bit_rows.count(bits, X, Y, limit, device)
@@ -377,7 +400,7 @@ class Within:
         return f"Within({self.shape[0]} x {self.shape[1]}, {len(self.indices)} pairs)"
 
     def to_scipy(self) -> Any:
-        """The distances as a :class:`scipy.sparse.csr_array`, whose zeros are stored."""
+        """The distances as a ``scipy.sparse.csr_array``, whose zeros are stored."""
         from scipy.sparse import csr_array
 
         with Call(
@@ -395,6 +418,7 @@ def within(
     metric: str | Metric = "euclidean",
     p: float = 2,
     w: ArrayLike | None = None,
+    missing: float | None = None,
     device: str | None = None,
 ) -> Within:
     """All pairs of rows that are at most a radius apart, as sparse rows.
@@ -406,7 +430,7 @@ def within(
         Without it the pairs of different rows of X, in both directions.
     radius : float
         The largest distance; of ``"intersection"`` the least number of common bits.
-    metric, p, w
+    metric, p, w, missing
         As for :func:`cdist`.
     device
         As for :func:`semiring_mm.matmul`.
@@ -440,6 +464,7 @@ def within(
     (array([0, 1, 2, 2]), array([1, 0]), array([1., 1.]))
     """
     limit = check_radius("within", radius)
+    metric = known_in_both(metric, missing)
     bits = _of_bits("within", metric, w, X, Y)
     if bits:
         return Within(*bit_rows.within(bits, X, Y, limit, device))

@@ -124,7 +124,7 @@ def test_similarities_at_equality():
 @pytest.mark.parametrize("metric", ["hamming", "jaccard", "dice", "cosine"])
 def test_as_scipy_but_for_rows_without_bits(metric):
     x, y = rows(30, 75, 0.3), rows(41, 75, 0.3)
-    x[3], y[5] = False, False
+    x[3], y[5], y[6, 0] = False, False, True
     given = (x, y) if metric != "cosine" else (x.astype(float), y.astype(float))
     with np.errstate(all="ignore"):
         theirs = distance.cdist(*given, metric)
