@@ -24,7 +24,7 @@ from .arrays import Call, check_memory
 from .bits import BitMatrix
 from .engine import Known, Screen, Sieve
 from .metrics import ALSO, BIT_METRICS, BuiltIn, Metric, as_metric, known_in_both, weighted
-from .naming import integer, listing
+from .naming import install, integer, listing
 from .plan import Facts, needs_facts
 from .pool import get_num_threads
 from .products import check_out, overlaps
@@ -401,8 +401,10 @@ class Within:
 
     def to_scipy(self) -> Any:
         """The distances as a ``scipy.sparse.csr_array``, whose zeros are stored."""
-        from scipy.sparse import csr_array
-
+        try:
+            from scipy.sparse import csr_array
+        except ImportError as error:
+            raise ImportError(f"a matrix of SciPy's needs SciPy: {install('scipy')}") from error
         with Call(
             None, data=self.distance, indices=self.indices, indptr=self.indptr
         ) as call:  # fmt: skip

@@ -172,7 +172,7 @@ class _Sides:
             "left": left, "bits": np.bitwise_count(left).sum(1, dtype=np.float64), "rows": j - i,
             "few": (j - i) * _FEW <= words, "panel": np.empty((words, self.wide), np.uint64),
             "room": np.empty((kernels.TOGETHER, self.wide), np.uint64),
-            "sizes": np.empty(self.wide), "line": np.empty(self.wide),
+            "sizes": np.empty(self.wide), "line": np.empty((kernels.TOGETHER, self.wide)),
             "found": np.zeros(1, np.int64), **fields,
         }  # fmt: skip
         step = -(-_CALL // ((j - i) * (words + 1)) // self.wide) * self.wide

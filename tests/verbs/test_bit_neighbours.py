@@ -101,6 +101,22 @@ def test_blocks_parts_and_lists_that_are_full(metric, threads, sorts, monkeypatc
         pool.set_num_threads(before)
 
 
+@pytest.mark.parametrize("metric", BIT_METRICS)
+def test_the_kernel_in_python(metric, monkeypatch):
+    monkeypatch.setattr(
+        bit_rows, "compiled", lambda kernel, _: lambda **given: kernel.plain(**given)
+    )
+    monkeypatch.setattr(bit_rows, "_ROOM", 99)
+    x, y = rows(5, 600, 0.4), rows(37, 600, 0.4)
+    for m in (5, 1):  # which are few
+        d = expected(metric, x[:m], y)
+        assert_array_equal(nb.cdist(x[:m], y, metric), d)
+        for found, wanted in zip(nb.knn(x[:m], y, 4, metric), nearest(d, 4, metric), strict=True):
+            assert_array_equal(found, wanted)
+        near = d >= d[0, 2] if metric == "intersection" else d <= d[0, 2]
+        assert_within(nb.within(x[:m], y, radius=d[0, 2], metric=metric), d, near)
+
+
 def test_similarities_at_equality():
     """A threshold in decimals has the pairs of just that similarity, in every metric."""
     columns = 300

@@ -103,7 +103,7 @@ def ratio(measure, common, p, q, columns):
 def visit(
     measure: static, few: static, wide: static, start: i64, end: i64, rows: i64, n: i64,
     words: i64, columns: f64, left: u64[rows, words], right: u64[n, words], bits: f64[rows],
-    panel: u64[words, wide], sizes: f64[wide], line: f64[wide], room: u64[TOGETHER, wide],
+    panel: u64[words, wide], sizes: f64[wide], line: f64[TOGETHER, wide], room: u64[TOGETHER, wide],
     out: f64[rows, n], k: i64, value: f64[rows, k], index: i64[rows, k], margin: f64,
     radius: f64, after: i64, counts: i64[rows], most: i64, row: i32[most], column: i64[most],
     distance: f64[most], found: i64[1],
@@ -130,30 +130,32 @@ def visit(
                             measure, f64(totals[r]), bits[i + r], sizes[j], columns
                         )
                         if out is not None:
-                            line[j] = above / below
-                            for c in range(min(wide, end - first)):
-                                out[i + r, first + c] = line[c]
+                            line[r, j] = above / below
                         elif value is not None:
                             values, places = value[i + r], index[i + r]
                             near = above <= (values[0] + margin) * below
                             if across(near, any):
-                                line[j] = above / below
+                                line[r, j] = above / below
                                 for c in where(j, near):
                                     at = first + c
-                                    if at < end and worse(values[0], places[0], line[c], at):
-                                        sink(values, places, k, line[c], at)
+                                    if at < end and worse(values[0], places[0], line[r, c], at):
+                                        sink(values, places, k, line[r, c], at)
                         else:
                             near = above <= (radius + margin) * below
                             if across(near, any):
-                                line[j] = above / below
+                                line[r, j] = above / below
                                 for c in where(j, near):
                                     at = first + c
-                                    if line[c] <= radius and i + r + after < at < end:
+                                    if line[r, c] <= radius and i + r + after < at < end:
                                         counts[i + r] += 1
                                         if column is not None:
                                             row[total], column[total] = i + r, at
-                                            distance[total] = line[c]
+                                            distance[total] = line[r, c]
                                             total += 1
+            if out is not None:
+                for r in range(min(TOGETHER, rows - i)):
+                    for c in range(min(wide, end - first)):
+                        out[i + r, first + c] = line[r, c]
         first += wide
     found[0] = total
     return min(first, end)
