@@ -265,6 +265,21 @@ def knn(
         return call.give((near[keep].reshape(n, count), others[keep].reshape(n, count)))
 
 
+def k_least(distances: Array, k: int) -> tuple[Array, Array]:
+    """The k least of each row of distances on the host, floats, with their columns."""
+    (m, n), select = distances.shape, engines.named("cpu").select
+    value, index = select.empty(m, k, distances.dtype)
+
+    def block(i: int, j: int) -> None:
+        select.put(value[i:j], index[i:j], np.ascontiguousarray(distances[i:j]), 0)
+        select.finish(value[i:j], index[i:j])
+
+    select.run([
+        functools.partial(block, *rows) for rows in _cut(m, select.room_of(m, n, k, value.dtype)[0])
+    ])  # fmt: skip
+    return value, index
+
+
 def argbest(
     X: ArrayLike | BitMatrix,
     Y: ArrayLike | BitMatrix,
