@@ -22,16 +22,9 @@ from .semirings import Semiring
 Array = Any
 
 __all__ = [
-    "ALSO",
-    "BIT_METRICS",
-    "Metric",
-    "Origin",
-    "as_metric",
-    "known_in_both",
-    "reach",
-    "smooth",
-    "weighted",
-]
+    "ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "centred", "known_in_both", "reach",
+    "smooth", "weighted",
+]  # fmt: skip
 
 #: Of rows of bits, from how many bits they have, and have in common; kernels have their places.
 BIT_METRICS = "hamming", "jaccard", "dice", "cosine", "intersection"
@@ -153,6 +146,8 @@ class BuiltIn(Metric):
         A second `pair`; `final` has what is joined of it as ``b``.
     unit : bool
         Whether rows are divided by their Euclidean norms first; the roots of weights scale them.
+    centred : bool
+        Whether their mean is subtracted before that.
     rising : bool
         Whether distances compare as what was joined, so that `final` can wait.
     counts : bool
@@ -162,6 +157,7 @@ class BuiltIn(Metric):
     chooses: bool = False
     over: str = ""
     unit: bool = False
+    centred: bool = False
     rising: bool = True
     counts: bool = False
 
@@ -179,13 +175,17 @@ _TABLE = (
     BuiltIn("hamming", "a != b", final="a / b", counts=True),
     BuiltIn("canberra", "abs(a - b) / (abs(a) + abs(b) + ((a == 0) & (b == 0)))"),
     BuiltIn("braycurtis", "abs(a - b)", final="a / b", over="abs(a + b)", rising=False),
-    BuiltIn("jaccard", "a != b", final="a / (b + (b == 0))", over="(a != 0) | (b != 0)",
-            rising=False),
+    BuiltIn("jaccard", "(a != 0) != (b != 0)", final="a / (b + (b == 0))",
+            over="(a != 0) | (b != 0)", rising=False),
     BuiltIn("dice", "(a != 0) != (b != 0)", final="a / (b + (b == 0))",
             over="(a != 0) + (b != 0)", rising=False),
     # not "a * b", which a BLAS may add up in another order at the edges: equal rows tie exactly
     BuiltIn(
         "cosine", "b * a", final="min(max(1 - a, 0), 2)", unit=True, rising=False
+    ),
+    BuiltIn(
+        "correlation", "b * a", final="min(max(1 - a, 0), 2)", unit=True, centred=True,
+        rising=False,
     ),
 )  # fmt: skip
 _NAMES = {metric.name: metric for metric in _TABLE}
@@ -282,6 +282,14 @@ class _Weighted(Semiring):
     @cached_property
     def mul_expr(self) -> ex.Expr:
         return ex.Expr("*", (ex.W, ex.parse(self.mul)))
+
+
+def centred(x: Array, w: Array | None = None) -> Array:
+    """Rows less their means, of coordinates with weights; those of equal ones become 0 exactly."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # of infinities, and no weight at all
+        x = x - x[:, :1]
+        mean = x.mean(1, dtype=np.float64) if w is None else (x @ w.astype(x.dtype)) / w.sum()
+        return x - mean[:, None].astype(x.dtype)
 
 
 def weighted(xp: Any, x: Array, y: Array, w: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -23,7 +23,16 @@ from . import expressions as ex
 from .arrays import Call, check_memory
 from .bits import BitMatrix
 from .engine import Known, Screen, Sieve
-from .metrics import ALSO, BIT_METRICS, BuiltIn, Metric, as_metric, known_in_both, weighted
+from .metrics import (
+    ALSO,
+    BIT_METRICS,
+    BuiltIn,
+    Metric,
+    as_metric,
+    centred,
+    known_in_both,
+    weighted,
+)  # fmt: skip
 from .naming import install, integer, listing
 from .plan import Facts, needs_facts
 from .pool import get_num_threads
@@ -80,8 +89,8 @@ def cdist(
     metric : str or Metric, default "euclidean"
         ``"cityblock"`` (or ``"l1"``, ``"manhattan"``), ``"euclidean"`` (``"l2"``),
         ``"sqeuclidean"``, ``"chebyshev"`` (``"linf"``), ``"minkowski"``, ``"hamming"``,
-        ``"canberra"``, ``"braycurtis"``, ``"cosine"``, ``"jaccard"`` (``"tanimoto"``), ``"dice"``,
-        of rows of bits ``"intersection"``, or your own :class:`Metric`.
+        ``"canberra"``, ``"braycurtis"``, ``"cosine"``, ``"correlation"``, ``"jaccard"``
+        (``"tanimoto"``), ``"dice"``, of rows of bits ``"intersection"``, or a :class:`Metric`.
     p : float, default 2
         Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
@@ -588,6 +597,8 @@ def _again(
     host = engines.named("cpu")
     known = metric if isinstance(metric, BuiltIn) else None
     if known is not None and known.unit:
+        if known.centred and x.shape[1]:
+            x, y = centred(x), centred(y)
         x, y = host.unit_rows(x), host.unit_rows(y)
     d = _product(metric.algebra, x, y, out)
     if d is None or joined or metric.final_expr == ex.A:
@@ -670,11 +681,16 @@ class _Pairs:
         elif self.joined.kind == "i" and not engine.HOST and exact:
             self.joined = np.dtype(np.float32)  # of which devices compare more in a time
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
+        centres = known.centred and columns
+        if centres and w is None:
+            x, y = centred(x), centred(y)
         if w is not None:
             weights = _weights(verb, engine.to_host(w), columns)
             self.total = float(weights.sum())
             with np.errstate(over="ignore"):
                 own = engine.xp.asarray(weights.astype(self.joined))
+            if centres:
+                x, y = centred(x, own), centred(y, own)
             if inside:
                 x, y = weighted(engine.xp, x, y, own)
             elif known.chooses:
@@ -856,7 +872,7 @@ def _k_nearest(
 def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Array]:
     select, xp = call.engine.select, call.engine.xp
     if not call.engine.HOST and isinstance(metric, BuiltIn) and metric.unit:
-        metric = _CHORDS
+        metric = replace(_CHORDS, centred=metric.centred)
     pairs = _Pairs(verb, call, metric)
     m, n = pairs.shape
     k = bit_rows.check_k(verb, k, n, select.MOST)

@@ -341,7 +341,7 @@ class KNeighborsTransformer(
 ):
     """The graph of the nearest points, for estimators that take ``metric="precomputed"``.
 
-    In place of :class:`sklearn.neighbors.KNeighborsTransformer`.
+    In place of ``sklearn.neighbors.KNeighborsTransformer``.
 
     Parameters
     ----------

@@ -406,7 +406,8 @@ learning = pytest.mark.parametrize("row", VERBS_WITH, ids=lambda row: row.name)
 NO_SECOND = {("product", "log_plus"), ("product", "plus_min")}
 NO_SECOND |= {("closure", name) for name in ("min_plus", "max_times", "max_min", "min_max")}
 NO_SECOND |= {("network_distances", None)}
-NO_SECOND |= {("cdist", name) for name in naive.METRICS if name not in ("chebyshev", "cosine")}
+WITH_SECOND = "chebyshev", "correlation", "cosine"
+NO_SECOND |= {("cdist", name) for name in naive.METRICS if name not in WITH_SECOND}
 
 
 def smooth(row, *what):
