@@ -193,6 +193,5 @@ def in_rows(
         value = xp.concatenate([value, value])
     order = xp.argsort(row * shape[1] + column, kind="stable")
     row, column, value = row[order], column[order], value[order]
-    first = xp.zeros(shape[0] + 1, np.int64)
-    xp.cumsum(xp.bincount(row, minlength=shape[0]), out=first[1:])
-    return first, column, value
+    rows = xp.arange(shape[0] + 1)
+    return xp.searchsorted(row, rows) if row.size else 0 * rows, column, value

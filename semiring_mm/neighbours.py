@@ -268,10 +268,14 @@ def knn(
             )
         distances, indices = _k_nearest("knn", X, X, count + 1, metric, p, w, device)
     with Call(device, None, distances=distances, indices=indices) as call:
-        near, others = call["distances"], call["indices"]
-        keep = others != xp.arange(n)[:, None]
-        keep[keep.all(1), count] = False  # as near as others of lower numbers
-        return call.give((near[keep].reshape(n, count), others[keep].reshape(n, count)))
+        return call.give(without_itself(xp, call["distances"], call["indices"]))
+
+
+def without_itself(xp: Any, distances: Array, indices: Array) -> tuple[Array, Array]:
+    """The nearest rows of a set to each of it without that one, of one more than are wanted."""
+    others = indices != xp.arange(len(indices))[:, None]
+    others[others.all(1), -1] = False  # as near as others of lower numbers
+    return tuple(x[others].reshape(len(x), -1) for x in (distances, indices))
 
 
 def k_least(distances: Array, k: int) -> tuple[Array, Array]:
@@ -342,7 +346,7 @@ def radius_count(
     ----------
     X, Y : array_like, shapes (m, columns) and (n, columns)
     r : float
-        The largest distance that counts.
+        The largest distance that counts; of ``"intersection"`` the least number of common bits.
     metric, p, w, missing, device
         As for :func:`knn`.
 

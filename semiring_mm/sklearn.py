@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import pool
 from .metrics import BuiltIn, Metric
 from .naming import integer, listing
-from .neighbours import cdist, check_radius, k_least, knn, limit_of, radius_count
+from .neighbours import cdist, check_radius, k_least, knn, limit_of, radius_count, without_itself
 
 try:
     from scipy.sparse import csr_matrix
@@ -175,10 +175,8 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
                 found = k_least(_checked(queries), k + own)
             else:
                 found = knn(queries, self._points, k + own, **self._options())
-        if own:  # each point, or else the last of more equal ones than were asked for
-            other = found[1] != np.arange(n)[:, np.newaxis]
-            other[other.all(axis=1), -1] = False
-            found = tuple(x[other].reshape(n, k) for x in found)
+        if own:
+            found = without_itself(np, *found)
         return found if return_distance else found[1]
 
     def kneighbors_graph(
