@@ -1,5 +1,6 @@
 """Distances between rows of bits, against counts in NumPy: equal to the last bit."""
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -216,6 +217,18 @@ def test_scipys_matrix():
     assert repr(found) == f"Within(20 x 20, {matrix.nnz} pairs)"
     wanted = np.where(matrix.toarray() > 0, expected("hamming", x, x), 0)
     assert_array_equal(matrix.toarray(), wanted)
+
+
+def test_the_benchmark_runs(tmp_path, capsys):
+    pytest.importorskip("scipy")
+    from bench import bits
+
+    out = tmp_path / "raw.json"
+    assert bits.main(["cpu", "--quick", "--out", str(out)]) == 0
+    assert "SciPy" in capsys.readouterr().out
+    result = json.loads(out.read_text())
+    assert all(line["checked"] for line in result["lines"])
+    assert "SciPy" in bits.table(result, "raw.json")
 
 
 def test_what_is_refused(monkeypatch):
