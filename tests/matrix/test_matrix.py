@@ -557,9 +557,10 @@ def test_a_new_row_needs_its_plain_verb_and_no_test(monkeypatch):
 def test_every_public_function_is_here():
     """Or has tests of its own, since it takes or gives no arrays of a signature."""
     others = set(
-        """BitMatrix Explanation Flows Gravity Histogram LabelledArray Nearest NegativeCycleError Paths
-        PreparedGraph Semiring SemiringLawError Statistics Tiles __version__ accessibility adjacency
-        explain flows get_num_threads load nearest prepare reconstruct_path semirings set_num_threads show_config statistics
+        """BitMatrix Explanation Flows Gravity Histogram LabelledArray Nearest NegativeCycleError
+        Paths PreparedGraph Semiring SemiringLawError Statistics Tiles __version__ accessibility
+        adjacency explain flows get_num_threads load nearest prepare reconstruct_path semirings
+        set_num_threads show_config statistics
         sgemm dgemm sgemv dgemv CRFLoss sample Metric Within inv null_space solve within""".split()
     )  # fmt: skip
     modules = (sm, sm.sequences, sm.alignment, sm.neighbours, sm.gf2)
