@@ -186,6 +186,31 @@ def road_like(n: int, seed: int = 1) -> tuple[Any, Any, Any]:
     )  # fmt: skip
 
 
+def percolated(side: int, kept: float = 0.6, seed: int = 1) -> tuple[int, Any, Any]:
+    """The largest piece of a square grid of which a part of the edges is kept at random.
+
+    Its separators grow as its side does, unlike those of roads: the sweeps of a continent's worst
+    case. Undirected.
+
+    Returns
+    -------
+    n : int
+    tail, head : (m,) int32
+    """
+    rng = np.random.default_rng(seed)
+    at = np.arange(side * side, dtype=np.int32).reshape(side, side)
+    along, across = (rng.random((side, side - 1), np.float32) < kept for _ in range(2))
+    tail, head = (
+        np.concatenate([at[:, part][along], at.T[:, part][across]])
+        for part in (slice(None, -1), slice(1, None))
+    )
+    there = sp.coo_array((np.ones(len(tail), bool), (tail, head)), shape=(side * side,) * 2)
+    label = scipys.connected_components(there, directed=False)[1]
+    inside = label == np.bincount(label).argmax()
+    number, kept_edges = np.cumsum(inside, dtype=np.int32) - np.int32(1), inside[tail]
+    return int(inside.sum()), number[tail[kept_edges]], number[head[kept_edges]]
+
+
 def _reweighted(graph: Any) -> Any:
     """The same with whole weights, equal in both directions."""
     row = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))

@@ -79,14 +79,16 @@ class Network:
 
 @functools.lru_cache(maxsize=2)
 def network(name: str) -> Network:
-    """A road network, one "like N" nodes of roads, or a grid of so many streets.
+    """A road network, one "like N" nodes of roads, a grid of so many streets, or one "percolated".
 
     Weights are as in the table of the page, but for travel times of what is like roads.
     """
     if name.startswith("like "):
         n = int(name[5:])
         return Network(n, *families.road_like(n))
-    if name.isdecimal():
+    if name.startswith("percolated "):
+        n, row, col = families.percolated(int(name[11:]))
+    elif name.isdecimal():
         side = int(name)
         at = np.arange(side * side).reshape(side, side)
         row = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
@@ -202,6 +204,8 @@ def line(size: str, contenders: Sequence[Contender | Callable[[], Contender]], *
 def titled(name: str) -> str:
     if name.startswith("like "):
         return f"like roads, {int(name[5:]):,} nodes"
+    if name.startswith("percolated "):
+        return f"percolated grid, {network(name).n:,} nodes"
     return TITLES.get(name, f"grid, {name} × {name}")
 
 
@@ -758,6 +762,7 @@ def gpu_stats(name: str, _: Options) -> Line:
     x, net = network(name), prepared(name, "int32")
     few, kinds = x.random(4, 6), ["eccentricity", "mean"]
     rows = dijkstra(x.csr, indices=few)
+    several = sm.Tiles(devices="all")
 
     def check(found: Any) -> None:
         np.testing.assert_array_equal(found.eccentricity[few], rows.max(axis=1))
@@ -772,11 +777,53 @@ def gpu_stats(name: str, _: Options) -> Line:
             part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
             own("with preparation", whole, check=check),
             own("all statistics", lambda: sm.statistics(net, device="cuda"), check=check),
+            *several_devices(lambda: sm.statistics(net, kinds, tiles=several), check),
             part(
                 "SciPy on the CPU", lambda: dijkstra(x.csr, indices=few), x.n / 4, told=", 4 rows"
             ),
         ],
         most=3,
+    )
+
+
+def several_devices(call: Callable[[], Any], check: Callable[[Any], None]) -> list[Any]:
+    """A contender that uses all devices, where there are several."""
+    import cupy
+
+    count = cupy.cuda.runtime.getDeviceCount()
+    return [own(f"on {count} devices", call, check=check)] if count > 1 else []
+
+
+def gpu_source(name: str, _: Options) -> Line:
+    """A source among millions of nodes: statistics of some, divided by their number.
+
+    Those near each other share their ways up, as when all sources are asked for.
+    """
+    x = network(name)
+    net = sm.prepare(x.edges, directed=False, dtype="int32")
+    count, runs = min(1 << 15, x.n), 8
+    kinds, order = ["eccentricity", "mean"], net.metric.structure.order
+    begins = np.linspace(0, x.n - count // runs, runs).astype(np.int64)
+    near = np.concatenate([order[i : i + count // runs] for i in begins])
+    rows = dijkstra(x.csr, indices=near[:2])
+
+    def check(found: Any) -> None:
+        np.testing.assert_array_equal(found.eccentricity[:2], rows.max(axis=1))
+        np.testing.assert_allclose(found.mean[:2], rows.sum(axis=1) / (x.n - 1), rtol=1e-14)
+
+    def of(sources: Any, what: Any = None, **more: Any) -> Callable[[], Any]:
+        return lambda: sm.statistics(net, what, sources=sources, **(more or {"device": "cuda"}))
+
+    several = sm.Tiles(devices="all")
+    return line(
+        titled(name),
+        [
+            part(OURS, of(near, kinds), 1 / len(near), check=check),
+            own("all statistics", of(near), 1 / len(near)),
+            own("of random sources", of(x.random(count, 8), kinds), 1 / count),
+            *several_devices(of(near, kinds, tiles=several), check),
+        ],
+        most=2,
     )
 
 
@@ -919,6 +966,7 @@ def gpu_widest(n: int, _: Options) -> Line:
 GPU_CASES = [
     Case("customize: new weights", gpu_customize, ("NY", "FLA"), quick=("12",)),
     Case("statistics of all pairs", gpu_stats, ("NY", "FLA"), quick=("12",)),
+    Case("a source", gpu_source, ("percolated 2500", "like 5000000"), quick=("percolated 60",)),
     Case("betweenness", gpu_loads, ("NY", "FLA"), quick=("12",)),
     Case("table", gpu_table, ("FLA",), quick=("12",)),
     Case("all pairs as a matrix", gpu_matrix, ("Chicago",), quick=("12",)),

@@ -3,7 +3,8 @@
 // core, and a pass down.
 //
 //     Rise      labels of the sources' ancestors and of the core, a block for each group of sources
-//     Fall      labels of all nodes below the core, a block for some regions and a group
+//     Fall      labels of all nodes below the core, a block for some regions and a group, but for
+//     Own       those of the leaf regions that hold sources
 //     Stored    statistics of labels in memory
 //     Finish    those of a launch's blocks, joined in their order
 //     Rows      labels to rows of distances
@@ -12,8 +13,11 @@
 // A region is a connected piece of the elimination tree. Its nodes come from the top down, so
 // that the heads of a node's edges are before it in the region or above the region's first node
 // (then they are heads of that node, too). A leaf region has no others below it. A block has the
-// labels of a region and of the heads above it in shared memory, a row for each; a thread reads
+// labels of a region and of the heads above it in shared memory, in rows; a thread reads
 // and writes its own sources only, so that no barrier is needed on the way.
+//
+// On the way down all heads of a node are its ancestors, and subtrees follow each other, so that the
+// nodes of a region take a row for each of its levels only: the fewer rows, the more blocks at once.
 //
 // Nodes are named by places: those of the regions one after the other, then those of the core.
 #pragma once
@@ -23,8 +27,8 @@ namespace sr {
 
 // The same fields in the same order in semiring_mm/gpu/sweeps.py.
 struct SweepParams {
-  const void* down;         // [records] of Edge: from the head to the tail
-  const void* up;           // [records] of Edge: from the tail to the head
+  const void* down;         // [records] of Edge: from the head to the tail, with rows by levels
+  const void* up;           // [records] of Edge: from the tail to the head, with rows by nodes
   const void* regions;      // [regions] of Region
   const void* nodes;        // [fringe] of SweepNode
   const int* outer;         // slots of the heads above each region
@@ -55,7 +59,7 @@ struct SweepParams {
   int each;                 // regions (Fall) or slots (Stored) of a block
   int begin, part;          // the first slot of Stored; the first of its parts
   int targets, shift;
-  int bin_count, node_room, edge_room;  // of a block's shared memory
+  int bin_count, node_room, edge_room, row_room;  // of a block's shared memory
 };
 
 struct Region {
@@ -63,14 +67,16 @@ struct Region {
   int outer, outers;  // the heads above it, whose labels have rows
   int edge, edges;    // both even; edges counts the edges that are kept in shared memory
   int leaf;
-  int held;           // whether all heads have rows in shared memory; else none has
+  int held;           // whether all heads have rows in shared memory; else their edges have places
+  int levels;         // rows of its nodes on the way down: the heads above it come after them
+  int unused[3];
 };
-// The edges of a node begin at the first even number from the last node's `end` on. Up to `near`
-// their heads are in shared memory; up to `end` they are places.
+// The edges of a node begin at the first even number from the last node's `end` on.
 struct SweepNode {
-  int near, end;
-  int slot;  // where its label is stored; -1: nowhere
-  int name;  // the node
+  int end;
+  int slot;   // where its label is stored; -1: nowhere
+  int name;   // the node
+  int level;  // its row on the way down: how many nodes of its region are above it
 };
 
 // What statistics there are, as bits: as in semiring_mm/gpu/sweeps.py. And that 64 labels add up
@@ -223,7 +229,7 @@ struct Sweep {
   static constexpr int WIDTH = THREADS * EACH;
   struct Edge {
     Compute weight;
-    int row;  // times THREADS; or a place
+    int row;  // times THREADS; or a place, where heads have no rows
   };
   static constexpr int AHEAD = 4;  // edges that are under way at once
   static_assert(2 * sizeof(Edge) % 16 == 0, "two edges are read at once");
@@ -233,7 +239,7 @@ struct Sweep {
   const Compute zero, one;
   SweepNode* const nodes;  // [node_room], of which one is not the region's
   Edge* const edges;       // [edge_room], of which AHEAD are not the region's
-  Piece* const rows;       // [nodes + outers][THREADS], of which a column is this thread's
+  Piece* const rows;       // [nodes or levels + outers][THREADS], of which a column is this thread's
 
   SR_FN Sweep(const SweepParams& params, int g)
       : p(params), group(g), zero(scalar(p.zero)), one(scalar(p.one)),
@@ -271,8 +277,8 @@ struct Sweep {
     copy_async<int(sizeof(Piece))>(&rows[row * THREADS], &label(slot));
   }
   // A region's nodes and edges to shared memory, by all threads, and the labels of the heads above
-  // it. OWN: and what its nodes have in memory.
-  SR_FN void stage(const Region& f, const void* weighted, bool own) const {
+  // it to the rows from `inner` on. OWN: and what its nodes have in memory, to the first ones.
+  SR_FN void stage(const Region& f, const void* weighted, int inner, bool own) const {
     using Words = Pack<u32, 4>;
     __syncthreads();  // between reading the last region's nodes and edges and writing these
     const Words* from = static_cast<const Words*>(p.nodes) + f.node;
@@ -285,7 +291,7 @@ struct Sweep {
     for (int i = int(threadIdx.x); i < f.edges * WORDS / 4; i += THREADS)
       copy_async<16>(to + i, from + i);
 #pragma unroll 4
-    for (int i = 0; i < f.outers; ++i) fetch(f.nodes + i, p.outer[f.outer + i]);
+    for (int i = 0; i < f.outers; ++i) fetch(inner + i, p.outer[f.outer + i]);
     if (own) {
 #pragma unroll 4
       for (int i = 0; i < f.nodes; ++i) fetch(i, slot(f.node + i));
@@ -294,14 +300,14 @@ struct Sweep {
     copy_wait<0>();
     __syncthreads();  // between writing the nodes and edges and reading them
   }
-  // Labels of a leaf's nodes that hold sources only.
-  SR_FN void begin_leaf(const Region& f) const {
+  // Labels of a leaf's nodes that hold sources only, a row of `own` for each.
+  SR_FN void begin_leaf(const Region& f, Piece* own) const {
 #pragma unroll 4
-    for (int i = 0; i < f.nodes; ++i) rows[i * THREADS] = all(zero);
+    for (int i = 0; i < f.nodes; ++i) own[i * THREADS] = all(zero);
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
       const int at = p.sources[column() + i] - f.node;
-      if (at >= 0 && at < f.nodes) rows[at * THREADS].x[i] = one;
+      if (at >= 0 && at < f.nodes) own[at * THREADS].x[i] = one;
     }
   }
   SR_FN static int after(int end) { return (end + 1) & ~1; }
@@ -314,9 +320,10 @@ struct Sweep {
       edge[i + 1] = two.x[1];
     }
   }
-  // The heads of a node's edges from `begin` to `end`, in rows below `limit`, ⊕= the node's label ⊗
-  // the weight. They are different, so that some are under way at once.
-  SR_FN void push(Piece x, const Edge* from, int begin, int end, int limit) const {
+  // The heads of a node's edges from `begin` to `end`, in those of `rows` below `limit`, ⊕= the
+  // node's label ⊗ the weight. They are different, so that some are under way at once.
+  SR_FN static void push(
+      Piece* rows, Piece x, const Edge* from, int begin, int end, int limit) {
     constexpr int MANY = 2 * AHEAD;
 #pragma unroll 1
     for (int e = begin; e < end; e += MANY) {
@@ -355,14 +362,14 @@ struct Sweep {
     for (int k = first; k < last; ++k) rise(region(p.visits[k]));
   }
   SR_FN void rise(const Region& f) const {
-    stage(f, p.up, !f.leaf);
-    if (f.leaf) begin_leaf(f);
+    stage(f, p.up, f.nodes, !f.leaf);
+    if (f.leaf) begin_leaf(f, rows);
     const Edge* far = static_cast<const Edge*>(p.up) + f.edge;
     for (int i = f.nodes - 1; i >= 0; --i) {
       const SweepNode node = nodes[i];
       const Piece x = f.held ? rows[i * THREADS] : label(node.slot);
       const int begin = i ? after(nodes[i - 1].end) : 0;
-      push(x, edges, begin, node.near, (f.nodes + f.outers) * THREADS);
+      if (f.held) push(rows, x, edges, begin, node.end, (f.nodes + f.outers) * THREADS);
 #pragma unroll 1
       for (int e = f.held ? node.end : begin; e < node.end; ++e) {
         Piece& head = label(slot(far[e].row));
@@ -378,12 +385,14 @@ struct Sweep {
   // --- down --------------------------------------------------------------------------------------
 
   // The labels that a leaf's own sources give to its nodes.
-  SR_FN void rise_again(const Region& f) const {
-    begin_leaf(f);
+  SR_FN void rise_again(const Region& f, Piece* own) const {
+    begin_leaf(f, own);
     const Edge* from = static_cast<const Edge*>(p.up) + f.edge;
 #pragma unroll 1
-    for (int i = f.nodes - 1; i > 0; --i)
-      push(rows[i * THREADS], from, after(nodes[i - 1].end), nodes[i].near, f.nodes * THREADS);
+    for (int i = f.nodes - 1; i > 0; --i) {
+      const Piece x = own[i * THREADS];
+      push(own, x, from, after(nodes[i - 1].end), nodes[i].end, f.nodes * THREADS);
+    }
   }
   // x ⊕ the first `count` edges' heads ⊗ their weights.
   SR_FN Piece join(Piece x, const Edge (&edge)[AHEAD], int count) const {
@@ -401,42 +410,52 @@ struct Sweep {
   SR_FN void fall(int at, Take take) const {
     const Region f = region(at);
     const bool own = mark(at) != 0;
-    stage(f, p.down, own && !f.leaf);
-    if (own && f.leaf) rise_again(f);
-    if (own || !f.held) walk<STORE, true>(f, own, take);
-    else walk<STORE, false>(f, false, take);
+    stage(f, p.down, f.levels, false);
+    if (!own && f.held) walk<STORE, false>(f, nullptr, false, take);
+    else if (!f.leaf) walk<STORE, true>(f, nullptr, own, take);
   }
-  // RARE: nodes may have labels of their own already; heads may have no rows.
+  // Of a leaf that holds sources.
+  template <bool STORE, class Take>
+  SR_FN void fall_own(const Region& f, Take take) const {
+    Piece* own = rows + p.row_room * THREADS;
+    stage(f, p.down, f.levels, false);
+    rise_again(f, own);
+    walk<STORE, true>(f, own, true, take);
+  }
+  // RARE: nodes may have labels already, in `begun` or in memory; heads may have no rows.
   template <bool STORE, bool RARE, class Take>
-  SR_FN void walk(const Region& f, bool own, Take take) const {
+  SR_FN void walk(const Region& f, const Piece* begun, bool own, Take take) const {
     [[maybe_unused]] const Edge* far = static_cast<const Edge*>(p.down) + f.edge;
     SweepNode node = nodes[0];
     Edge edge[AHEAD];  // [AHEAD]
     read(edge, edges);
-    Piece* row = rows;
-    for (int i = 0, e = 0; i < f.nodes; ++i, row += THREADS) {
+    Piece before = all(zero);
+    if (RARE && own) before = begun ? begun[0] : label(node.slot);
+    for (int i = 0, e = 0; i < f.nodes; ++i) {
       const SweepNode next = nodes[i + 1];
-      Piece x = RARE && own ? *row : all(zero);
+      Piece x = before;
+      if (RARE && own && i + 1 < f.nodes)  // long before it is needed
+        before = begun ? begun[(i + 1) * THREADS] : label(next.slot);
+      if (!RARE || f.held) {
 #pragma unroll 1
-      for (; e + AHEAD < node.near; e += AHEAD) {
-        x = join(x, edge, AHEAD);
-        read(edge, edges + e + AHEAD);
-      }
-      x = join(x, edge, node.near - e);
-      if constexpr (RARE) {
-        if (!f.held)
+        for (; e + AHEAD < node.end; e += AHEAD) {
+          x = join(x, edge, AHEAD);
+          read(edge, edges + e + AHEAD);
+        }
+        x = join(x, edge, node.end - e);
+      } else {
 #pragma unroll 1
-          for (; e < node.end; ++e) x = fold(x, label(slot(far[e].row)), far[e].weight);
+        for (; e < node.end; ++e) x = fold(x, label(slot(far[e].row)), far[e].weight);
       }
-      e = after(RARE ? node.end : node.near);
+      e = after(node.end);
       if (!RARE || f.held) read(edge, edges + e);
       if (RARE && own) {
 #pragma unroll
         for (int v = 0; v < EACH; ++v)  // rounding in a cycle of weight 0 must not show
           if (p.sources[column() + v] == f.node + i) x.x[v] = one;
       }
-      *row = x;
-      if (STORE && node.slot >= 0) label(node.slot) = *row;  // of `x` the compiler makes words
+      rows[node.level * THREADS] = x;
+      if (STORE && node.slot >= 0) label(node.slot) = rows[node.level * THREADS];  // of `x` the compiler makes words
       take(x, node.name);
       node = next;
     }
@@ -526,6 +545,31 @@ struct Fall {
       Counts tally(p);
       const Count<Counts> take{tally};
       for (int k = first; k < last; ++k) sweep.template fall<false>(p.order[k], take);
+      tally.store(p, p.part + share, sweep.column());
+    }
+  }
+};
+
+// The leaf regions on the way from a group's sources, every `each`-th of them in a block.
+template <class A, int THREADS, int EACH, int KINDS>
+struct Own {
+  SR_FN static void run(const SweepParams& p) {
+    const int group = int(blockIdx.x % u32(p.groups)), share = int(blockIdx.x / u32(p.groups));
+    const Sweep<A, THREADS, EACH> sweep(p, group);
+    const int first = p.visit_first[group] + share, last = p.visit_first[group + 1];
+    if constexpr (KINDS == 0) {
+      for (int k = first; k < last; k += p.each) {
+        const Region f = sweep.region(p.visits[k]);
+        if (f.leaf) sweep.template fall_own<true>(f, Ignore{});
+      }
+    } else {
+      using Counts = Tally<A, THREADS, EACH, KINDS>;
+      Counts tally(p);
+      const Count<Counts> take{tally};
+      for (int k = first; k < last; k += p.each) {
+        const Region f = sweep.region(p.visits[k]);
+        if (f.leaf) sweep.template fall_own<false>(f, take);
+      }
       tally.store(p, p.part + share, sweep.column());
     }
   }

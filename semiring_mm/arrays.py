@@ -193,7 +193,8 @@ class Call:
                 _writable(self._out)[...] = self.engine.to_host(result)
             return self._out
         if self.moved:
-            result = self.engine.to_host(result)
+            if type(result) is not np.ndarray:  # rows are fetched while others are computed
+                result = self.engine.to_host(result)
             result = result if result.ndim else result[()]
         if self._library == "api":
             return _to_api(result, self._like)

@@ -135,6 +135,10 @@ class Regions:
         The places of each region begin here.
     parent, depth : (count,) int32
         The region above it, -1 where there is none; how many are above it.
+    level : (eliminated,) int32
+        Of each place: how many nodes of its region are above it.
+    levels : (count,) int32
+        How many there are in each region.
     leaf : (count,) bool
         Whether none is below it, and it is as small as a leaf may be.
     held : (count,) bool
@@ -146,9 +150,9 @@ class Regions:
         The edges of each region begin here.
     edge : int64
         The structure's edge; -1 in the gaps.
-    row : int32
-        The head of each edge: its number among the nodes of the region and the heads above it;
-        in a region that is not held, its place.
+    row, level_row : int32
+        The head of each edge: its number among the nodes of the region and the heads above it, or
+        among its levels and these heads; in a region that is not held, its place.
     end : (eliminated,) int32
         Where the edges of each place end, from the first edge of its region on; those of the next
         one begin at the next even number.
@@ -159,6 +163,8 @@ class Regions:
     first: Node
     parent: Node
     depth: Node
+    level: Node
+    levels: Node
     leaf: NDArray[np.bool_]
     held: NDArray[np.bool_]
     outer_first: Node
@@ -166,6 +172,7 @@ class Regions:
     edge_first: Index
     edge: Index
     row: Node
+    level_row: Node
     end: Node
 
     @property
@@ -192,6 +199,13 @@ def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
         if above[f] >= 0:
             depth[f] = depth[above[f]] + 1
     nodes, rows = np.diff(first), np.diff(first) + degree[roots]
+    level = np.zeros(x.eliminated, np.int32)
+    for some in reversed([*_levels(x)]):  # parents first
+        some = some[parent[some] >= 0]
+        some = some[of[parent[some]] == of[some]]
+        level[some] = level[parent[some]] + 1
+    levels = np.zeros(count, np.int32)
+    np.maximum.at(levels, of, level + 1)
     held = rows <= upper.rows
     room = -(-degree // _ALIGNED) * _ALIGNED
     total = np.bincount(of, weights=room, minlength=count).astype(np.int64)
@@ -211,21 +225,26 @@ def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     below = head < x.eliminated
     inside[below] = of[head[below]] == piece[below]
     inside &= held[piece]
+    level_row = row.copy()
     row[inside] -= first[piece[inside]]
+    level_row[inside] = level[head[inside]]
     staged = ~inside & held[piece]
     outer_at = np.searchsorted(key, roots[piece[staged]].astype(np.int64) * x.n + head[staged])
-    row[staged] = outer_at - outer_first[piece[staged]] + nodes[piece[staged]]
+    outer_at -= outer_first[piece[staged]]
+    row[staged] = outer_at + nodes[piece[staged]]
+    level_row[staged] = outer_at + levels[piece[staged]]
 
     edge_first = np.zeros(count + 1, np.int64)
     np.cumsum(total, out=edge_first[1:])
     begin = np.cumsum(room[order]) - room[order]
     where = ranges(begin, sizes)
-    edge, numbered = np.full(edge_first[-1], -1, np.int64), np.zeros(edge_first[-1], np.int32)
-    edge[where], numbered[where] = source, row
+    edge = np.full(edge_first[-1], -1, np.int64)
+    numbered, by_level = np.zeros((2, edge_first[-1]), np.int32)
+    edge[where], numbered[where], by_level[where] = source, row, level_row
     end = begin + sizes - edge_first[of[order]]
     return Regions(
-        place, position, first, above, depth, is_leaf, held, outer_first, place[above_head],
-        edge_first, edge, numbered, end.astype(np.int32),
+        place, position, first, above, depth, level[order], levels, is_leaf, held, outer_first,
+        place[above_head], edge_first, edge, numbered, by_level, end.astype(np.int32),
     )  # fmt: skip
 
 

@@ -39,6 +39,8 @@ _SOURCES = 8192  # of a batch: few enough that the upper labels of some are in t
 _SHARE = 0.6  # of the free memory
 _AHEAD = 4  # edges that are read ahead
 _CLASSES = (0.4, 0.6, 1.0)  # of leaf regions, by rows: the smaller, the more blocks at once
+_UPPER = (0.5, 1.0)  # of other regions with as many above them
+_OWN = 8  # blocks, at most, for the leaf regions that hold sources of a group
 
 
 class Shape(NamedTuple):
@@ -104,13 +106,15 @@ class _View(NamedTuple):
     ----------
     nodes : array of int32, (eliminated, 4)
         sr::SweepNode.
+    own : (regions,) bool
+        Leaf regions that are swept apart for groups with sources in them.
     outer : array of int32
         Slots of the heads above the regions.
     slots : int
         Labels that are stored.
     names : array of int32, (slots,)
     order : array of int32
-        Regions by launches.
+        Regions by launches, none of which is empty.
     upper : list of _Launch
         One after the other, from the top.
     leaves : list of _Launch
@@ -118,6 +122,7 @@ class _View(NamedTuple):
     """
 
     nodes: Array
+    own: NDArray[np.bool_]
     outer: Array
     slots: int
     names: Array
@@ -179,13 +184,15 @@ class FactorSweeps:
         words = [
             f.first[:-1], np.diff(f.first), f.outer_first[:-1], np.diff(f.outer_first),
             f.edge_first[:-1], np.where(f.held, np.diff(f.edge_first), 0), f.leaf, f.held,
+            f.levels, *np.zeros((3, len(f.leaf))),
         ]  # fmt: skip
         self.words = np.stack([x.astype(np.int32) for x in words], axis=1)
         self.place = f.place[x.rank]  # of each node
-        self._near_end = np.where(f.held[f.of_place], f.end, 0), f.end
-        held = np.repeat(f.held, np.diff(f.edge_first))
+        times = np.repeat(np.where(f.held, self.shape.threads, 1), np.diff(f.edge_first))
         self._edges = xp.asarray(f.edge)
-        self._rows = xp.asarray(np.where(held, f.row * self.shape.threads, f.row))
+        self._rows, self._level_rows = (
+            xp.asarray((x * times).astype(np.int32)) for x in (f.row, f.level_row)
+        )
         self._regions = xp.asarray(self.words)
         self._views: dict[str, _View] = {}
 
@@ -201,8 +208,8 @@ class FactorSweeps:
         self.zero, self.one = (self._computed(computed(factor.plan, x)).item() for x in identities)
         out = xp.asarray(factor.out)
         back = out if factor.out is factor.back else xp.asarray(factor.back)
-        self.down = self._records(back)
-        self.up = self.down if out is back else self._records(out)
+        self.down = self._records(back, self._level_rows)
+        self.up = self._records(out, self._rows)
         self.core = xp.asarray(factor.core)
         if self.structure.core == self._old:
             return None
@@ -278,14 +285,14 @@ class FactorSweeps:
             return 0
         return sum(-(-(bins + 1) * size // 16) * 16 for size in (self.size, 4))
 
-    def _records(self, weight: Array) -> Array:
+    def _records(self, weight: Array, rows: Array) -> Array:
         """sr::Sweep::Edge for each edge of the regions."""
         xp, words = self.here.xp, self.size // 4
         none = xp.full(1, self.zero, self.compute)
         weight = xp.concatenate([self._computed(weight[self._kept]), none])
         records = xp.zeros((len(self._edges), 2 * words), np.int32)
         records[:, :words] = weight[self._edges].view(np.int32).reshape(-1, words)
-        records[:, words] = self._rows
+        records[:, words] = rows
         return records
 
     # --- what is stored -------------------------------------------------------------------------
@@ -310,33 +317,36 @@ class FactorSweeps:
                 at = at[at >= 0]
         slot = np.full(x.eliminated, -1, np.int32)
         slot[stored] = x.core + np.arange(np.count_nonzero(stored))
-        nodes = np.stack([*self._near_end, slot, names[: x.eliminated]], axis=1).astype(np.int32)
+        nodes = np.stack([f.end, slot, names[: x.eliminated], f.level], axis=1).astype(np.int32)
         slots = x.core + int(np.count_nonzero(stored))
-        order = list[NDArray[Any]]()
+        order = [np.empty(0, np.int64)]
 
         def put(chosen: NDArray[Any]) -> _Launch:
             order.append(chosen)
             return self._launch(sum(len(x) for x in order[:-1]), chosen)
 
-        above, rows = needed & ~f.leaf, self.words[:, 1] + self.words[:, 3]
+        above, rows = needed & ~f.leaf, self.words[:, 8] + self.words[:, 3]
+
+        def put_by_size(chosen: NDArray[np.bool_], classes: tuple[float, ...]) -> list[_Launch]:
+            sizes = np.searchsorted(np.array(classes) * rows[chosen].max(initial=0), rows)
+            parts = (np.flatnonzero(chosen & (sizes == i)) for i in range(len(classes)))
+            return [put(part) for part in parts if part.size]
+
         depths = range(int(f.depth[above].max(initial=-1)) + 1)
-        upper = [put(np.flatnonzero(above & (f.depth == depth))) for depth in depths]
-        sizes = np.searchsorted(np.array(_CLASSES) * rows[f.leaf].max(initial=0), rows)
-        leaves = [
-            put(np.flatnonzero(needed & f.leaf & (sizes == size))) for size in range(len(_CLASSES))
-        ]
+        upper = [x for depth in depths for x in put_by_size(above & (f.depth == depth), _UPPER)]
+        leaves = put_by_size(needed & f.leaf, _CLASSES)
         xp = self.here.xp
         outer = np.append(slot, np.arange(x.core))[f.outer]
         of_slot = np.concatenate([names[x.eliminated :], names[: x.eliminated][stored]])
         return _View(
-            xp.asarray(nodes), xp.asarray(outer.astype(np.int32)), slots,
+            xp.asarray(nodes), needed & f.leaf, xp.asarray(outer.astype(np.int32)), slots,
             xp.asarray(of_slot.astype(np.int32)),
             xp.asarray(np.concatenate(order).astype(np.int32)), upper, leaves,
         )  # fmt: skip
 
-    def _launch(self, begin: int, chosen: NDArray[Any]) -> _Launch:
+    def _launch(self, begin: int, chosen: NDArray[Any], *, up: bool = False) -> _Launch:
         words = self.words[chosen]
-        rows = (words[:, 1] + words[:, 3]).max(initial=1)
+        rows = (words[:, 1 if up else 8] + words[:, 3]).max(initial=1)
         nodes, edges = (words[:, k].max(initial=0) for k in (1, 5))
         return _Launch(begin, len(chosen), int(rows), int(nodes), int(edges))
 
@@ -360,7 +370,7 @@ class FactorSweeps:
             out = xp.empty((len(sources), n), self.factor.dtype)
         places = self.place if targets is None else self.place[targets]
         view = self._view_of_all() if targets is None else self._view(places.astype(np.int64))
-        slot = np.concatenate([to_host(view.nodes)[:, 2], np.arange(x.core, dtype=np.int32)])
+        slot = np.concatenate([to_host(view.nodes)[:, 1], np.arange(x.core, dtype=np.int32)])
         if not n or not len(sources):
             return out
         where, tile = xp.asarray(slot[places]), _SIDE * (_SIDE + 1)
@@ -569,8 +579,9 @@ class _Shared:
         marked = shape.threads * shape.narrow
         self.visited = xp.empty((len(sweeps.words), columns // marked), np.uint8)
         blocks = _BLOCKS * sweeps.here.sms // (columns // shape.width) + 2
-        self.parts = xp.empty(((1 + len(_CLASSES)) * blocks, fields, columns), np.int64)
-        self.rise = sweeps._launch(0, np.arange(len(sweeps.words)))
+        self.parts = xp.empty(((1 + len(_CLASSES)) * blocks + _OWN, fields, columns), np.int64)
+        self.rise = sweeps._launch(0, np.arange(len(sweeps.words)), up=True)
+        self.own = sweeps._launch(0, np.flatnonzero(view.own))
         self.fields: dict[str, int] = {
             "down": address(sweeps.down), "up": address(sweeps.up),
             "regions": address(sweeps._regions), "nodes": address(view.nodes),
@@ -591,11 +602,15 @@ class _Batch:
         self.begin, self.columns = begin, columns
         # computed while the device is at the batch before
         places = shared.given[0, begin : begin + columns].reshape(-1, shared.fields["marked"])
-        self.visits = tuple(map(from_host, self.sweeps._visits(places)))
-        self.fields = shared.fields | {
-            "columns": columns, "visit_first": address(self.visits[0]),
-            "visits": address(self.visits[1]),
-        }  # fmt: skip
+        first, at = self.sweeps._visits(places)
+        apart = shared.view.own[at]
+        own_first = offsets(apart)[first]
+        self.most = int(np.diff(own_first).max(initial=0))  # regions of a group that are apart
+        self.visits = tuple(map(from_host, (first, at, own_first.astype(np.int32), at[apart])))
+        names = ("visit_first", "visits", "own_first", "own")
+        given = dict(zip(names, map(address, self.visits), strict=True))
+        self.own = {"visit_first": given.pop("own_first"), "visits": given.pop("own")}
+        self.fields = shared.fields | given | {"columns": columns}
         self.fields |= {name: address(x) + 4 * begin for name, x in shared.sources.items()}
 
     def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:
@@ -619,12 +634,17 @@ class _Batch:
             self._close(shared.labels.reshape(-1)[: view.slots * self.columns])
         for some in view.upper:
             self._regions("Fall", some, sweeps.shape.narrow, kinds=", 0")
-        part = 0
+        part = blocks = min(self.most, _OWN)
+        if blocks:
+            self._regions(
+                "Own", replace(shared.own, rows=shared.own.rows + shared.own.nodes),
+                sweeps.shape.narrow, blocks, kinds=f", {kinds}", each=blocks,
+                row_room=shared.own.rows, **self.own, **fields,
+            )  # fmt: skip
         for some in view.leaves:
-            if some.count:
-                part += self._regions(
-                    "Fall", some, sweeps.shape.each, kinds=f", {kinds}", part=part, **fields
-                )
+            part += self._regions(
+                "Fall", some, sweeps.shape.each, kinds=f", {kinds}", part=part, **fields
+            )
         return part
 
     def _regions(
@@ -634,7 +654,7 @@ class _Batch:
         """Launch blocks with `width` sources of a thread; how many there are for each group."""
         sweeps, threads = self.sweeps, self.sweeps.shape.threads
         groups = self.columns // (threads * width)
-        each = self.share(some.count, groups)
+        each = fields.pop("each", self.share(some.count, groups))
         blocks = blocks or -(-some.count // each)
         shared = (
             16 * (some.nodes + 1) + _record(sweeps.size) * (some.edges + _AHEAD)

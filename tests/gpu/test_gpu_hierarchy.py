@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 from metrics import grid, metric_of, on_device, swept
 from numpy.testing import assert_allclose, assert_array_equal
 
+import semiring_mm as sm
 from semiring_mm.gpu import device
 from semiring_mm.gpu.sweeps import KINDS, Shape
 from tests.gpu.test_sweep_kernels import WEIGHTS, check, figures
@@ -67,3 +69,14 @@ def test_a_large_grid(side):
     targets = rng.permutation(n)[:50]
     table = there.rows(sources, targets=targets)
     assert_array_equal(table[some].get(), expected[:, targets])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_all_pairs_that_are_fetched_as_they_are_computed(dtype):
+    n, row, col = grid(60)
+    weight = np.random.default_rng(3).integers(1, 100, len(row)).astype(dtype)
+    graph = scipy.sparse.coo_array((weight, (row, col)), shape=(n, n)).tocsr()
+    found = sm.apsp(graph, directed=False, device="cuda")
+    assert type(found) is np.ndarray
+    assert found.nbytes > 1 << 25  # as large copies are
+    assert_array_equal(found, sm.apsp(graph, directed=False, device="cpu"))

@@ -65,6 +65,7 @@ def test_regions(seed, limits):
         outer = f.outer[f.outer_first[r] : f.outer_first[r + 1]]
         assert_array_equal(outer, f.place[heads] if f.held[r] else [])
         rows = np.concatenate([np.arange(f.first[r], f.first[r + 1]), outer])
+        by_level = np.append(np.full(f.levels[r], -1), outer)  # what is in each row on the way down
         for v in nodes:
             edges = np.arange(x.first[v], x.first[v + 1])
             begin += begin % 2
@@ -72,9 +73,13 @@ def test_regions(seed, limits):
             assert_array_equal(f.edge[begin:end], edges)
             found = f.row[begin:end]
             assert_array_equal(rows[found] if f.held[r] else found, f.place[x.head[edges]])
+            found, place = f.level_row[begin:end], f.place[v]
+            assert_array_equal(by_level[found] if f.held[r] else found, f.place[x.head[edges]])
+            by_level[f.level[place]] = place
             begin = end
         begin += begin % 2
         assert begin == f.edge_first[r + 1]
+        assert f.levels[r] == f.level[f.first[r] : f.first[r + 1]].max() + 1
         if f.leaf[r]:
             assert r not in f.parent
             assert len(nodes) + len(heads) <= leaf.rows
