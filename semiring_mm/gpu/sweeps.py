@@ -38,7 +38,8 @@ _BLOCKS = 24  # for each multiprocessor, of one launch: the last ones to end wei
 _SOURCES = 8192  # of a batch: few enough that the upper labels of some are in the cache
 _SHARE = 0.6  # of the free memory
 _AHEAD = 4  # edges that are read ahead
-_CLASSES = (0.4, 0.6, 1.0)  # of leaf regions, by rows: the smaller, the more blocks at once
+#: Sizes of leaf regions, by rows, in launches of their own: the smaller, the more blocks at once.
+_CLASSES = (0.25, 0.4, 0.55, 0.75, 1.0)
 _UPPER = (0.5, 1.0)  # of other regions with as many above them
 _OWN = 8  # blocks, at most, for the leaf regions that hold sources of a group
 
@@ -62,10 +63,10 @@ class Shape(NamedTuple):
 
     threads: int = 64
     each: int = 4
-    nodes: int = 48
-    rows: int = 56
-    edges: int = 448
-    upper: int = 48
+    nodes: int = 96
+    rows: int = 112
+    edges: int = 832
+    upper: int = 32
     narrow: int = 2
     core: int = 16384
 

@@ -57,6 +57,8 @@ _LONG = 5e9
 _ENTRY = 60
 #: Pairs of nodes whose paths a task of a thread finds at least.
 _PAIRS = 16
+#: Steps of a path that the predecessors of a sweep are to tell.
+_BY_TREES = -2
 #: Bytes a node and an edge that the preparation of a road network takes at its peak, beside the
 #: graph: 0.8 GiB for 5 million nodes. Larger separators take more, which only the order tells.
 _NODE, _EDGE = 100, 60
@@ -628,8 +630,8 @@ class PreparedGraph:
         O(f) for each source, f being the edges of the elimination, or those above a target: PHAST
         and RPHAST (Delling, Goldberg, Nowatzyk and Werneck, 2013). In a table of few pairs all
         nodes climb the elimination tree, as for :meth:`distance`. With `along` labels are pairs,
-        which takes two to three times as long, and a customization for the last four quantities of
-        the weights of now; a core of c nodes is eliminated for it, c³/3 pairs.
+        which takes about three times as long, and a customization of the quantity, kept for the
+        last four of them; a core of c nodes is eliminated for it, c³/3 pairs (⊗, ⊕).
 
         Examples
         --------
@@ -732,10 +734,11 @@ class PreparedGraph:
                 f"along needs a semiring whose ⊗ adds weights up, such as min_plus, and {s.name} "
                 f"has ⊗ = {s.mul}; net.paths(pairs).sums(along) has the sums of some paths"
             )
-        values = self._quantity(along)
+        given = self._quantity(along)
         for other, found in state.along:
-            if np.array_equal(other, values):
+            if np.array_equal(other, given):
                 return found
+        values = self._finite(given)
         structure, arcs = self._whole
 
         def run(problem: Problem) -> tuple[Metric, Problem]:
@@ -745,9 +748,9 @@ class PreparedGraph:
         state.along = [(values, found), *state.along[:3]]
         return found
 
-    def _quantity(self, along: Any) -> NDArray[np.float64]:
-        """A finite number for each edge."""
-        edges, named = self._state.edges, self._state.columns
+    def _quantity(self, along: Any) -> Array:
+        """A number for each edge."""
+        named = self._state.columns
         if isinstance(along, str):
             if self._table is None:
                 raise ValueError(
@@ -756,13 +759,16 @@ class PreparedGraph:
                 )
             if along not in named:
                 named[along] = self._of_graph(self._table, along)
-            given = named[along]
-        else:
-            try:
-                given = self._weighted(self._as_weights(along, None)).weight
-            except (ValueError, TypeError) as error:
-                raise type(error)(f"along: {error}") from None
-        values = np.array(given, np.float64)  # theirs may change in place
+            return named[along]
+        try:
+            given: Array = self._weighted(self._as_weights(along, None)).weight
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"along: {error}") from None
+        return given
+
+    def _finite(self, given: Array) -> NDArray[np.float64]:
+        """A copy of a quantity, whose sums are exact if it is whole."""
+        edges, values = self._state.edges, np.array(given, np.float64)
         there = edges.weight != self.semiring.identities(self.dtype)[0]
         wrong = np.flatnonzero(there & ~np.isfinite(values))
         if wrong.size:
@@ -1238,10 +1244,10 @@ class _State:
         self, ends: Index, tick: Callable[[float], None] | None
     ) -> tuple[Array, Index, Array, Index]:
         """As :meth:`PreparedGraph.routes`."""
-        x, k = self.metric.structure, len(ends)
-        steps, value = np.full(k, -1), np.empty(k, self.problem.steps.dtype)
-        value.fill(self.problem.steps.identities[0])
-        parts = dict[int, list[tuple[Array, Array]]]()  # by their first pairs
+        x, k, edge_of = self.metric.structure, len(ends), self._edge_of
+        value = np.full(k, self.problem.steps.identities[0], self.problem.steps.dtype)
+        steps = np.full(k, _BY_TREES)
+        parts = {0: (np.empty(0, np.int32), np.empty(0, np.int64))}  # by their first pairs
 
         def some(begin: int, end: int) -> None:
             query = self._query()
@@ -1249,37 +1255,30 @@ class _State:
             self._free.append(query)
             there = found != self.metric.identities[0]
             value[begin:end] = stored(self.metric.plan, found, value.dtype)
-            steps[begin:end] = np.where(there, count, -1)
+            steps[begin:end] = np.where(there, np.where(count < 0, _BY_TREES, count), -1)
             kept = np.repeat(there, np.maximum(count, 0))
-            parts[begin] = [(x.order[walk[kept]], self._edge_of[used[kept]])]
-            lost = np.flatnonzero(there & (count < 0)) + begin
-            if lost.size:
-                cuts = np.cumsum(np.maximum(steps[begin:end], 0))[:-1]
-                nodes, edges = (np.split(y, cuts) for y in parts[begin][0])
-                parts[begin] = list(zip(nodes, edges, strict=True))
-                by_trees(lost, begin)
+            parts[begin] = x.order[walk[kept]], edge_of[used[kept]]
 
-        def by_trees(pairs: Index, begin: int) -> None:
-            for i in np.unique(ends[pairs, 0]).tolist():
-                d, p = self._tree(i)
-                for k in pairs[ends[pairs, 0] == i].tolist():
-                    j = int(ends[k, 1])
-                    if d[0, j] != self.problem.steps.identities[0] or i == j:
-                        path = np.array(reconstruct_path(p, i, j), np.int64)
-                        value[k], steps[k] = d[0, j], len(path) - 1
-                        edges = self._edge_of[x.slots(path[:-1], path[1:])]
-                        parts[begin][k - begin] = path[1:].astype(np.int32), edges
-
-        _ = self._edge_of  # computed once, before threads ask for it
-        if x.core:
-            parts[0] = [(np.empty(0, np.int32), np.empty(0, np.int64))] * k
-            by_trees(np.arange(k), 0)
-        elif k:
+        if k and not x.core:
             pieces = max(1, min(4 * pool.get_num_threads(), k // _PAIRS))
             pool.run_parts(some, k, pieces, tick and (lambda done: tick(done / k)))
-        found = [part for begin in sorted(parts) for part in parts[begin]]
-        empty = (np.empty(0, np.int32), np.empty(0, np.int64))
-        nodes, edges = (np.concatenate(y) for y in zip(empty, *found, strict=True))
+        nodes, edges = (
+            np.concatenate(y) for y in zip(*(parts[i] for i in sorted(parts)), strict=True)
+        )
+        if (left := np.flatnonzero(steps == _BY_TREES)).size:
+            cuts = np.maximum(steps, 0).cumsum()[:-1]
+            walks, alongside = np.split(nodes, cuts), np.split(edges, cuts)
+            source = -1
+            for at in left[ends[left, 0].argsort(kind="stable")].tolist():
+                i, j = ends[at].tolist()
+                if i != source:
+                    source, (d, p) = i, self._tree(i)
+                steps[at], value[at] = -1, d[0, j]
+                if i == j or d[0, j] != self.problem.steps.identities[0]:
+                    path = np.array(reconstruct_path(p, i, j))
+                    walks[at], alongside[at] = path[1:], edge_of[x.slots(path[:-1], path[1:])]
+                    steps[at] = len(path) - 1
+            nodes, edges = np.concatenate(walks), np.concatenate(alongside)
         return self.problem.restore(value), steps, nodes, edges
 
 

@@ -207,6 +207,8 @@ def paths(net: PreparedGraph, pairs: Any, progress: Progress = None) -> Paths:
     ends = _ends(net, pairs)
     tick = reporter(progress, float(len(ends)), "queries", "pairs")
     weight, steps, after, edges = net.routes(ends, part_of(tick, 0.0, len(ends)))
+    if tick is not None:
+        tick(float(len(ends)))
     there = steps >= 0
     indptr, edge_indptr = offsets(steps + 1), offsets(np.maximum(steps, 0))
     nodes, begins = np.empty(indptr[-1], np.int32), np.zeros(indptr[-1], bool)

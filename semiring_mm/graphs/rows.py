@@ -346,12 +346,10 @@ class Sweeps(Rows):
 
     def repair(self, sources: Index, d: Array, p: Trees) -> None:
         """Make trees of predecessors among which ties have closed rings."""
+        if p is None or not self.metric.trees:
+            return
         source, facts = self.problem.source, self.problem.weights.facts
-        if (
-            self.metric.trees
-            and p is not None
-            and has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi)
-        ):
+        if has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi):
             repair_trees(engines.named("cpu"), source.s, d, p, source.edges, sources)
 
     def collector(

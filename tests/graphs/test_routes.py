@@ -77,6 +77,26 @@ def test_all_pairs(semiring, least, dtype, directed, core, monkeypatch):
             assert np.isinf(found.sums(edges.weight)[~there]).all()
 
 
+def test_reachability():
+    edges = np.zeros((4, 4), bool)
+    edges[0, 1] = edges[1, 2] = True
+    found = sm.prepare(edges, semiring="lor_land").paths([(0, 2), (2, 0), (3, 3)])
+    assert list(found) == [[0, 1, 2], [], [3]]
+    assert (found.weight.dtype, found.weight.tolist()) == (bool, [True, False, True])
+    assert found.edges.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("core", [False, True])
+def test_progress(core, monkeypatch):
+    if core:
+        leave_core(monkeypatch)
+    told = []
+    net = sm.prepare(random_edges(0))
+    net.paths([(0, 1)] * 100, progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1] == (100, 100)
+
+
 def test_edges_have_the_weights_of_now():
     edges = EdgeList(range(2), np.array([0, 0]), np.array([1, 1]), np.array([2.0, 1.0]), True)
     net = sm.prepare(edges)
