@@ -565,6 +565,63 @@ def flows(name: str, options: Options) -> Line:
     )  # fmt: skip
 
 
+def within(name: str, options: Options) -> Line:
+    """Pairs within a radius of all nodes, which about 560 others are in New York."""
+    x, net = network(name), prepared(name)
+    few, radius = x.random(16, 9), 40_000
+    expected = dijkstra(x.csr, indices=few, limit=radius)
+
+    def check(_: Any) -> None:
+        found = net.within(radius, few).to_scipy().toarray()
+        np.testing.assert_array_equal(found, np.where(np.isfinite(expected), expected, 0))
+
+    pairs = sum(map(len, net.within(radius, batch="auto")))
+    return line(
+        f"{titled(name)}, {pairs:,} pairs",
+        [
+            part(OURS, lambda: sum(map(len, net.within(radius, batch="auto"))), check=check),
+            part(
+                "SciPy", lambda: dijkstra(x.csr, indices=few, limit=radius), x.n / len(few),
+                told=f", {len(few)} rows",
+            ),
+        ],
+        most=5,
+    )  # fmt: skip
+
+
+def accessibility(name: str, options: Options) -> Line:
+    """Sums of the weights of places, of all nodes: within a radius, and by a decay."""
+    x, net = network(name), prepared(name)
+    rng, radius, rate = np.random.default_rng(10), 100_000, 1 / 40_000
+    places = rng.permutation(x.n)[:49_000]
+    weights = rng.integers(1, 100, len(places))
+    few = x.random(4, 9)
+    d = dijkstra(x.csr, indices=few)[:, places]
+
+    def check(found: Any) -> None:
+        np.testing.assert_array_equal(found[few], (d <= radius) @ weights)
+
+    def check_decay(found: Any) -> None:
+        np.testing.assert_allclose(found[few], np.exp(-rate * d) @ weights, rtol=1e-12)
+
+    def decay() -> Any:
+        return net.accessibility(places, weights, decay=("exponential", rate))
+
+    return line(
+        f"{titled(name)}, {len(places):,} places",
+        [
+            part(OURS, lambda: net.accessibility(places, weights, radius=radius), check=check),
+            own("by an exponential decay", decay, check=check_decay),
+            part(
+                "SciPy's searches alone",
+                lambda: dijkstra(x.csr, indices=places[:8], limit=radius), len(places) / 8,
+                told=", from 8 of them",
+            ),
+        ],
+        most=3,
+    )  # fmt: skip
+
+
 def trees(name: str, options: Options) -> Line:
     """Rows with predecessors; between the zones of Chicago and its streets edges have length 0."""
     x = network(name)
@@ -995,6 +1052,8 @@ CASES = [
     Case("one source to all, float32", rows("float32"), ("NY",), quick=("12",)),
     Case("table", table, TABLES, quick=(("12", 3, 5), ("12", 40, 40))),
     Case("statistics of all pairs", stats, ("NY",), quick=("12",), full=("FLA",)),
+    Case("pairs within a radius", within, ("NY",), quick=("12",)),
+    Case("accessibility", accessibility, ("FLA",), quick=("12",)),
     Case("flows of a demand", flows, ("Chicago",), quick=("12",)),
     Case("rows with predecessors", trees, ("Chicago",), quick=("12",)),
     Case("all pairs as a matrix", matrix, ("Chicago", "random"), quick=("12",)),

@@ -73,3 +73,19 @@ def grid(height, width=None):
     i = np.arange(height * (width or height)).reshape(height, -1)
     row = np.concatenate([i[:, 1:].ravel(), i[1:].ravel()])
     return i.size, row, np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()])
+
+
+def graph(seed, *, directed, whole, density=None):
+    """A random graph with islands, edges of length 0, parallel ones and loops."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 150))
+    density = (0.8, 1.3, 4)[seed % 3] if density is None else density
+    ends = rng.integers(0, n, (2, int(density * n)))
+    weight = rng.integers(0, 9, len(ends[0])) if whole else rng.random(len(ends[0])) * 9
+    return sm.files.Graph(range(n), *ends, weight.astype(float), directed)
+
+
+def squares(side=30):
+    """A grid of edges of length 1."""
+    n, row, col = grid(side)
+    return sm.files.Graph(range(n), row, col, np.ones(len(row)), False)

@@ -197,7 +197,7 @@ the output:
   --plot FILE          draw the network coloured by edge_betweenness, closeness, betweenness or
                        stress, if nodes have coordinates or are few, and the histogram{_manner()}"""
 _PREPARE = f"""{_graph("", "")}
-the computation:{_PREPARING}{_THREADS}
+the computation:{_PREPARING}{_THREADS}{_EXPLAIN}
 the output:
   -o --output NET.npz!   the prepared graph: sm.load(path){_manner()}"""
 

@@ -12,6 +12,7 @@ from .compute import refused, watched
 from .graph import GivenGraph, read
 from .options import Refusal
 from .report import finish, graph_name, summary, warn
+from .tables import print_data
 
 __all__ = ["prepared", "run"]
 
@@ -22,6 +23,10 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     args.semiring = args.semiring or "min_plus"
     given = read(args)
     warnings = warn(given, chosen)
+    if args.explain:
+        with refused(given):
+            print_data(f"{sm.explain(given.graph, 'prepare', semiring=args.semiring)}\n")
+        return 0
     start = time.perf_counter()
     net = prepared(args, given, stack, labelled=True)
     seconds = time.perf_counter() - start

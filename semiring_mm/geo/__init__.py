@@ -13,9 +13,14 @@ home       340     0
 
 from ..naming import listing
 from .network import Network, Route, network
+from .osm import PROFILES, OsmStreets, Profile, read_osm
 from .outputs import solver_matrix, to_xarray
 from .places import Places
 from .streets import Streets
+from .turns import TurnNetwork, dual, turn_angles
 
-__all__ = ["Network", "Places", "Route", "Streets", "network", "solver_matrix", "to_xarray"]
+__all__ = [
+    "PROFILES", "Network", "OsmStreets", "Places", "Profile", "Route", "Streets", "TurnNetwork",
+    "dual", "network", "read_osm", "solver_matrix", "to_xarray", "turn_angles",
+]  # fmt: skip
 __dir__ = listing(__all__)

@@ -20,6 +20,7 @@ from ..lazy import cached_property
 from ..progress import Progress
 from ..warn import warn
 from . import outputs
+from .osm import Profile
 from .places import Locator, Places, points_of
 from .readers import Reading, read
 from .streets import Streets, distance
@@ -38,20 +39,21 @@ _KMH = 3.6
 
 
 def network(
-    source: Any, *, weight: str = "length", speed: Any = None, crs: Any = None,
+    streets: Any, *, weight: str = "length", speed: Any = None, crs: Any = None,
     directed: bool | None = None, oneway: str | None = "oneway", layer: str | None = None,
-    largest: bool = False, order: str = "auto", progress: Progress = None,
+    profile: str | Profile = "driving", largest: bool = False, order: str = "auto",
+    progress: Progress = None,
 ) -> Network:  # fmt: skip
     """Prepare a street network, as people have it, for many questions.
 
     Parameters
     ----------
-    source : a graph, frames, or a file
+    streets : a graph, frames, or a file
         A MultiDiGraph of OSMnx, or any NetworkX graph whose nodes have attributes x and y, such as
         a primal one of momepy; a GeoDataFrame of lines, which are joined where their ends are
         exactly the same; a pair (nodes, edges) of GeoDataFrames, or of tables of pandas, Arrow or
-        Polars, or of nodes and a Graph or W of libpysal; a file that GeoPandas reads; or
-        :class:`Streets`.
+        Polars, or of nodes and a Graph or W of libpysal; a file that GeoPandas reads, or a map of
+        OpenStreetMap (``.osm.pbf``), as :func:`read_osm` does; or :class:`Streets`.
     weight : str, default "length"
         What is short: "length" in metres, "travel_time" in seconds, or another column of the edges.
         Where there is no column "length", it is that of the lines, along great circles for
@@ -69,6 +71,8 @@ def network(
         The column that says so: yes, true, 1; -1 or reverse; no, false, 0 or nothing.
     layer : str, optional
         Of a file that has several.
+    profile : {"driving", "cycling", "walking"} or Profile
+        Who travels on a map of OpenStreetMap.
     largest : bool, default False
         Keep only the largest part in which every node reaches every other.
     order, progress
@@ -81,7 +85,7 @@ def network(
     Raises
     ------
     TypeError
-        If the source is none of these.
+        If the streets are none of these.
     ValueError
         If coordinates have no CRS and look like degrees, CRS are mixed, geometries empty, words of
         `oneway` unknown, or lengths or speeds negative or missing: the message says how many.
@@ -103,14 +107,11 @@ def network(
     >>> net.distance(home, school), school.distance
     (34.0, array([10.]))
     """
-    streets = read(source, Reading(crs, directed, oneway, layer))
-    streets = _with_length(streets)
+    found = _with_length(read(streets, Reading(crs, directed, oneway, layer, profile)))
     if speed is not None:
-        columns = dict(streets.columns) | {"travel_time": _travel_times(streets, speed)}
-        streets = replace(streets, columns=columns)
-    if largest:
-        streets = _largest(streets)
-    return Network(streets, weight, order=order, progress=progress)
+        columns = dict(found.columns) | {"travel_time": _travel_times(found, speed)}
+        found = replace(found, columns=columns)
+    return Network(_largest(found) if largest else found, weight, order=order, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +130,8 @@ class Route:
     line : (points, 2) float64
         From place to place, in the CRS of the network.
     """
+
+    __module__ = "semiring_mm.geo"  # where users import it from
 
     nodes: list[Any]
     edges: Index
@@ -172,6 +175,8 @@ class Network:
     ms for 260,000 crossings, once for the same places. Its share of an edge's weight is that of its
     length.
     """
+
+    __module__ = "semiring_mm.geo"  # where users import it from
 
     def __init__(
         self, streets: Streets, weight: str, *, order: str = "auto", progress: Progress = None
@@ -928,7 +933,5 @@ def _largest(streets: Streets) -> Streets:
     edges = np.flatnonzero(kept[streets.u] & kept[streets.v])
     some, place = streets.taken(edges), np.cumsum(kept) - 1
     nodes = [label for label, keep in zip(streets.nodes, kept.tolist(), strict=True) if keep]
-    return Streets(
-        nodes, streets.x[kept], streets.y[kept], streets.crs, place[some.u], place[some.v],
-        some.columns, some.shape,
-    )  # fmt: skip
+    x, y = streets.x[kept], streets.y[kept]
+    return replace(some, nodes=nodes, x=x, y=y, u=place[some.u], v=place[some.v])

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..display import cell
 from ..engine import compiled
 from ..lazy import cached_property
 from ..naming import install
@@ -51,6 +50,8 @@ class Places:
         What results call them: an index of a GeoSeries, or ``range(k)``.
     """
 
+    __module__ = "semiring_mm.geo"  # where users import it from
+
     edge: Index
     fraction: Float
     distance: Float
@@ -65,7 +66,7 @@ class Places:
     def __repr__(self) -> str:
         off = f", {self.off.sum()} off the network" if self.off.any() else ""
         near = self.distance[~self.off]
-        far = f", {cell(float(np.median(near)))} m from the street" if near.size else ""
+        far = f", {np.median(near):.3g} m from the street" if near.size else ""
         return f"<Places: {len(self)}{off}{far}>"
 
     @property

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..graph_kernels import offsets, ranges
 from ..naming import install
+from .osm import SUFFIXES, Profile, read_osm
 from .streets import Streets, as_crs
 
 __all__ = ["METRES", "Reading", "read"]
@@ -41,6 +42,7 @@ class Reading:
     directed: bool | None = None
     oneway: str | None = "oneway"
     layer: str | None = None
+    profile: str | Profile = "driving"
 
 
 def read(source: Any, how: Reading) -> Streets:
@@ -299,8 +301,10 @@ def _ends_of(edges: Any) -> list[Array]:
 
 
 def _of_file(path: Any, how: Reading) -> Streets:
-    """A file that GeoPandas reads, or a .osm.pbf."""
+    """A file that GeoPandas reads, or a map of OpenStreetMap."""
     name = os.fspath(path)
+    if name.endswith(SUFFIXES):
+        return read_osm(name, how.profile)
     try:
         import geopandas
     except ImportError:

@@ -66,6 +66,8 @@ class Streets:
     (('b', 'c', 0), array([30., 40.]))
     """
 
+    __module__ = "semiring_mm.geo"  # where users import it from
+
     nodes: Sequence[Any]
     x: Float
     y: Float

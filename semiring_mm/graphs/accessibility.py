@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +15,12 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import expressions as ex
 from .. import pool
-from ..arrays import check_memory
+from ..arrays import Call, check_memory
 from ..hierarchy.devices import Placed, place
 from ..hierarchy.reach import Reach, Sums
 from ..lazy import cached_property
 from ..plan import Plan
 from ..progress import Progress, Tick, part_of, reporter
-from ..tiles import TileOptions
 from ..warn import warn
 from .inputs import positions
 from .prepared import PreparedGraph, distances_of
@@ -116,7 +116,7 @@ class Decay:
             return cls(given)
         if isinstance(given, Mapping):
             return cls._zones(given)
-        name, *values = [given] if isinstance(given, str) else [*given]
+        name, *values = given if isinstance(given, (tuple, list)) and given else [given]
         rule = DECAYS.get(name) if isinstance(name, str) else None
         if rule is None:
             raise ValueError(f"there is no decay {name!r}: {_GIVE}")
@@ -127,8 +127,10 @@ class Decay:
                 f"weights: write ({written[1:-1].replace(chr(39), '')}), got {given!r}"
             )
         for parameter, x in zip(rule.parameters, values, strict=True):
-            if not check_radius(x, f"the decay {name!r}: {parameter}") > 0:
-                raise ValueError(f"the decay {name!r}: {parameter} is positive, got {x!r}")
+            if not 0 < check_radius(x, f"the decay {name!r}: {parameter}") < math.inf:
+                raise ValueError(
+                    f"the decay {name!r}: {parameter} is positive and finite, got {x!r}"
+                )
         numbers = dict(zip(rule.parameters, map(float, values), strict=True))
         return cls(rule.text.format(**numbers), rule.cut(**numbers))
 
@@ -162,9 +164,7 @@ class Decay:
         try:
             expr = ex.parse(ast.unparse(tree) if names else self.text)
         except ValueError as error:
-            raise ValueError(
-                str(error).replace("the names a and b", "the name d")
-            ) from None
+            raise ValueError(str(error).replace("the names a and b", "the name d")) from None
         if ex.BITWISE & expr.ops() - {"&", "|"}:
             raise ValueError(f"a decay is computed in float64, and {self.text!r} has bits")
         return expr
@@ -186,14 +186,14 @@ def accessibility(
     *,
     radius: float | Sequence[float] | None = None,
     decay: Any = None,
-    sources: Any = None,
-    outward: bool = True,
-    competition: Any = None,
     weight: str | int | None = "weight",
     source: Any = None,
     target: Any = None,
     dtype: Any = None,
     directed: bool | None = None,
+    sources: Any = None,
+    outward: bool = True,
+    competition: Any = None,
     device: str | None = None,
     progress: Progress = None,
 ) -> Array:
@@ -225,6 +225,12 @@ def accessibility(
         Or an expression in d such as ``"exp(-d / 500)"``, of what :class:`Semiring` takes in a and
         b. Or zones, ``{300: 1, 600: 0.5}``: 1 up to 300, 0.5 up to 600, then 0. Default: 1, which
         takes a radius.
+    weight : str or None, default "weight"
+        As for :func:`adjacency`; None: each edge counts 1.
+    source, target, dtype : optional
+        As for :func:`statistics`.
+    directed : bool, optional
+        False also reads every edge backwards. Default: what the graph says of itself.
     sources : node, or sequence of nodes, optional
         The nodes whose sums are wanted. Default: all nodes.
     outward : bool, default True
@@ -233,12 +239,6 @@ def accessibility(
         The demand of the nodes, such as inhabitants. The weights are a supply then, which those who
         reach it share: w[j] becomes w[j] / Σ demand[i] f(d(i, j)), with the same radius and decay.
         A supply in reach of no demand counts nothing, and there is a warning.
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype : optional
-        As for :func:`statistics`.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     device : {None, "cpu", "cuda", "cuda:N"}
         Where to compute; None: on the CPU.
     progress : bool or callable, optional
@@ -299,7 +299,6 @@ def accessibility(
             f"the decay {f.text} is {start} at distance 0, where a place is at the node itself: "
             f"write max(d, ...) for a least distance"
         )
-    where = TileOptions(device=device).indices()
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
     at = positions(places, edges.n, edges.nodes, "places")
     if at is None:
@@ -308,42 +307,44 @@ def accessibility(
     demand = None if competition is None else _demand(competition, edges.n, edges.nodes)
     origins = positions(sources, edges.n, edges.nodes, "sources")
     reporter(progress, 1.0)  # the argument's own errors come first
-    rows: Rows
-    if metric is None:
-        rows = finder(request_of(edges, min(len(at), edges.n), metric=True))
-    else:
-        rows = Sweeps(*metric)
-    if where is not None and not isinstance(rows, Sweeps):
-        raise ValueError("this graph has large separators and is searched on the CPU: prepare it")
+    request = request_of(edges, min(len(at), edges.n), metric=True)
+    rows = finder(request) if metric is None else Sweeps(*metric)
     if isinstance(graph, PreparedGraph):
         rows.placed = graph.placed
-    sums = _Sums(rows, f, where, progress)
     at, amounts = _joined(at, amounts)
     order, back = np.unique(radii, return_inverse=True)
     every, same = (None, None) if origins is None else np.unique(origins, return_inverse=True)
-    if demand is None:
-        exact = whole and decay is None
-        if exact and np.abs(amounts).sum(axis=0).max(initial=0) >= _EXACT:
-            raise OverflowError(
-                "the weights are whole numbers that may add up to 2**53 or more: give them as "
-                "floating-point numbers"
+    with Call(device) as call:
+        away = call.engine.FactorSweeps is not None
+        if away and not isinstance(rows, Sweeps):
+            raise ValueError(
+                "this graph has large separators and is searched on the CPU: leave out device, or "
+                "prepare it"
             )
-        total = sums.of(at, amounts, order, every, outward=outward)
-        result: Array = total.astype(np.int64) if exact else total
-    else:
-        parts = []
-        for r in order:
-            there = sums.of(*demand, np.array([r]), at, outward=not outward)[:, 0, :1]
-            lost = (there[:, 0] == 0) & (amounts != 0).any(axis=1)
-            if lost.any():
-                one = edges.nodes[int(at[np.flatnonzero(lost)[0]])]
-                warn(
-                    f"{lost.sum()} of {len(at)} places, such as {one!r}, are in reach of no "
-                    f"demand: their supply counts nothing"
+        sums = _Sums(rows, f, progress, away=away)
+        if demand is None:
+            exact = whole and decay is None
+            if exact and np.abs(amounts).sum(axis=0).max(initial=0) >= _EXACT:
+                raise OverflowError(
+                    "the weights are whole numbers that may add up to 2**53 or more: give them as "
+                    "floating-point numbers"
                 )
-            share = np.divide(amounts, there, out=np.zeros(amounts.shape), where=there != 0)
-            parts.append(sums.of(at, share, np.array([r]), every, outward=outward))
-        result = np.concatenate(parts, axis=1)
+            total = sums.of(at, amounts, order, every, outward=outward)
+            result: Array = total.astype(np.int64) if exact else total
+        else:
+            parts = []
+            for r in order:
+                there = sums.of(*demand, np.array([r]), at, outward=not outward)[:, 0, :1]
+                lost = (there[:, 0] == 0) & (amounts != 0).any(axis=1)
+                if lost.any():
+                    one = edges.nodes[int(at[np.flatnonzero(lost)[0]])]
+                    warn(
+                        f"{lost.sum()} of {len(at)} places, such as {one!r}, are in reach of no "
+                        f"demand: their supply counts nothing"
+                    )
+                share = np.divide(amounts, there, out=np.zeros(amounts.shape), where=there != 0)
+                parts.append(sums.of(at, share, np.array([r]), every, outward=outward))
+            result = np.concatenate(parts, axis=1)
     result = result if same is None else result[same]
     result = result[:, back]
     if not np.isfinite(result).all():
@@ -398,10 +399,8 @@ def _joined(at: Index, amounts: Float) -> tuple[Index, Float]:
 class _Sums:
     """Sums over what is reached, by sweeps on the host or rows of distances."""
 
-    def __init__(
-        self, rows: Rows, decay: Decay, where: Sequence[int] | None, progress: Progress
-    ) -> None:
-        self.rows, self.decay, self.where, self.progress = rows, decay, where, progress
+    def __init__(self, rows: Rows, decay: Decay, progress: Progress, *, away: bool) -> None:
+        self.rows, self.decay, self.progress, self.away = rows, decay, progress, away
 
     def of(
         self, places: Index, amounts: Float, radii: Float, origins: Index | None, *, outward: bool
@@ -411,7 +410,7 @@ class _Sums:
         count = n if origins is None else len(origins)
         shape = count, len(radii), amounts.shape[1]
         check_memory(
-            8 * math.prod(shape) * (3 if self.where else pool.get_num_threads() + 3),
+            8 * math.prod(shape) * (3 if self.away else pool.get_num_threads() + 3),
             f"the sums of {count} x {len(radii)} x {shape[2]} entries",
         )
         if not (len(places) and math.prod(shape)):
@@ -421,7 +420,7 @@ class _Sums:
         start, end = (places, origins) if back else (origins, places)
         start = np.arange(n) if start is None else start
         tick = reporter(self.progress, float(len(start)), rows.method, "sources")
-        if self.where is None and isinstance(rows, Sweeps):
+        if not self.away and isinstance(rows, Sweeps):
             return self._by_sweeps(rows, start, end, amounts, radii, shape, back, tick)
         return self._by_rows(rows, start, end, amounts, radii, shape, back, tick)
 
@@ -430,7 +429,8 @@ class _Sums:
         shape: tuple[int, int, int], back: bool, tick: Tick | None,
     ) -> Float:  # fmt: skip
         limit = min(float(radii[-1]), self.decay.cut)
-        reach = Reach(rows.metric, limit, len(start), end)
+        count = max(2, len(start))  # in blocks
+        reach = Reach(rows.metric, limit, count, end, in_order=back)
         check_memory(reach.bytes(whole=False), f"the work by {rows.method}")
         sums = Sums(reach, self.decay.plan, radii)
         order = rows.order(start)
@@ -439,7 +439,7 @@ class _Sums:
         if back:
             total = np.zeros(shape)
             sums.at_vertices(position, np.ascontiguousarray(amounts[order].T), total, told)
-            return total
+            return total if end is not None else total[rows.metric.structure.rank]
         total = np.empty(shape)
         total[order] = sums.at_sources(position, np.ascontiguousarray(amounts.T), told)
         return total
@@ -450,41 +450,34 @@ class _Sums:
     ) -> Float:  # fmt: skip
         """The same by rows of distances, on the host or a device."""
         n = rows.problem.source.n if end is None else len(end)
-        if self.where is None:
-            return self._added(
-                np, lambda some: rows.rows(some, end), max(1, _ENTRIES // n), start, amounts,
-                radii, shape, back, tick,
-            )  # fmt: skip
-        assert isinstance(rows, Sweeps)
-        placed = self._placed(rows)
-        engine, (index, sweeps) = placed.engine, placed.sweeps[0]
-        with engine.on(index):
-            xp = engine.xp
-            kind = rows.dtype if rows.dtype.kind == "f" else sweeps.factor.dtype
+        engine, xp = engines.named("cpu"), np
+        lines = max(1, _ENTRIES // n)
+        distances: Callable[[Index], Any] = functools.partial(rows.rows, columns=end)
+        if self.away:
+            assert isinstance(rows, Sweeps)
+            placed = self._placed(rows)
+            engine, sweeps = placed.engine, placed.sweeps[0][1]
+            xp, kind = engine.xp, rows.dtype if rows.dtype.kind == "f" else sweeps.factor.dtype
+            far = rows.problem.steps.s.identities(kind)[0]
 
-            def distances(some: Index) -> Any:
+            def on_device(some: Index) -> Any:
                 d = sweeps.rows(some, targets=end, out=xp.empty((len(some), n), kind))
-                if kind.kind == "f":
-                    return d
-                far = d == np.iinfo(kind).max
-                d = d.astype(np.float64)
-                d[far] = math.inf
-                return d
+                return d if kind.kind == "f" else xp.where(d == far, math.inf, d)
 
             room = int(_SHARE * (engine.free_memory() or 0)) // (_EACH * n)
-            total = self._added(
-                xp, distances, max(sweeps.width, room), start, amounts, radii, shape, back, tick
-            )
-            return np.asarray(engine.to_host(total))
+            lines, distances = max(sweeps.width, room), on_device
+        total = self._added(
+            xp, distances, lines, start, amounts, radii, shape, back, tick
+        )  # fmt: skip
+        return np.asarray(engine.to_host(total), np.float64)
 
     def _placed(self, rows: Sweeps) -> Placed:
-        """The metric on the device, which may be there already."""
-        assert self.where is not None
+        """The metric on the current device, which may be there already."""
         given = self.rows
         forward = isinstance(given, Sweeps) and (rows.metric is given.metric or given.symmetric)
         if forward and given.placed is not None:
-            return given.placed(self.where)
-        return place(rows.metric, self.where)
+            return given.placed([-1])
+        return place(rows.metric, [-1])
 
     def _added(
         self, xp: Any, distances: Callable[[Index], Any], lines: int, start: Index, amounts: Float,

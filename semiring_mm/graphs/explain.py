@@ -18,7 +18,7 @@ from .apsp import Task, check_asked
 from .choice import Request
 from .inputs import as_typed, positions
 from .methods import METHODS, plan
-from .prepared import PreparedGraph, edges_of_graph
+from .prepared import PreparedGraph, edges_of_graph, preparing
 from .statistics import OF_PATHS, request_of
 
 __all__ = ["Estimate", "Explanation", "explain"]
@@ -116,10 +116,13 @@ def explain(
     ----------
     graph : any graph that :func:`apsp` takes
         Or a prepared one, which has its method: then the table is what was prepared.
-    use : {"apsp", "statistics", "nearest", "flows", "betweenness", "edge_betweenness", "stress"}
-        The function that is explained: :func:`apsp`, or :func:`closure` over another semiring,
-        :func:`statistics` of the distances from `sources`, or one that counts their shortest paths,
-        :func:`nearest` of facilities, or :func:`flows` from origins, which are the `sources`.
+    use : str, default "apsp"
+        The function that is explained, one of "apsp", "prepare", "statistics", "nearest", "flows",
+        "betweenness", "edge_betweenness" and "stress": :func:`apsp`, or :func:`closure` over
+        another semiring, :func:`statistics` of the distances from `sources`, or one that counts
+        their shortest paths, :func:`nearest` of facilities, or :func:`flows` from origins, which
+        are the `sources`. Of :func:`prepare` the memory is told that it takes for a network like
+        one of roads.
     semiring : str or Semiring, default "min_plus"
         As for :func:`closure`.
     weight, source, target, dtype, directed, method, sources, return_predecessors, max_hops
@@ -157,13 +160,18 @@ def explain(
     ['rounds of products', 'elimination in blocks', 'a search from each source']
     """
     s = as_semiring(semiring)
-    uses = ("apsp", "statistics", "nearest", *_COUNTED)
+    uses = ("apsp", "prepare", "statistics", "nearest", *_COUNTED)
     if use not in uses:
         raise ValueError(f"use is one of {', '.join(map(repr, uses))}, got {use!r}")
     if isinstance(graph, PreparedGraph):
         why = "" if use != "apsp" else "; distances() of a prepared graph takes no other method"
         return Explanation(f"{graph.summary}{why}", "sparse elimination", ())
     graph, weight = as_typed(s, graph, weight, directed, source, target, dtype)
+    if use == "prepare":
+        edges = edges_of_graph(s, graph, weight, directed)
+        title = f"{edges.n:,} nodes, {len(edges.row):,} edges, {s.name}"
+        taken = Estimate("sparse elimination", None, preparing(edges), "")
+        return Explanation(title, taken.method, (taken,))
     if use != "apsp":
         return _explained(_passing(graph, use, weight, directed, sources, device, tiles))
     if s.name != "min_plus" and not (method == "auto" and max_hops is None):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,18 @@ class Nearest:
         })  # fmt: skip
 
 
+@overload
+def nearest(
+    graph: Any, facilities: Mapping[Any, Any], k: int = ..., *, weight: str | int | None = ...,
+    source: Any = ..., target: Any = ..., dtype: Any = ..., directed: bool | None = ...,
+    outward: bool = ..., progress: Progress = ...,
+) -> dict[Any, Nearest]: ...  # fmt: skip
+@overload
+def nearest(
+    graph: Any, facilities: Any, k: int = ..., *, weight: str | int | None = ...,
+    source: Any = ..., target: Any = ..., dtype: Any = ..., directed: bool | None = ...,
+    outward: bool = ..., progress: Progress = ...,
+) -> Nearest: ...  # fmt: skip
 def nearest(
     graph: Any,
     facilities: Any,
@@ -98,13 +110,14 @@ def nearest(
     directed: bool | None = None,
     outward: bool = False,
     progress: Progress = None,
-) -> Nearest:
+) -> Nearest | dict[Any, Nearest]:
     """The k nearest of some facilities to every node.
 
     Parameters
     ----------
     graph : any graph that :func:`adjacency` takes, or a prepared one of :func:`prepare`
-    facilities : node, or sequence of nodes
+    facilities : node, or sequence of nodes, or dict of these
+        A dict has the facilities of several categories, by their names.
     k : int, default 1
     weight : str or None, default "weight"
         As for :func:`adjacency`; None: each edge counts 1.
@@ -119,8 +132,8 @@ def nearest(
 
     Returns
     -------
-    Nearest
-        Of equally near facilities the one given first.
+    Nearest, or dict of Nearest
+        Of equally near facilities the one given first. Of a dict one for each category.
 
     Raises
     ------
@@ -139,36 +152,44 @@ def nearest(
     >>> found = sm.nearest(nx.path_graph(6), [0, 4], k=2)
     >>> found.facility[:, 0], found.distance[3]
     (array([0, 0, 0, 4, 4, 4]), array([1., 3.]))
+    >>> found = sm.nearest(nx.path_graph(6), {"school": [0, 4], "shop": 2})
+    >>> found["shop"].distance[:, 0]
+    array([2., 1., 0., 1., 2., 3.])
     """
     if type(k) is not int or k < 1:
         raise ValueError(f"k: a positive number of facilities, got {k!r}")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
     n = edges.n
-    given = positions(facilities, n, edges.nodes, "facilities")
-    if given is None:
-        raise TypeError("facilities: a node or several, got None")
-    _, at = np.unique(given, return_index=True)
-    places = given[np.sort(at)]
-    kept = min(k, max(1, len(places)))
-    check_memory(n * kept * 24, f"the table of the {kept} nearest of {n} nodes")
-    tick = reporter(progress, float(len(places)), "the nearest facilities", "facilities")
-    if metric is None:
-        rows = finder(request_of(edges, len(places), metric=True))
-    else:
-        rows = Sweeps(*metric)
+    by_category = isinstance(facilities, Mapping)
+    groups = dict[Any, Index]()
+    for name, some in facilities.items() if by_category else [(None, facilities)]:
+        given = positions(some, n, edges.nodes, "facilities")
+        if given is None:
+            raise TypeError("facilities: a node or several, got None")
+        groups[name] = given[np.sort(np.unique(given, return_index=True)[1])]
+    kept = {name: min(k, max(1, len(places))) for name, places in groups.items()}
+    total, each = sum(map(len, groups.values())), sum(kept.values())
+    check_memory(n * each * 24, f"the table of the {each} nearest of {n} nodes")
+    tick = reporter(progress, float(total), "the nearest facilities", "facilities")
+    request = request_of(edges, total, metric=True)
+    rows = finder(request) if metric is None else Sweeps(*metric)
     rows = rows if outward else rows.reversed
-    if isinstance(rows, Sweeps):
-        d, who = _by_lists(rows.metric, places, kept)
-    else:
-        d, who = _by_rows(rows, places, kept, tick)
-    if tick is not None:
-        tick(float(len(places)))
-    facility = np.append(places, -1)[who]
-    if kept < k:
-        room = ((0, 0), (0, k - kept))
-        d = np.pad(d, room, constant_values=np.inf)
-        facility = np.pad(facility, room, constant_values=-1)
-    return Nearest(edges.nodes, facility, d)
+    results, done = dict[Any, Nearest](), 0.0
+    for name, places in groups.items():
+        if isinstance(rows, Sweeps):
+            d, who = _by_lists(rows.metric, places, kept[name])
+        else:
+            d, who = _by_rows(rows, places, kept[name], tick, done)
+        done += len(places)
+        if tick is not None:
+            tick(done)
+        facility = np.append(places, -1)[who]
+        if kept[name] < k:
+            room = ((0, 0), (0, k - kept[name]))
+            d = np.pad(d, room, constant_values=np.inf)
+            facility = np.pad(facility, room, constant_values=-1)
+        results[name] = Nearest(edges.nodes, facility, d)
+    return results if by_category else results[None]
 
 
 def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
@@ -192,7 +213,9 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     return d, np.where(none, len(places), who).astype(np.int64)
 
 
-def _by_rows(rows: Rows, places: Index, k: int, tick: Tick | None) -> tuple[Array, Index]:
+def _by_rows(
+    rows: Rows, places: Index, k: int, tick: Tick | None, done: float
+) -> tuple[Array, Index]:
     """The same by rows of distances from each place."""
     n, none, kind = rows.problem.source.n, len(places), rows.dtype
     d = np.full((k, n), np.inf, kind if kind.kind == "f" else np.float64)
@@ -205,5 +228,5 @@ def _by_rows(rows: Rows, places: Index, k: int, tick: Tick | None) -> tuple[Arra
         order = np.argsort(d, axis=0, kind="stable")[:k]  # earlier places come first
         d, who = np.take_along_axis(d, order, 0), np.take_along_axis(who, order, 0)
         if tick is not None and i + _ROWS < none:
-            tick(float(i + _ROWS))
+            tick(done + i + _ROWS)
     return np.ascontiguousarray(d.T), np.ascontiguousarray(who.T)

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from .routes import Paths
     from .within import Within
 
-__all__ = ["PreparedGraph", "distances_of", "edges_of_graph", "load", "network", "prepare"]
+__all__ = [
+    "PreparedGraph", "distances_of", "edges_of_graph", "load", "network", "prepare", "preparing",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -388,8 +390,8 @@ class PreparedGraph:
         >>> import semiring_mm as sm
         >>> net = sm.prepare({"a": {"b": 8.0}, "b": {"c": 2.0}})
         >>> more = net.with_places(np.array([0, 1]), np.array([0.25, 0.5]))
-        >>> more.distance(0, 3), more.distance(3, 4), more.path(3, 2)
-        (2.0, 7.0, [3, 1, 2])
+        >>> more.distance(0, 3), more.distance(3, 4), more.path(3, 4)
+        (2.0, 7.0, [3, 1, 4])
         """
         m = len(self._arcs.row)
         if self.semiring.name != "min_plus" or self.dtype.kind != "f":
@@ -1016,8 +1018,9 @@ class PreparedGraph:
         from .within import within
 
         return within(
-            self, radius, sources, targets, outward=outward, batch=batch, progress=progress
-        )
+            self, radius, sources=sources, targets=targets, outward=outward, batch=batch,
+            progress=progress,
+        )  # fmt: skip
 
     def accessibility(
         self, places: Any, weights: Any = None, *, radius: float | Sequence[float] | None = None,
@@ -1358,16 +1361,18 @@ def prepare(
     _check_chooses(s, wanted)
     edges = _typed(s, edges, wanted)
     reporter(progress, 1.0)  # the argument's own errors come first
-    check_memory(
-        _NODE * edges.n + _EDGE * len(edges.row),
-        f"preparing {edges.n:,} nodes and {len(edges.row):,} edges",
-    )
+    check_memory(preparing(edges), f"preparing {edges.n:,} nodes and {len(edges.row):,} edges")
     structure = analyze(edges.n, edges.row, edges.col, order, progress)
     _warn_of_core(structure, wanted.itemsize, undirected=s.commutes and not edges.directed)
     net = PreparedGraph(s, edges, structure, (weight, source, target), progress)
     if is_table(graph) or isinstance(graph, (str, os.PathLike)) or are_paths(graph):
         net._table = graph
     return net
+
+
+def preparing(edges: EdgeList) -> int:
+    """Bytes that preparing a network like one of roads takes at its peak, beside the graph."""
+    return _NODE * edges.n + _EDGE * len(edges.row)
 
 
 def _warn_of_core(x: Structure, itemsize: int, *, undirected: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
@@ -35,7 +34,7 @@ Part = tuple[Index, NDArray[np.int32], Array]
 _PAIRS = 1 << 23  # of a batch: 100 MB
 _LEAST = 64  # sources of a batch
 _ADVICE = (
-    "batch=\"auto\" gives them in batches of sources, and sm.statistics(graph, \"within\", "
+    'batch="auto" gives them in batches of sources, and sm.statistics(graph, "within", '
     "radius=...) counts them"
 )
 
@@ -103,7 +102,11 @@ class Within:
         def line(i: int | None) -> list[str]:
             if i is None:
                 return ["..."] * 3
-            return [cell(self.nodes[source[i]]), cell(self.nodes[target[i]]), cell(self.distance[i])]
+            return [
+                cell(self.nodes[source[i]]),
+                cell(self.nodes[target[i]]),
+                cell(self.distance[i]),
+            ]
 
         return html_table(self._title(), ["source", "target", "distance"], [*map(line, shown)])
 
@@ -157,28 +160,28 @@ class Within:
 
 @overload
 def within(
-    graph: Any, radius: float, sources: Any = ..., targets: Any = ..., *,
-    weight: str | int | None = ..., source: Any = ..., target: Any = ..., dtype: Any = ...,
-    directed: bool | None = ..., outward: bool = ..., batch: None = ..., progress: Progress = ...,
+    graph: Any, radius: float, *, weight: str | int | None = ..., source: Any = ...,
+    target: Any = ..., dtype: Any = ..., directed: bool | None = ..., sources: Any = ...,
+    targets: Any = ..., outward: bool = ..., batch: None = ..., progress: Progress = ...,
 ) -> Within: ...  # fmt: skip
 @overload
 def within(
-    graph: Any, radius: float, sources: Any = ..., targets: Any = ..., *,
-    weight: str | int | None = ..., source: Any = ..., target: Any = ..., dtype: Any = ...,
-    directed: bool | None = ..., outward: bool = ..., batch: int | Literal["auto"],
+    graph: Any, radius: float, *, weight: str | int | None = ..., source: Any = ...,
+    target: Any = ..., dtype: Any = ..., directed: bool | None = ..., sources: Any = ...,
+    targets: Any = ..., outward: bool = ..., batch: int | Literal["auto"],
     progress: Progress = ...,
 ) -> Iterator[Within]: ...  # fmt: skip
 def within(
     graph: Any,
     radius: float,
-    sources: Any = None,
-    targets: Any = None,
     *,
     weight: str | int | None = "weight",
     source: Any = None,
     target: Any = None,
     dtype: Any = None,
     directed: bool | None = None,
+    sources: Any = None,
+    targets: Any = None,
     outward: bool = True,
     batch: int | Literal["auto"] | None = None,
     progress: Progress = None,
@@ -191,14 +194,14 @@ def within(
     radius : float
         Pairs at this distance belong to it; inf: all that there are paths between. In the unit of
         the weights.
-    sources, targets : node, or sequence of nodes, optional
-        Default: all nodes. A target that is given twice has one column.
     weight : str or None, default "weight"
         As for :func:`adjacency`; None: each edge counts 1.
     source, target, dtype : optional
         As for :func:`statistics`.
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
+    sources, targets : node, or sequence of nodes, optional
+        Default: all nodes. A target that is given twice has one column.
     outward : bool, default True
         In a directed graph: the distances from the sources; False: to them.
     batch : int or "auto", optional
@@ -252,11 +255,8 @@ def within(
     if end is not None:
         end = end[np.sort(np.unique(end, return_index=True)[1])]
     reporter(progress, 1.0)  # the argument's own errors come first
-    rows: Rows
-    if metric is None:
-        rows = finder(request_of(edges, len(start), metric=True))
-    else:
-        rows = Sweeps(*metric)
+    request = request_of(edges, len(start), metric=True)
+    rows = finder(request) if metric is None else Sweeps(*metric)
     rows = rows if outward else rows.reversed
     order = rows.order(start)
     parts = _parts(rows, radius, start[order], end, batch)
@@ -321,8 +321,10 @@ def _parts(
     batch: int | Literal["auto"] | None,
 ) -> Iterator[tuple[Index, Part]]:  # fmt: skip
     """Sources, in their order, and what they reach."""
-    find = _by_sweeps if isinstance(rows, Sweeps) else _by_rows
-    pairs = find(rows, radius, len(sources), targets)
+    if isinstance(rows, Sweeps):
+        pairs = _by_sweeps(rows, radius, len(sources), targets)
+    else:
+        pairs = _by_rows(rows, radius, len(sources), targets)
     n = rows.problem.source.n
     size = batch if isinstance(batch, int) else max(_LEAST, _PAIRS // max(n, 1))
     done = 0
@@ -342,7 +344,7 @@ def _by_sweeps(rows: Sweeps, radius: float, count: int, targets: Index | None) -
 
     def pairs(some: Index) -> Part:
         parts = reach.parts(rank[some].astype(np.int64))
-        found = [None] * len(parts)
+        found: list[Any] = [None] * len(parts)
 
         def run(i: int) -> None:
             found[i] = reach.pairs(parts[i], dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from ..graphs.kernels import factor
 from ..graphs.kernels import reach as kernels
 from ..memory import scratch
 from ..plan import Plan
-from .collector import NO_PATH
 from .metric import Metric, solve
 from .statistics import stack
 
@@ -99,6 +99,8 @@ class Reach:
         Sources in all.
     targets : (k,) int64, optional
         The nodes that are wanted, each once; None: all.
+    in_order : bool
+        Whether columns are positions, not nodes, where all are wanted.
 
     Attributes
     ----------
@@ -107,19 +109,28 @@ class Reach:
     """
 
     def __init__(
-        self, metric: Metric, radius: float, count: int, targets: Index | None = None
+        self,
+        metric: Metric,
+        radius: float,
+        count: int,
+        targets: Index | None = None,
+        *,
+        in_order: bool = False,
     ) -> None:
         ways = Ways.of(metric, short=self._short(metric, radius))
         self.metric, x = ways.metric, metric.structure
         self.dtype = kind = self.metric.out.dtype
-        column = x.order
+        column = np.arange(x.n, dtype=np.int32) if in_order else x.order
         if targets is not None:
             column = np.full(x.n, -1, np.int32)
             column[x.rank[targets]] = np.arange(len(targets), dtype=np.int32)
             if count > _FEW:
                 ways = ways.into((column[: x.eliminated] >= 0).astype(np.int32))
-        most = np.finfo(kind).max if kind.kind == "f" else self.metric.identities[0] - 1
-        self.radius = kind.type(most if radius > most else radius if kind.kind == "f" else radius // 1)
+        zero = self.metric.identities[0]  # of whole numbers as large, less than it in float64, too
+        most = np.finfo(kind).max if kind.kind == "f" else int(np.nextafter(float(zero), 0))
+        self.radius = kind.type(
+            most if radius > most else radius if kind.kind == "f" else radius // 1
+        )
         self.width = 1 if count == 1 else self.metric.width
         self.fields: dict[str, Any] = {
             "eliminated": x.eliminated, "core": x.core, "width": self.width,
@@ -144,7 +155,7 @@ class Reach:
     def bytes(self, *, whole: bool) -> int:
         """Memory of the sweeps of all threads, with or without room for `whole` blocks."""
         rows = _ROWS + self.metric.structure.n * (1 + whole)
-        return pool.get_num_threads() * rows * (self.width * self.dtype.itemsize + 4)
+        return int(pool.get_num_threads() * rows * (self.width * self.dtype.itemsize + 4))
 
     def run(
         self, position: Index, consume: Callable[..., None], *, whole: bool = False
@@ -230,7 +241,15 @@ class Reach:
         blocks = -(-len(position) // self.width)
         parts = max(1, min(_PARTS, blocks))
         cuts = [blocks * i // parts * self.width for i in range(parts + 1)]
-        return [position[i:j] for i, j in zip(cuts, cuts[1:], strict=False)]
+        return [position[i:j] for i, j in itertools.pairwise(cuts)]
+
+
+def _lines(rows: int, width: int) -> NDArray[np.float64]:
+    """An array of float64 that begins where a line of the caches does: half of the time."""
+    size = rows * width
+    raw = np.empty(size + factor.LINE // 8)
+    first = -(raw.ctypes.data // 8) % (factor.LINE // 8)
+    return raw[first : first + size].reshape(rows, width)
 
 
 class Sums:
@@ -263,8 +282,9 @@ class Sums:
             labels = {self.name: near}
         return {
             **dict.fromkeys(("whole", "single", "real")), **labels, "width": self.reach.width,
+            "vectors": max(1, self.reach.width // engines.host_rows().lanes(8)),
             "radii": len(self.radii), "radius": self.radii, "weight": weight,
-            "amounts": len(weight), "value": np.empty((2, self.reach.width)),
+            "amounts": len(weight), "value": _lines(2, self.reach.width),
         }  # fmt: skip
 
     def at_vertices(
@@ -298,7 +318,7 @@ class Sums:
                 fields = self._fields(amounts[:, :end].copy(), near)
                 kernel(
                     **fields, begin=begin, end=end, ends=ends, rows=int(ends[end - 1]),
-                    vertex=vertex, total=own,
+                    vertex=vertex, total=own, alone=own[:1].size == 1,
                 )  # fmt: skip
 
             self.reach.run(chosen, consume)

@@ -107,6 +107,20 @@ def test_nearest():
     both(call)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_within_and_accessibility(dtype):
+    edges = graph(dtype=dtype)
+
+    def call():
+        net = sm.prepare(edges)
+        found = net.within(9000)
+        yield from (found.indptr, found.indices, found.distance)
+        yield net.accessibility([3, 9, 17], radius=[3000, 9000])
+        yield net.accessibility(np.arange(26), sources=[3, 9], decay=("exponential", 0.0001))
+
+    both(lambda: list(call()), assert_allclose)
+
+
 @pytest.mark.parametrize("trees", [False, True])
 def test_searches(trees):
     """From few sources."""

@@ -46,8 +46,8 @@ NEIGHBOURS = {
     ("dask", "dask"), ("dask", "distributed"),
 }  # fmt: skip
 OPTIONAL = set(
-    """cupy dask distributed jax llvmlite matplotlib ml_dtypes networkx opt_einsum pymetis
-    scipy sklearn torch zarr""".split()
+    """cupy dask distributed geopandas jax llvmlite matplotlib ml_dtypes networkx opt_einsum
+    osmium pymetis pyproj scipy shapely sklearn torch zarr""".split()
 )  # fmt: skip
 
 

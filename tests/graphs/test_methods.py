@@ -598,6 +598,13 @@ def test_what_explain_refuses():
         sm.explain(edges, method="sparse", max_hops=2)
 
 
+def test_memory_to_prepare_is_told_before():
+    n, row, col = grid(50)
+    graph = sp.coo_array((np.ones(len(row)), (row, col)), shape=(n, n))
+    (method,) = sm.explain(graph, "prepare").methods
+    assert 100 * n < method.memory < 250 * n
+
+
 def test_explain_of_a_prepared_graph_is_what_was_prepared():
     net = sm.prepare(given("grid", "edges", "f8", sm.semirings["min_plus"]))
     found = sm.explain(net, use="nearest")

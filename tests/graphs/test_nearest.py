@@ -50,6 +50,22 @@ def test_the_nearest_are_those_of_the_matrix(way, directed, whole, monkeypatch):
                 check(found, given, places, k, d[places] if outward else d[:, places].T)
 
 
+@pytest.mark.parametrize("way", ["sweeps", "search"])
+def test_categories_are_found_as_if_alone(way, monkeypatch):
+    if way == "search":
+        only(monkeypatch, "a search from each source", "elimination in blocks")
+    given = graph(4, directed=True, whole=False)
+    groups, told = {"school": [0, 3, 0], "shop": 2, "bank": range(5), "none": []}, []
+    found = sm.nearest(given, groups, 3, progress=lambda done, total: told.append((done, total)))
+    assert list(found) == list(groups)
+    for name, places in groups.items():
+        alone = sm.nearest(given, places, 3)
+        np.testing.assert_array_equal(found[name].facility, alone.facility)
+        np.testing.assert_array_equal(found[name].distance, alone.distance)
+    assert told[-1] == (8, 8)
+    assert told == sorted(told)
+
+
 def test_negative_weights_and_a_prepared_graph():
     given = {"a": {"b": -2, "c": 4}, "b": {"c": 3}, "c": {"a": 1}}
     found = sm.nearest(sm.prepare(given), ["c", "b"], 2)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from metrics import leave_core, only
+from metrics import graph, leave_core, only, squares
 from optional import pa, pd, sp
 from plain_kernels import MIN_PLUS, both
 
@@ -15,16 +15,6 @@ from semiring_mm.graphs.kernels import reach as kernels
 from semiring_mm.hierarchy.reach import Reach
 
 INF = np.inf
-
-
-def graph(seed, *, directed, whole, density=None):
-    """With islands, edges of length 0, parallel ones and loops."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(1, 150))
-    density = (0.8, 1.3, 4)[seed % 3] if density is None else density
-    ends = rng.integers(0, n, (2, int(density * n)))
-    weight = rng.integers(0, 9, len(ends[0])) if whole else rng.random(len(ends[0])) * 9
-    return sm.files.Graph(range(n), *ends, weight.astype(float), directed)
 
 
 def dense(found):
@@ -58,7 +48,7 @@ def test_pairs_are_those_of_the_matrix(way, directed, whole, monkeypatch):
         for radius in (0, 2, float(np.median(finite)), float(finite.max()), INF):
             found = sm.within(asked, radius)
             np.testing.assert_allclose(dense(found), cut(d, radius), rtol=1e-12)
-            found = sm.within(asked, radius, some, outward=False)
+            found = sm.within(asked, radius, sources=some, outward=False)
             np.testing.assert_allclose(dense(found), cut(d.T[some], radius), rtol=1e-12)
             assert found.sources.tolist() == some.tolist()
             ends = list(dict.fromkeys(some.tolist()))
@@ -69,17 +59,11 @@ def test_pairs_are_those_of_the_matrix(way, directed, whole, monkeypatch):
 
 def test_few_targets_of_many_sources():
     """Subtrees without a target are left out."""
-    given = sm.files.Graph(range(900), *grid(30), np.ones(1740), False)
+    given = squares()
     net, d = sm.prepare(given), np.asarray(sm.apsp(given))
     for radius in (3, 12):
         found = net.within(radius, targets=[7, 511, 890])
         np.testing.assert_array_equal(dense(found), cut(d[:, [7, 511, 890]], radius))
-
-
-def grid(side):
-    at = np.arange(side * side).reshape(side, side)
-    right, down = (at[:, :-1], at[:, 1:]), (at[:-1], at[1:])
-    return [np.concatenate([x.ravel(), y.ravel()]) for x, y in zip(right, down, strict=True)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
@@ -127,17 +111,37 @@ def test_results_are_the_same_on_any_number_of_threads():
             np.testing.assert_array_equal(getattr(other, name), getattr(results[0], name))
 
 
-def test_negative_weights():
-    """Nothing is left out then."""
-    given = {"a": {"b": -2, "c": 4}, "b": {"c": 9}, "c": {"a": 1, "d": -3}, "d": {}}
+@pytest.mark.parametrize("whole", [False, True])
+def test_negative_weights(whole):
+    """Nothing but what is not reached is left out then."""
+    given, rng = squares(12), np.random.default_rng(0)
+    height = rng.integers(-30, 30, given.n) * (1 if whole else 0.7)
+    row, col = np.append(given.row, given.col), np.append(given.col, given.row)
+    weight = rng.integers(1, 9, len(row)) + height[row] - height[col]
+    given = sm.files.Graph(range(given.n), row, col, weight, True)
     net, d = sm.prepare(given), np.asarray(sm.apsp(given))
-    for radius in (0, 1, 4, INF):
+    for radius in (1e-9, 3 + 1e-9, 20 + 1e-9, INF):
+        np.testing.assert_allclose(dense(net.within(radius)), cut(d, radius), atol=1e-12)
+
+
+def test_rings_of_weight_0_leave_sources_at_0():
+    """Whatever differences of heights round to."""
+    given, height = squares(12), np.random.default_rng(6).random(144)
+    row, col = np.append(given.row, given.col), np.append(given.col, given.row)
+    net = sm.prepare(sm.files.Graph(range(144), row, col, height[col] - height[row], True))
+    assert set(np.diag(dense(net.within(0.5)))) == {0}
+
+
+@pytest.mark.parametrize("core", [False, True])
+def test_distances_beyond_32_bits(core, monkeypatch):
+    """What is near is found as in 32 bits where that is right."""
+    if core:
+        leave_core(monkeypatch)
+    given = squares(9)
+    given = replace(given, weight=np.random.default_rng(0).integers(1, 5, 144) * 2.0**28)
+    d, net = np.asarray(sm.apsp(given)), sm.prepare(given)
+    for radius in (2**27, 2**28, 2**30, 2**32, INF):
         np.testing.assert_array_equal(dense(net.within(radius)), cut(d, radius))
-
-
-def test_a_zero_cycle_leaves_sources_at_0():
-    given = {0: {1: 0.1}, 1: {2: 0.2}, 2: {0: 0.0}}
-    assert np.diag(dense(sm.prepare(given).within(0))).tolist() == [0, 0, 0]
 
 
 def test_tables():
@@ -158,7 +162,7 @@ def test_tables():
     assert repr(found) == "<Within: 4 pairs of 3 x 2 nodes, float64>"
     assert "<tr><td>" in found._repr_html_() or "<tr><th>" in found._repr_html_()
     assert len(sm.within(np.zeros((0, 0)), 1)) == 0
-    numbers = sm.within(sm.files.Graph(range(900), *grid(30), np.ones(1740), False), 2)
+    numbers = sm.within(squares(), 2)
     assert numbers._repr_html_().count("...") == 3
     assert numbers.to_frame().dtypes.astype(str).tolist() == ["int64", "int32", "float64"]
 
@@ -173,7 +177,7 @@ def test_tables():
         ({"radius": 1, "sources": [7]}, "no node 7"),
         ({"radius": 1, "targets": [7]}, "no node 7"),
         ({"radius": 1, "batch": 0}, "batch: a positive number of sources, got 0"),
-        ({"radius": 1, "batch": "all"}, 'batch must be an integer, "auto" or None, got \'all\''),
+        ({"radius": 1, "batch": "all"}, "batch must be an integer, \"auto\" or None, got 'all'"),
     ],
 )
 def test_errors(given, error):
@@ -188,7 +192,7 @@ def test_other_semirings_are_refused():
 
 def test_too_many_pairs(monkeypatch):
     """Are refused before they fill the memory, and come in batches."""
-    net = sm.prepare(sm.files.Graph(range(900), *grid(30), np.ones(1740), False))
+    net = sm.prepare(squares())
     monkeypatch.setattr(module, "_PAIRS", 1 << 16)
     monkeypatch.setattr(cpu, "free_memory", lambda: 10_000_000)
     assert len(net.within(3)) < 30_000
@@ -220,7 +224,8 @@ def test_the_kernels_in_python(core, whole, monkeypatch):
         "end": blocks, "sources": x.n, "down": 0, "source": source, "state": state,
         "capacity": capacity, "enough": 10, "place": np.zeros(x.n, "i4"),
         "visited": np.zeros(x.eliminated, "i4"), "ends": np.zeros(blocks, "i8"),
-        "label": np.zeros((x.core + x.depth, width), kind), "up_label": np.zeros((x.n, width), kind),
+        "label": np.zeros((x.core + x.depth, width), kind),
+        "up_label": np.zeros((x.n, width), kind),
         "core_label": np.zeros((x.n, x.core), kind), "vertex": np.zeros(capacity, "i4"),
         "near": np.zeros((capacity, width), kind),
     }  # fmt: skip

@@ -14,6 +14,7 @@ APPS = ROOT / "apps"
 #: What makes an app quick.
 SMALL = {
     "road_network": "--side 12",
+    "fifteen_minutes": "",
     "widest_paths": "--size 40",
     "align_series": "--length 60",
     "viterbi": "--cells 16 --sequences 3 --length 30",
@@ -28,6 +29,7 @@ SMALL = {
 }
 NEEDS = {
     "road_network": ["scipy"],
+    "fifteen_minutes": ["geopandas", "pandas", "scipy"],
     "widest_paths": ["scipy"],
     "align_series": [],
     "viterbi": [],
@@ -100,6 +102,13 @@ def test_road_network_of_rome(run):
     some, places = slice(None, None, 50), names["places"]
     drawn = np.linalg.norm(places[some, None] - places[some], axis=-1)
     assert np.corrcoef(drawn.ravel(), names["D"][some, some].ravel())[0, 1] > 0.95
+
+
+def test_fifteen_minutes(run):
+    names = run("fifteen_minutes")
+    assert names["count"].shape == (1027, 3)
+    assert (np.diff(names["count"], axis=1) >= 0).all()
+    assert 0.05 < names["sizes"][-1] < names["sizes"][0] < 1.2  # km², of a map of 1.2 km²
 
 
 def test_widest_paths(run):

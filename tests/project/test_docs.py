@@ -26,11 +26,11 @@ WITH_EXAMPLES = {
 #: Modules and packages whose examples need another library.
 NEEDS = {
     "torch": "torch", "jax": "jax", "dask": "dask", "csgraph": "scipy", "nx": "networkx",
-    "sklearn": "sklearn",
+    "sklearn": "sklearn", "geo": "geopandas",
     "graphs.inputs": "networkx", "graphs.nearest.nearest": "networkx",
     "graphs.prepared.prepare": "networkx", "graphs.statistics.statistics": "networkx",
     "closures.labelled": "pandas", "LabelledArray": "pandas",
-    "plot": "matplotlib",
+    "plot": "matplotlib", "geo.osm": "osmium",
 }  # fmt: skip
 WITH_EXAMPLES |= {f"semiring_mm.{name}" for name in ("torch", "jax", "dask")}
 

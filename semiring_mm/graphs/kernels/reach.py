@@ -1,11 +1,10 @@
 """Sweeps that end at a radius: labels of what is within it, and sums over them.
 
 Weights are not negative, so a vertex is out of reach, with its whole subtree of the elimination
-tree, if every way into the subtree is too long: an edge to any of its vertices begins at an ancestor
-of them all. Subtrees are ranges of positions, and a sweep from the top down leaps over them: its
-time is that of what it reaches (the idea of restricted sweeps, RPHAST: Delling, Goldberg and
-Werneck, 2011; of ranges, Efentakis and Pfoser, 2014). Labels are on a stack, as in
-:mod:`.statistics`.
+tree, if every way into the subtree is too long: an edge to any of its vertices begins at an
+ancestor of them all. Subtrees are ranges of positions, and a sweep from the top down leaps over
+them: its time is that of what it reaches (of contraction hierarchies and ranges: Efentakis and
+Pfoser, 2014). Labels are on a stack, as in :mod:`.statistics`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from ...kernel import (
     T,
     across,
     add,
-    each,
     encode,
     f32,
     f64,
@@ -123,8 +121,16 @@ def reach(
                             for j in range(width):
                                 label[i, j] = core_label[at + j, i] if j < some else zero
                             if column[eliminated + i] >= 0:
-                                rows = emit(rows, width, vectors, radius, column[eliminated + i],
-                                            label[i], vertex, near)
+                                rows = emit(
+                                    rows,
+                                    width,
+                                    vectors,
+                                    radius,
+                                    column[eliminated + i],
+                                    label[i],
+                                    vertex,
+                                    near,
+                                )
         while (full == 0) & ((v > floor) | (left > 0)):
             if v <= floor:  # all of this subtree is done
                 v = visited[left - 1] + 1
@@ -234,50 +240,65 @@ def write_pairs(
 
 
 @kernel
-def lengths(i, width, whole, single, real, most, value):
-    """Distances of a row in float64, and their ⊗, the decay; 0 beyond `most`."""
-    for j in lanes(width, whole=True):
-        if whole is not None:
-            x = f64(whole[i, j])
-        elif single is not None:
-            x = f64(single[i, j])
-        else:
-            x = real[i, j]
+def length(i, j, whole, single, real):
+    """A label in float64."""
+    if whole is not None:
+        x = f64(whole[i, j])
+    elif single is not None:
+        x = f64(single[i, j])
+    else:
+        x = real[i, j]
+    return x
+
+
+@kernel
+def lengths(i, width, vectors, whole, single, real, value):
+    """Distances of a row in float64, and their ⊗, the decay."""
+    for j in lanes(width, vectors, whole=True):
+        x = length(i, j, whole, single, real)
         value[0, j] = x
-        value[1, j] = mul(x, one) if x <= most else 0.0
+        value[1, j] = mul(x, one)
 
 
 @kernel
 def add_at_vertices(
-    begin: i64, end: i64, rows: i64, width: static, radii: i64, amounts: i64, ends: i64[end],
-    vertex: i32[:], whole: i32[:, width], single: f32[:, width], real: f64[:, width],
-    radius: f64[radii], weight: f64[amounts, end, width], value: T[2, width],
+    begin: i64, end: i64, rows: i64, width: static, vectors: static, alone: static, radii: i64,
+    amounts: i64, ends: i64[end], vertex: i32[:], whole: i32[:, width], single: f32[:, width],
+    real: f64[:, width], radius: f64[radii], weight: f64[amounts, end, width], value: T[2, width],
     total: f64[:, radii, amounts],
 ):  # fmt: skip
     """Each vertex sums up weight times decay of the sources that reach it, of each radius.
 
-    ⊗ is the decay. Rows are those that `reach` has found, the last block's up to `rows`.
+    ⊗ is the decay. Rows are those that `reach` has found, the last block's up to `rows`. `alone`:
+    there is one radius and one weight, so that nothing need be kept.
     """
     row = 0
     for block in range(begin, end):
         stop = rows if block == end - 1 else ends[block]
         for i in range(row, stop):
-            lengths(i, width, whole, single, real, radius[radii - 1], value)
             v = i64(vertex[i])
-            for r in range(radii):
-                for a in range(amounts):
-                    part = each(0.0)
-                    for j in lanes(width, whole=True):
-                        part += value[1, j] * weight[a, block, j] if value[0, j] <= radius[r] else 0.0
-                    total[v, r, a] += across(part, sum)
+            if alone:
+                for j in lanes(width, vectors, whole=True):
+                    x = length(i, j, whole, single, real)
+                    part = mul(x, one) * weight[0, block, j]
+                    part = part if x <= radius[0] else 0.0
+                    total[v, 0, 0] += across(part, sum)
+            else:
+                lengths(i, width, vectors, whole, single, real, value)
+                for r in range(radii):
+                    for a in range(amounts):
+                        for j in lanes(width, vectors, whole=True):
+                            part = value[1, j] * weight[a, block, j]
+                            part = part if value[0, j] <= radius[r] else 0.0
+                            total[v, r, a] += across(part, sum)
         row = stop
 
 
 @kernel
 def add_at_sources(
-    begin: i64, end: i64, rows: i64, width: static, radii: i64, amounts: i64, ends: i64[end],
-    vertex: i32[:], whole: i32[:, width], single: f32[:, width], real: f64[:, width],
-    radius: f64[radii], weight: f64[amounts, :], value: T[2, width],
+    begin: i64, end: i64, rows: i64, width: static, vectors: static, radii: i64, amounts: i64,
+    ends: i64[end], vertex: i32[:], whole: i32[:, width], single: f32[:, width],
+    real: f64[:, width], radius: f64[radii], weight: f64[amounts, :], value: T[2, width],
     total: f64[end, radii, amounts, width],
 ):  # fmt: skip
     """The same of each source, over the vertices that it reaches."""
@@ -285,12 +306,12 @@ def add_at_sources(
     for block in range(begin, end):
         stop = rows if block == end - 1 else ends[block]
         for i in range(row, stop):
-            lengths(i, width, whole, single, real, radius[radii - 1], value)
+            lengths(i, width, vectors, whole, single, real, value)
             v = i64(vertex[i])
             for r in range(radii):
                 for a in range(amounts):
                     amount = weight[a, v]
-                    for j in lanes(width, whole=True):
+                    for j in lanes(width, vectors, whole=True):
                         part = value[1, j] * amount if value[0, j] <= radius[r] else 0.0
                         total[block, r, a, j] += part
         row = stop
