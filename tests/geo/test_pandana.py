@@ -1,5 +1,6 @@
 """pandana's Network: values by brute force over NetworkX's distances, tables as pandana's."""
 
+import itertools
 import math
 
 import numpy as np
@@ -161,7 +162,7 @@ def test_paths_and_their_lengths(town, impedance):
             assert path.size == 0
             continue
         assert (path[0], path[-1]) == (u, v)
-        total = sum(best[pair] for pair in zip(path[:-1], path[1:], strict=True))
+        total = sum(best[pair] for pair in itertools.pairwise(path))
         assert total / 1000 == length
     i = int(np.argmax(np.where(expected == FAR, 0, expected)))
     assert_array_equal(town.net.shortest_path(a[i], b[i], impedance), paths[i])
