@@ -42,6 +42,7 @@ class GivenGraph:
     matrix: NDArray[Any] | None
     kind: Kind
     notes: list[str] = field(default_factory=list)  # of the files of nodes
+    streets: Any = None  # the network of a map
 
     @property
     def all_notes(self) -> list[str]:
@@ -124,6 +125,11 @@ def read(args: argparse.Namespace, *, dense: bool = False, tiles: bool = False) 
 
     For `dense` methods a matrix is no list of edges, and stays in its file for work over `tiles`.
     """
+    from .streets import is_streets, read_streets
+
+    if is_streets(args):
+        return read_streets(args)[0]
+    _refuse_streets(args)
     kind = KINDS[args.semiring]
     if _is_prepared(args):
         raise Refusal(
@@ -151,7 +157,12 @@ def read_network(
     args: argparse.Namespace, *, dense: bool = False, tiles: bool = False
 ) -> tuple[GivenGraph, sm.PreparedGraph | None]:
     """Read what the command line names, which may be a file of ``semiring-mm prepare``."""
+    from .streets import is_streets, read_streets
+
     name = args.graph[0]
+    if is_streets(args):
+        found, streets = read_streets(args)
+        return found, streets.graph
     if not _is_prepared(args):
         args.semiring = args.semiring or "min_plus"
         if args.weights:
@@ -160,6 +171,7 @@ def read_network(
             )
         return read(args, dense=dense, tiles=tiles), None
     columns = not args.weights
+    _refuse_streets(args)
     given = {
         "--weight or --unweighted": columns and args.weight != "weight",
         "--directed or --undirected": args.directed is not None,
@@ -201,6 +213,13 @@ def read_network(
     if args.nodes:
         graph = _with_table(graph, args.nodes)
     return GivenGraph(graph, None, KINDS[args.semiring]), net
+
+
+def _refuse_streets(args: argparse.Namespace) -> None:
+    """Refuse options of maps for other graphs."""
+    for option in ("speed", "profile", "crs", "layer", "largest"):
+        if getattr(args, option, None):
+            raise Refusal(f"--{option} is for maps of streets, and {args.graph[0]} is none")
 
 
 def _new_weights(args: argparse.Namespace, net: sm.PreparedGraph, labels: Sequence[str]) -> Graph:
