@@ -153,12 +153,15 @@ the output:
         "so large"
     )
 }"""
+_THROUGH = """
+  --through            paths may pass through the zone centroids of a TNTP network, the nodes below
+                       its first through node"""
 _TABLE = f"""{_graph()}
 the nodes: sources and targets; by default all
   --from-file FILE     CSV of the nodes from which paths lead, one a row
   | --from A...        such a node; again for more
   --to-file FILE       CSV of the nodes to which paths lead, one a row
-  | --to A...          such a node; again for more
+  | --to A...          such a node; again for more{_THROUGH}
 the computation:{_PREPARING}
   --device DEVICE      cpu, cuda or cuda:N; default cpu{_THREADS}{_EXPLAIN}
 the output:
@@ -182,7 +185,7 @@ the demand:
                        destination) and trips, in any form of GRAPH, or _trips.tntp
   --trips COLUMN       the column of the demand with the trips, by name or number; default trips
   --ties {{share,one}}   whether shortest paths of equal length share trips evenly, which is the
-                       default, or one of them carries all
+                       default, or one of them carries all{_THROUGH}
 the computation:{_THREADS}{_EXPLAIN}
 the output:
   -o --output FILE     F.csv, F.csv.gz or F.parquet: a row for each edge (from, to, weight, load).

@@ -22,12 +22,13 @@ from ..files import Graph, read_graph, read_matrix
 from ..files import nodes as tables
 from ..files.columns import NODE, is_real
 from ..files.file import File
+from ..files.graph import ending_in_centroids
 from ..files.npy import map_matrix, zero_warnings
 from ..lazy import cached_property
 from ..naming import named
 from .options import KINDS, Kind, Refusal, did_you_mean
 
-__all__ = ["Finder", "GivenGraph", "read", "read_network", "read_nodes"]
+__all__ = ["Finder", "GivenGraph", "around_centroids", "read", "read_network", "read_nodes"]
 
 _COLUMNS = ("--weight or --unweighted", "--columns")
 _ENTRIES = "the entries of the matrix"
@@ -213,6 +214,27 @@ def read_network(
     if args.nodes:
         graph = _with_table(graph, args.nodes)
     return GivenGraph(graph, None, KINDS[args.semiring]), net
+
+
+def around_centroids(args: argparse.Namespace, given: GivenGraph) -> tuple[GivenGraph, Any]:
+    """A graph in which paths begin and end in zone centroids only, unless they may pass through.
+
+    Returns
+    -------
+    GivenGraph
+        With further nodes, the ends of paths; the same if it has no centroids.
+    (n,) int64, optional
+        Of each node the number at which paths to it end.
+    """
+    graph = given.graph
+    if args.through and graph.centroids is None:
+        raise Refusal("--through is for a TNTP network with zone centroids")
+    if graph.centroids is None or args.through or not graph.directed:
+        return given, None
+    told = (x.replace("paths here may pass", "no path passes") for x in graph.notes)
+    given = replace(given, graph=replace(graph, notes=tuple(told)))
+    split, end = ending_in_centroids(given.graph)
+    return replace(given, graph=split), end
 
 
 def _refuse_streets(args: argparse.Namespace) -> None:
