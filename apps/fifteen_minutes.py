@@ -37,7 +37,9 @@ import semiring_mm as sm
 parser = argparse.ArgumentParser(description="What is reached on foot within fifteen minutes.")
 parser.add_argument("--streets", help="a file of lines; default: examples/streets.geojson")
 parser.add_argument("--places", help="a table: name, kind, longitude, latitude; default: examples/")
-parser.add_argument("--center", help="the place whose isochrones are drawn; default: a central pharmacy")
+parser.add_argument(
+    "--center", help="the place whose isochrones are drawn; default: a central pharmacy"
+)
 parser.add_argument("--speed", type=float, default=4.8, help="km/h; default 4.8")
 parser.add_argument("--plot", help="file for the picture; default: show it")
 args = parser.parse_args()
@@ -96,7 +98,8 @@ assert [(way <= 60 * m).sum() for m in minutes] == count[node].tolist()
 # The nearest of each kind
 # ------------------------
 
-for kind, found in net.nearest(places, by=table.kind).items():
+kinds = {kind: places[np.flatnonzero(table.kind == kind)] for kind in table.kind.unique()}
+for kind, found in net.nearest(kinds).items():
     print(f"    to a {kind}: {np.median(found.distance) / 60:.1f} minutes in the median")
 
 # %%

@@ -104,9 +104,9 @@ def _absolute(word: str) -> Path:
 _KEPT_EVERY = 20.0  # seconds between writes of the lines so far
 #: Programs with results and pages of their own.
 _PROGRAMS = (
-    "betweenness", "neighbours_jax", "neighbours_knn", "neighbours_networkx", "neighbours_scipy",
-    "neighbours_sequences", "neighbours_torch", "precision", "scaling", "sparse",
-    "sparse_products", "strassen",
+    "betweenness", "bits", "neighbours_jax", "neighbours_knn", "neighbours_networkx",
+    "neighbours_scipy", "neighbours_sequences", "neighbours_torch", "precision", "scaling",
+    "sparse", "sparse_products", "strassen",
 )  # fmt: skip
 
 

@@ -43,6 +43,9 @@ struct TensorParams {
   u32* count;           // [m]: += the entries that do not
   u32* candidates;      // [m][capacity]: the columns of the first `capacity` of these
   i64 capacity;
+  // Of counts of bits: what they are multiplied by, before they are subtracted from `column`, ...
+  const float* scale;  // [m]
+  const float* least;  // [tiles_n]: ... which in a tile is this much, or more
 };
 
 // Step policy (steps.cuh) of an epilogue only. PARTS: matrices whose sum an operand is: 2 for
@@ -584,6 +587,7 @@ struct TensorProduct {
   // What a thread reads of a screen's tile before it is multiplied.
   struct Limits {
     float bound[2];   // [2 rows]
+    float scale[2], least;  // of Binary: [2 rows], and of all columns
     float column[2];  // of the columns whose numbers this thread hands on
   };
   SR_FN static Limits limits_of(const TensorParams& t, const WorkTile& work) {
@@ -593,14 +597,21 @@ struct TensorProduct {
     for (int i = 0; i < 2; ++i) {
       const int row = at.row + Tile::row(i);
       own.bound[i] = row < t.p.m ? t.bound[row] : -infinity<float>();
+      if constexpr (!Is<Word>::floating) own.scale[i] = row < t.p.m ? t.scale[row] : 0;
     }
     static_assert(Tile::BN == 2 * WARPGROUP, "two columns a thread");
     const float* from = t.column + at.column + int(threadIdx.x) % WARPGROUP * 2;
     own.column[0] = from[0];
     own.column[1] = from[1];
+    if constexpr (!Is<Word>::floating) own.least = t.least[at.column / Tile::BN];
     return own;
   }
 
+  // What is compared with the bound of row i: of bits in common, the more the less.
+  SR_FN static float entry(Word d, float column, [[maybe_unused]] const Limits& limits, int i) {
+    if constexpr (Is<Word>::floating) return d + column;
+    else return fma(-limits.scale[i], float(d), column);
+  }
   // Entries of a tile that are at most the bound of their row.
   struct Hits {
     u32 columns[2][(Tile::TN + 31) / 32];  // [2 rows]: bit j % 32 of column j
@@ -622,6 +633,18 @@ struct TensorProduct {
     hits.column = at.column;
 #pragma unroll
     for (int i = 0; i < 2 * (Tile::TN / 32); ++i) hits.columns[i % 2][i / 2] = 0;
+    if constexpr (!Is<Word>::floating) {  // of most tiles not even the largest counts pass
+      Word most[2] = {0, 0};  // [2 rows]
+#pragma unroll
+      for (int j = 0; j < Tile::TN; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) most[i] = max(most[i], d[Tile::at(i, j)]);
+      bool any = false;
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        any |= entry(most[i], limits.least, limits, i) <= limits.bound[i];
+      if (!ballot(any)) return;
+    }
     // of this thread's columns, how many are inside of the matrix
     static_assert(Tile::VN == 2, "as warpgroup_mma leaves them: two of every eight");
     const int left = t.p.n - at.column - int(threadIdx.x) % 4 * 2;
@@ -636,7 +659,7 @@ struct TensorProduct {
         for (int v = 0; v < 2; ++v)
 #pragma unroll
           for (int i = 0; i < 2; ++i)
-            if (d[Tile::at(i, first + j + v)] + add.x[v] <= limits.bound[i])
+            if (entry(d[Tile::at(i, first + j + v)], add.x[v], limits, i) <= limits.bound[i])
               bits[i] += float(1 << (j + v));
       }
 #pragma unroll

@@ -474,14 +474,15 @@ def check_all_pairs(n: int, needed: int, instead: str) -> None:
 
 
 def check_memory(
-    needed: int, what: str, engine: Engine | None = None, less: str = "take less at a time"
-) -> None:
+    needed: int, what: str, engine: Engine | None = None, less: str = "take less at a time",
+    *, halves: bool = True,
+) -> None:  # fmt: skip
     """Raise MemoryError before the work if an engine, or the host, has not `needed` bytes free.
 
-    `less` is what to do where float32 in place of float64 does not help.
+    `less` is what to do where float32 in place of float64 does not help, or (`halves`) cannot.
     """
     engine = engine or engines.named("cpu")
     free = engine.free_memory() if needed > _UNASKED else None
     if free is not None and needed > free:
-        hint = "use float32 (half of float64)" if needed < 4 * free else less
+        hint = "use float32 (half of float64)" if halves and needed < 4 * free else less
         raise too_large(what, needed, free, f"{hint} or a larger machine", where=engine.WHERE)

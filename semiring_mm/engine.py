@@ -40,10 +40,10 @@ from .plan import ALPHA, BETA, READ_C, Facts, Plan
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN", "PLAIN", "AlignmentRule", "Calls", "ChainModel", "Chains", "CloseStep", "CloseSteps",
-    "Engine", "Forest", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen", "Select",
-    "Sieve", "compiled", "declared", "host_rows", "lazily", "loaded", "named", "of", "register",
-    "registered", "why_not",
+    "JOIN", "PLAIN", "AlignmentRule", "BitRows", "Calls", "ChainModel", "Chains", "CloseStep",
+    "CloseSteps", "Engine", "Forest", "Known", "Lines", "Ragged", "Scalar", "Scaling", "Screen",
+    "Select", "Sieve", "compiled", "declared", "host_rows", "lazily", "loaded", "named", "of",
+    "register", "registered", "why_not",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -474,6 +474,42 @@ class Select(Protocol):
         """Put the k least in order: by value, then by column; NaN last."""
 
 
+class BitRows(Protocol):
+    """Distances between rows of bits, in words whose bits past the last column are 0.
+
+    `metric` is one of :data:`.metrics.BIT_METRICS`; rows have at least a word.
+
+    Attributes
+    ----------
+    MOST : int
+        The largest k.
+    """
+
+    MOST: int
+
+    def distances(
+        self, metric: str, columns: int, x: whole(u64[m, words]), y: whole(u64[n, words]),
+        out: rows(f64[m, n]),
+    ) -> None:  # fmt: skip
+        """All distances."""
+
+    def nearest(
+        self, metric: str, columns: int, x: whole(u64[m, words]), y: whole(u64[n, words]), k: int
+    ) -> tuple[Array, Array]:
+        """Distances and rows of the k nearest rows of Y to each row of X, (m, k), in order."""
+
+    def within(
+        self, metric: str, columns: int, x: whole(u64[m, words]), y: whole(u64[n, words]),
+        radius: float, itself: bool, lists: bool,
+    ) -> tuple[Array, list[tuple[Array, ...]]]:  # fmt: skip
+        """The pairs that are at most `radius` apart.
+
+        Their numbers by rows of X, and, if `lists`, their rows of X, rows of Y and distances in
+        several pieces, in any order. `itself`: Y is X, each pair of different rows is there once,
+        and the numbers mean nothing.
+        """
+
+
 class Screen(Protocol):
     """Euclidean distances of two sets of points, of which a fast product excludes most.
 
@@ -631,6 +667,8 @@ class Engine(Protocol):
     def trees(self) -> Trees | None: ...
     @property
     def select(self) -> Select: ...
+    @property
+    def bit_rows(self) -> BitRows: ...
     @property
     def rows(self) -> FactorRows | None: ...
     @property

@@ -21,7 +21,13 @@ from .semirings import Semiring
 
 Array = Any
 
-__all__ = ["Metric", "Origin", "as_metric", "smooth", "weighted"]
+__all__ = [
+    "ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "centred", "known_in_both", "reach",
+    "smooth", "weighted",
+]  # fmt: skip
+
+#: Of rows of bits, from how many bits they have, and have in common; kernels have their places.
+BIT_METRICS = "hamming", "jaccard", "dice", "cosine", "intersection"
 
 #: The ⊕ of a metric, and what a product's accumulators start from.
 _STARTS = {"+": 0.0, "min": math.inf, "max": -math.inf}
@@ -140,6 +146,8 @@ class BuiltIn(Metric):
         A second `pair`; `final` has what is joined of it as ``b``.
     unit : bool
         Whether rows are divided by their Euclidean norms first; the roots of weights scale them.
+    centred : bool
+        Whether their mean is subtracted before that.
     rising : bool
         Whether distances compare as what was joined, so that `final` can wait.
     counts : bool
@@ -149,6 +157,7 @@ class BuiltIn(Metric):
     chooses: bool = False
     over: str = ""
     unit: bool = False
+    centred: bool = False
     rising: bool = True
     counts: bool = False
 
@@ -166,14 +175,24 @@ _TABLE = (
     BuiltIn("hamming", "a != b", final="a / b", counts=True),
     BuiltIn("canberra", "abs(a - b) / (abs(a) + abs(b) + ((a == 0) & (b == 0)))"),
     BuiltIn("braycurtis", "abs(a - b)", final="a / b", over="abs(a + b)", rising=False),
+    BuiltIn("jaccard", "(a != 0) != (b != 0)", final="a / (b + (b == 0))",
+            over="(a != 0) | (b != 0)", rising=False),
+    BuiltIn("dice", "(a != 0) != (b != 0)", final="a / (b + (b == 0))",
+            over="(a != 0) + (b != 0)", rising=False),
     # not "a * b", which a BLAS may add up in another order at the edges: equal rows tie exactly
     BuiltIn(
         "cosine", "b * a", final="min(max(1 - a, 0), 2)", unit=True, rising=False
     ),
+    BuiltIn(
+        "correlation", "b * a", final="min(max(1 - a, 0), 2)", unit=True, centred=True,
+        rising=False,
+    ),
 )  # fmt: skip
 _NAMES = {metric.name: metric for metric in _TABLE}
-_ALSO = {
+#: Other names.
+ALSO = {
     "l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean", "linf": "chebyshev",
+    "tanimoto": "jaccard",
 }  # fmt: skip
 
 
@@ -189,11 +208,11 @@ def as_metric(metric: str | Metric, p: float = 2) -> Metric:
     name = metric.lower()
     if name == "minkowski":
         return _minkowski(p)
-    found = _NAMES.get(_ALSO.get(name, name))
+    found = _NAMES.get(ALSO.get(name, name))
     if found is None:
         raise ValueError(
             f"there is no metric {metric!r:.60}: choose one of "
-            f"{', '.join([*_NAMES, 'minkowski', *_ALSO])}, or write a semiring_mm.neighbours.Metric"
+            f"{', '.join([*_NAMES, 'minkowski', *ALSO])}, or write a semiring_mm.neighbours.Metric"
         )
     return found
 
@@ -215,6 +234,26 @@ def _power_mean(p: float) -> Metric:
     else:
         pair = f"exp({p!r} * log({gap}))"
     return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})")
+
+
+def known_in_both(metric: str | Metric, missing: Any) -> str | Metric:
+    """Hamming's metric over the coordinates that neither row misses; others have no such twin."""
+    if missing is None:
+        return metric
+    if not isinstance(metric, str) or metric.lower() != "hamming":
+        raise ValueError(f"missing= is for the metric 'hamming', got {metric!r}")
+    if not isinstance(missing, Real):
+        raise TypeError(f"missing is the number that stands for no value, got {missing!r}")
+    return _hamming_of_known(float(missing))
+
+
+@functools.lru_cache(maxsize=64)
+def _hamming_of_known(missing: float) -> Metric:
+    known = "a == a", "b == b"
+    if missing == missing:
+        known = f"a != {missing!r}", f"b != {missing!r}"
+    both = "({}) & ({})".format(*known)
+    return BuiltIn("hamming", f"(a != b) & {both}", final="a / b", over=both, rising=False)
 
 
 def smooth(metric: Metric) -> Metric:
@@ -245,11 +284,43 @@ class _Weighted(Semiring):
         return ex.Expr("*", (ex.W, ex.parse(self.mul)))
 
 
+def centred(x: Array, w: Array | None = None) -> Array:
+    """Rows less their means, of coordinates with weights; those of equal ones become 0 exactly."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # of infinities, and no weight at all
+        x = x - x[:, :1]
+        mean = x.mean(1, dtype=np.float64) if w is None else (x @ w.astype(x.dtype)) / w.sum()
+        return x - mean[:, None].astype(x.dtype)
+
+
 def weighted(xp: Any, x: Array, y: Array, w: Array) -> tuple[Array, Array]:
     """Rows of X and of Y as a product with weights of the coordinates takes them."""
     left, right = (xp.zeros((len(v), 2 * v.shape[1]), v.dtype) for v in (x, y))
     left[:, ::2], right[:, ::2], right[:, 1::2] = x, y, w
     return left, right
+
+
+def reach(
+    metric: str, columns: int, radius: float, sizes: Array, low: int, high: int
+) -> tuple[int, int]:
+    """Which numbers of bits, of those in `sizes`, rows near one of `low` to `high` bits may have.
+
+    The first and last one are returned; the last is the less where there are none. At best the
+    row with fewer bits has them all in common (Swamidass and Baldi, 2007).
+    """
+    q = sizes.astype(np.float64)
+    p = np.full_like(q, high) if metric == "intersection" else np.clip(q, low, high)
+    least, most = np.minimum(p, q), np.maximum(p, q)
+    if metric == "intersection":
+        best = -least
+    elif metric == "hamming":
+        best = (most - least) / max(columns, 1)
+    elif metric == "cosine":
+        best = 1 - np.sqrt(least / np.maximum(most, 1))
+    else:
+        whole = most if metric == "jaccard" else most + least
+        best = (most - least) / np.maximum(whole, 1)
+    near = np.flatnonzero((best <= radius + 2.0**-40) | (most == 0))
+    return (int(sizes[near[0]]), int(sizes[near[-1]])) if len(near) else (1, 0)
 
 
 class Origin:

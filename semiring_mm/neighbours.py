@@ -10,25 +10,37 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from . import bit_rows
 from . import engine as engines
 from . import expressions as ex
 from .arrays import Call, check_memory
+from .bits import BitMatrix
 from .engine import Known, Screen, Sieve
-from .metrics import BuiltIn, Metric, as_metric, weighted
-from .naming import integer, listing
+from .metrics import (
+    ALSO,
+    BIT_METRICS,
+    BuiltIn,
+    Metric,
+    as_metric,
+    centred,
+    known_in_both,
+    weighted,
+)  # fmt: skip
+from .naming import install, integer, listing
 from .plan import Facts, needs_facts
 from .pool import get_num_threads
 from .products import check_out, overlaps
 from .semirings import Semiring, semirings
 from .verb import Verb
 
-__all__ = ["Metric", "argbest", "cdist", "knn", "radius_count"]
+__all__ = ["Metric", "Within", "argbest", "cdist", "knn", "radius_count", "within"]
 __dir__ = listing(__all__)
 
 Array = Any
@@ -50,17 +62,19 @@ _ALONE, _ENTRY = 1 << 20, 16
 _SIEVED = 1 << 28  # distances from which a sieve repays its copies and passes
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
+_OF_BITS = {*BIT_METRICS, *(name for name, own in ALSO.items() if own in BIT_METRICS)}
 _EXACT = 1 << 24  # integers below are exact in float32
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
 
 def cdist(
-    X: ArrayLike,
-    Y: ArrayLike,
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix,
     metric: str | Metric = "euclidean",
     *,
     p: float = 2,
     w: ArrayLike | None = None,
+    missing: float | None = None,
     out: Any = None,
     device: str | None = None,
 ) -> Any:
@@ -68,18 +82,22 @@ def cdist(
 
     Parameters
     ----------
-    X : array_like, shape (m, k)
+    X : array_like or BitMatrix, shape (m, k)
         A point in each row. Any strides.
-    Y : array_like, shape (n, k)
+    Y : array_like or BitMatrix, shape (n, k)
         The other points.
     metric : str or Metric, default "euclidean"
         ``"cityblock"`` (or ``"l1"``, ``"manhattan"``), ``"euclidean"`` (``"l2"``),
         ``"sqeuclidean"``, ``"chebyshev"`` (``"linf"``), ``"minkowski"``, ``"hamming"``,
-        ``"canberra"``, ``"braycurtis"``, ``"cosine"``, or your own :class:`Metric`.
+        ``"canberra"``, ``"braycurtis"``, ``"cosine"``, ``"correlation"``, ``"jaccard"``
+        (``"tanimoto"``), ``"dice"``, of rows of bits ``"intersection"``, or a :class:`Metric`.
     p : float, default 2
         Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
         Weights of the coordinates, finite and not negative.
+    missing : float, optional
+        Of ``"hamming"``: a number, or NaN, that stands for no value. The fraction is that of the
+        coordinates that both rows have; NaN where there are none.
     out : array, shape (m, n), optional
         Where to put the result.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -88,7 +106,8 @@ def cdist(
     Returns
     -------
     ndarray, shape (m, n)
-        float32 for operands in float32 or 16-bit floats, else float64.
+        float32 for operands in float32 or 16-bit floats, else float64. Of ``"intersection"`` how
+        many bits are in both rows.
 
     Raises
     ------
@@ -112,6 +131,12 @@ def cdist(
     of small integers are exact. That takes copies of twice the size of X and Y. Of ``"cosine"``
     their roots multiply the coordinates; ``"chebyshev"`` leaves out coordinates of weight 0.
 
+    Rows of bits, a :class:`semiring_mm.BitMatrix` or arrays of bool, have the metrics
+    ``"hamming"``, ``"jaccard"``, ``"dice"``, ``"cosine"`` and ``"intersection"``, whose whole
+    numbers are population counts: O(m·n·k / 512) instructions where a vector has 512 bits. They
+    are never NaN: two rows without bits are equal, at 0, and by Jaccard, Dice and cosine such a
+    row is at 1 from all others.
+
     Examples
     --------
     >>> import numpy as np
@@ -121,7 +146,15 @@ def cdist(
            [ 5.,  5.]])
     >>> sm.neighbours.cdist([[0, 0]], [[3, 4]], "l1", w=[1, 10])
     array([[43.]])
+    >>> bits = sm.BitMatrix.pack(np.array([[1, 1, 0, 1], [0, 1, 0, 1]]))
+    >>> sm.neighbours.cdist(bits, bits, "jaccard")
+    array([[0.        , 0.33333333],
+           [0.33333333, 0.        ]])
     """
+    metric = known_in_both(metric, missing)
+    bits = _of_bits("cdist", metric, w, X, Y)
+    if bits:
+        return bit_rows.cdist(bits, X, Y, out, device)
     metric = as_metric(metric, p)
     if device is w is None:
         found = _again(metric, _operands(metric, X, Y), out)
@@ -136,7 +169,10 @@ def cdist(
             check_out(target, (m, n), pairs.dtype)
         if target is None or overlaps(engine.xp, target, call["X"], call["Y"]):
             check_memory(
-                m * n * pairs.dtype.itemsize, f"a matrix of {m} × {n} distances", engine, _FEWER
+                m * n * pairs.dtype.itemsize,
+                f"a matrix of {m} × {n} distances",
+                engine,
+                bit_rows.FEWER,
             )
             target = engine.xp.empty((m, n), pairs.dtype)
 
@@ -158,26 +194,27 @@ def cdist(
 
 
 def knn(
-    X: ArrayLike,
-    Y: ArrayLike,
-    k: int,
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix | None = None,
+    k: int | None = None,
     metric: str | Metric = "euclidean",
     *,
     p: float = 2,
     w: ArrayLike | None = None,
+    missing: float | None = None,
     device: str | None = None,
 ) -> Any:
     """The k rows of Y that are nearest to each row of X.
 
     Parameters
     ----------
-    X : array_like, shape (m, columns)
+    X : array_like or BitMatrix, shape (m, columns)
         The queries, one in each row.
-    Y : array_like, shape (n, columns)
-        The points among which the nearest are found.
+    Y : array_like or BitMatrix, shape (n, columns), optional
+        The points among which the nearest are found. Without it the other rows of X.
     k : int
-        From 1 to n; on a device at most 1,024.
-    metric, p, w
+        From 1 to n, or without Y to m - 1; on a device at most 1,024.
+    metric, p, w, missing
         As for :func:`cdist`.
     device
         As for :func:`semiring_mm.matmul`.
@@ -185,7 +222,7 @@ def knn(
     Returns
     -------
     distances : ndarray, shape (m, k)
-        Ascending in each row; NaN after all numbers.
+        Ascending in each row, but descending numbers of ``"intersection"``; NaN after all numbers.
     indices : ndarray of int64, shape (m, k)
         Rows of Y. Of equally near rows the lower comes first.
 
@@ -217,23 +254,60 @@ def knn(
     >>> distances, indices
     (array([[0.5, 0.5, 1.5]]), array([[1, 3, 0]]))
     """
-    return _k_nearest("knn", X, Y, k, as_metric(metric, p), w, device)
+    metric = known_in_both(metric, missing)
+    if k is None:
+        raise TypeError("knn: k, how many rows are wanted, is missing: knn(X, Y, k)")
+    if Y is not None:
+        return _k_nearest("knn", X, Y, k, metric, p, w, device)
+    count = integer(k, "knn: k")
+    with Call(device, None, X=X.bits if type(X) is BitMatrix else X) as call:
+        n, xp = len(call["X"]), call.engine.xp
+        if not 1 <= count < n:
+            raise ValueError(
+                f"knn: k is from 1 to the {max(n - 1, 0)} other rows that each of {n} has, got {k}"
+            )
+        distances, indices = _k_nearest("knn", X, X, count + 1, metric, p, w, device)
+    with Call(device, None, distances=distances, indices=indices) as call:
+        return call.give(without_itself(xp, call["distances"], call["indices"]))
+
+
+def without_itself(xp: Any, distances: Array, indices: Array) -> tuple[Array, Array]:
+    """The nearest rows of a set to each of it without that one, of one more than are wanted."""
+    others = indices != xp.arange(len(indices))[:, None]
+    others[others.all(1), -1] = False  # as near as others of lower numbers
+    return tuple(x[others].reshape(len(x), -1) for x in (distances, indices))
+
+
+def k_least(distances: Array, k: int) -> tuple[Array, Array]:
+    """The k least of each row of distances on the host, floats, with their columns."""
+    (m, n), select = distances.shape, engines.named("cpu").select
+    value, index = select.empty(m, k, distances.dtype)
+
+    def block(i: int, j: int) -> None:
+        select.put(value[i:j], index[i:j], np.ascontiguousarray(distances[i:j]), 0)
+        select.finish(value[i:j], index[i:j])
+
+    select.run([
+        functools.partial(block, *rows) for rows in _cut(m, select.room_of(m, n, k, value.dtype)[0])
+    ])  # fmt: skip
+    return value, index
 
 
 def argbest(
-    X: ArrayLike,
-    Y: ArrayLike,
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix,
     metric: str | Metric = "euclidean",
     *,
     p: float = 2,
     w: ArrayLike | None = None,
+    missing: float | None = None,
     device: str | None = None,
 ) -> Any:
     """The row of Y that is nearest to each row of X: :func:`knn` for k = 1.
 
     Parameters
     ----------
-    X, Y, metric, p, w, device
+    X, Y, metric, p, w, missing, device
         As for :func:`knn`.
 
     Returns
@@ -250,18 +324,20 @@ def argbest(
     >>> sm.neighbours.argbest(np.array([[0.0, 0.0], [9.0, 9.0]]), points)
     (array([5., 1.]), array([0, 1]))
     """
-    distances, indices = _k_nearest("argbest", X, Y, 1, as_metric(metric, p), w, device)
+    metric = known_in_both(metric, missing)
+    distances, indices = _k_nearest("argbest", X, Y, 1, metric, p, w, device)
     return distances[:, 0], indices[:, 0]
 
 
 def radius_count(
-    X: ArrayLike,
-    Y: ArrayLike,
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix,
     r: float,
     metric: str | Metric = "euclidean",
     *,
     p: float = 2,
     w: ArrayLike | None = None,
+    missing: float | None = None,
     device: str | None = None,
 ) -> Any:
     """How many rows of Y lie within a distance of each row of X.
@@ -270,8 +346,8 @@ def radius_count(
     ----------
     X, Y : array_like, shapes (m, columns) and (n, columns)
     r : float
-        The largest distance that counts.
-    metric, p, w, device
+        The largest distance that counts; of ``"intersection"`` the least number of common bits.
+    metric, p, w, missing, device
         As for :func:`knn`.
 
     Returns
@@ -285,7 +361,12 @@ def radius_count(
     >>> sm.neighbours.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
     array([2, 0])
     """
-    limit, metric = check_radius("radius_count", r), as_metric(metric, p)
+    limit = check_radius("radius_count", r)
+    metric = known_in_both(metric, missing)
+    bits = _of_bits("radius_count", metric, w, X, Y)
+    if bits:
+        return bit_rows.count(bits, X, Y, limit, device)
+    metric = as_metric(metric, p)
     if device is w is None:
         squares = metric.final_expr == _ROOT
         found = _again(metric, _operands(metric, X, Y), joined=squares)
@@ -318,6 +399,131 @@ def radius_count(
         for rows, found in counts:
             total[rows] += found
         return call.give(total)
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """Pairs of near rows, as compressed sparse rows: what :func:`within` returns.
+
+    Attributes
+    ----------
+    indptr : array of int64, shape (m + 1,)
+        Row i has the entries ``indptr[i]`` to ``indptr[i + 1] - 1``.
+    indices : array of int64
+        Rows of Y, ascending for each row of X.
+    distance : array
+        How far they are.
+    shape : tuple of int
+        (m, n), rows of X and of Y.
+    """
+
+    __module__ = "semiring_mm.neighbours"
+
+    indptr: Any
+    indices: Any
+    distance: Any
+    shape: tuple[int, int]
+
+    def __repr__(self) -> str:
+        return f"Within({self.shape[0]} x {self.shape[1]}, {len(self.indices)} pairs)"
+
+    def to_scipy(self) -> Any:
+        """The distances as a ``scipy.sparse.csr_array``, whose zeros are stored."""
+        try:
+            from scipy.sparse import csr_array
+        except ImportError as error:
+            raise ImportError(f"a matrix of SciPy's needs SciPy: {install('scipy')}") from error
+        with Call(
+            None, data=self.distance, indices=self.indices, indptr=self.indptr
+        ) as call:  # fmt: skip
+            parts = (call.engine.to_host(call[name]) for name in ("data", "indices", "indptr"))
+            return csr_array(tuple(parts), shape=self.shape)
+
+
+def within(
+    X: ArrayLike | BitMatrix,
+    Y: ArrayLike | BitMatrix | None = None,
+    *,
+    radius: float,
+    metric: str | Metric = "euclidean",
+    p: float = 2,
+    w: ArrayLike | None = None,
+    missing: float | None = None,
+    device: str | None = None,
+) -> Within:
+    """All pairs of rows that are at most a radius apart, as sparse rows.
+
+    Parameters
+    ----------
+    X : array_like or BitMatrix, shape (m, columns)
+    Y : array_like or BitMatrix, shape (n, columns), optional
+        Without it the pairs of different rows of X, in both directions.
+    radius : float
+        The largest distance; of ``"intersection"`` the least number of common bits.
+    metric, p, w, missing
+        As for :func:`cdist`.
+    device
+        As for :func:`semiring_mm.matmul`.
+
+    Returns
+    -------
+    Within
+        With the pairs for which :func:`cdist` has at most `radius`, and these distances.
+
+    Raises
+    ------
+    ValueError
+        For a radius that is no number; and as :func:`cdist`.
+
+    Notes
+    -----
+    O(m·n·columns), by tiles that are compared while they are in a cache: the memory is that of the
+    result. Of rows of bits within themselves each pair is computed once.
+
+    A similarity of at least 0.8 is a distance of at most ``0.2``; ``1 - 0.8`` is a little less, and
+    leaves out pairs that are just that similar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> near = sm.neighbours.within(np.array([[0.0], [1.0], [5.0]]), radius=2)
+    >>> near
+    Within(3 x 3, 2 pairs)
+    >>> near.indptr, near.indices, near.distance
+    (array([0, 1, 2, 2]), array([1, 0]), array([1., 1.]))
+    """
+    limit = check_radius("within", radius)
+    metric = known_in_both(metric, missing)
+    bits = _of_bits("within", metric, w, X, Y)
+    if bits:
+        return Within(*bit_rows.within(bits, X, Y, limit, device))
+    metric = as_metric(metric, p)
+    with Call(device, None, X=X, Y=X if Y is None else Y, w=w) as call:
+        xp, pairs = call.engine.xp, _Pairs("within", call, metric)
+        limit = limit_of(limit, pairs.dtype)
+        parts: dict[tuple[int, int], Any] = {}
+        size, width = pairs.tiles(1)
+
+        def block(i: int, j: int, start: int, end: int) -> None:
+            room = xp.empty((j - i, width), pairs.dtype)
+            for first, last in _cut(end - start, width, start):
+                d = room[:, : last - first]
+                pairs.distances(slice(i, j), slice(first, last), d)
+                row, column = xp.nonzero(d <= limit)
+                value = d[row, column]
+                row, column = row + i, column + first
+                if Y is None:
+                    others = row != column
+                    row, column, value = row[others], column[others], value[others]
+                parts[i, first] = row, column, value
+
+        _run(pairs, block, size)
+        found = [parts[at] for at in sorted(parts)]
+        indptr, indices, distance = call.give(
+            bit_rows.in_rows(xp, pairs.shape, found, pairs.dtype, mirror=False)
+        )
+        return Within(indptr, indices, distance, pairs.shape)
 
 
 def check_radius(verb: str, r: Any) -> float:
@@ -395,6 +601,8 @@ def _again(
     host = engines.named("cpu")
     known = metric if isinstance(metric, BuiltIn) else None
     if known is not None and known.unit:
+        if known.centred and x.shape[1]:
+            x, y = centred(x), centred(y)
         x, y = host.unit_rows(x), host.unit_rows(y)
     d = _product(metric.algebra, x, y, out)
     if d is None or joined or metric.final_expr == ex.A:
@@ -477,11 +685,16 @@ class _Pairs:
         elif self.joined.kind == "i" and not engine.HOST and exact:
             self.joined = np.dtype(np.float32)  # of which devices compare more in a time
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
+        centres = known.centred and columns
+        if centres and w is None:
+            x, y = centred(x), centred(y)
         if w is not None:
             weights = _weights(verb, engine.to_host(w), columns)
             self.total = float(weights.sum())
             with np.errstate(over="ignore"):
                 own = engine.xp.asarray(weights.astype(self.joined))
+            if centres:
+                x, y = centred(x, own), centred(y, own)
             if inside:
                 x, y = weighted(engine.xp, x, y, own)
             elif known.chooses:
@@ -637,9 +850,21 @@ def _cut(extent: int, size: int, start: int = 0) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
+def _of_bits(verb: str, metric: Any, w: Any, *operands: Any) -> str | None:
+    """:func:`.bit_rows.metric_of`, at once for what it has not."""
+    packed = any(type(x) is BitMatrix for x in operands)
+    if packed or (isinstance(metric, str) and metric.lower() in _OF_BITS):
+        return bit_rows.metric_of(verb, metric, w, *operands)
+    return None
+
+
 def _k_nearest(
-    verb: str, X: Any, Y: Any, k: int, metric: Metric, w: Any, device: str | None
+    verb: str, X: Any, Y: Any, k: int, metric: str | Metric, p: float, w: Any, device: str | None
 ) -> Any:  # fmt: skip
+    bits = _of_bits(verb, metric, w, X, Y)
+    if bits:
+        return bit_rows.k_nearest(verb, bits, X, Y, k, device)
+    metric = as_metric(metric, p)
     if device is w is None:
         found = _nearest_again(metric, _operands(metric, X, Y), k)
         if found is not None:
@@ -651,19 +876,10 @@ def _k_nearest(
 def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Array]:
     select, xp = call.engine.select, call.engine.xp
     if not call.engine.HOST and isinstance(metric, BuiltIn) and metric.unit:
-        metric = _CHORDS
+        metric = replace(_CHORDS, centred=metric.centred)
     pairs = _Pairs(verb, call, metric)
     m, n = pairs.shape
-    k = integer(k, f"{verb}: k")
-    if not n:
-        raise ValueError(f"{verb}: Y has no rows, and so no point is the nearest")
-    if not 1 <= k <= n:
-        raise ValueError(f"{verb}: k is from 1 to the {n} rows of Y, got {k}")
-    if k > select.MOST:
-        raise ValueError(
-            f"{verb}: on a device k is at most {select.MOST}, got {k}; more are for "
-            f"arrays on the host"
-        )
+    k = bit_rows.check_k(verb, k, n, select.MOST)
     dtype, fill = (pairs.joined, pairs.join) if pairs.rising else (pairs.dtype, pairs.distances)
     check_memory(
         m * k * (8 + dtype.itemsize),

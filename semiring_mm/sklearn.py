@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from . import pool
 from .metrics import BuiltIn, Metric
 from .naming import integer, listing
-from .neighbours import cdist, check_radius, knn, limit_of, radius_count
+from .neighbours import cdist, check_radius, k_least, knn, limit_of, radius_count, without_itself
 
 try:
     from scipy.sparse import csr_matrix
-    from sklearn.base import BaseEstimator
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise ImportError(
@@ -29,7 +29,7 @@ except ImportError as error:
         'python -m pip install "semiring-mm[sklearn]"'
     ) from error
 
-__all__ = ["NearestNeighbors"]
+__all__ = ["KNeighborsTransformer", "NearestNeighbors"]
 __dir__ = listing(__all__)
 
 Array = NDArray[Any]
@@ -63,6 +63,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         As for :func:`semiring_mm.neighbours.cdist`, but for two that are scikit-learn's:
         ``"braycurtis"`` is ``sum(abs(x - y)) / sum(abs(x) + abs(y))``, and 0 of two zero vectors
         (scikit-learn itself takes SciPy's for integers); ``"cosine"`` of a zero vector is 1.
+        ``"precomputed"``: a row has the distances to all fitted points, which are a square then.
     p : float, default 2
         Of Minkowski's metric.
     metric_params : dict, optional
@@ -101,7 +102,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         self.n_neighbors = n_neighbors
-        self.radius = radius
+        self.radius: float | None = radius
         self.algorithm = algorithm
         self.metric = metric
         self.p = p
@@ -132,7 +133,10 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         if self.radius is not None:
             _check_radius("radius", self.radius)
         points = validate_data(self, X, dtype="numeric")
-        cdist(points[:1], points[:1], **self._options())  # refuses what cannot be computed with
+        if not self._precomputed:
+            cdist(points[:1], points[:1], **self._options())  # refuses what it cannot compute with
+        elif points.shape[0] != points.shape[1]:
+            raise ValueError(f"Precomputed distances to fit must be square, got {points.shape}")
         self._points, self.n_samples_fit_ = points, len(points)
         return self
 
@@ -167,11 +171,12 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
                 f"n_samples_fit = {n}, n_samples = {len(queries)}"
             )
         with self._threads():
-            found = knn(queries, self._points, k + own, **self._options())
-        if own:  # each point, or else the last of more equal ones than were asked for
-            other = found[1] != np.arange(n)[:, np.newaxis]
-            other[other.all(axis=1), -1] = False
-            found = tuple(x[other].reshape(n, k) for x in found)
+            if self._precomputed:
+                found = k_least(_checked(queries), k + own)
+            else:
+                found = knn(queries, self._points, k + own, **self._options())
+        if own:
+            found = without_itself(np, *found)
         return found if return_distance else found[1]
 
     def kneighbors_graph(
@@ -229,7 +234,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         step = max(1, _ENTRIES // self.n_samples_fit_)
         for first in range(0, len(queries), step):
             with self._threads():
-                block = cdist(queries[first : first + step], self._points, **self._options())
+                block = self._distances(queries[first : first + step])
             limit = limit_of(r, block.dtype)
             for i, row in enumerate(block, first):
                 near = row <= limit
@@ -284,6 +289,9 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
             return np.array([len(row) for row in found], np.int64)
         r = _check_radius("radius_counts", self.radius if radius is None else radius)
         with self._threads():
+            if self._precomputed:
+                near: Array = (_checked(queries) <= r).sum(1)
+                return near
             counts: Array = radius_count(queries, self._points, r, **self._options())
         return counts
 
@@ -293,6 +301,21 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         if X is None:
             return self._points, True
         return validate_data(self, X, dtype="numeric", reset=False), False
+
+    @property
+    def _precomputed(self) -> bool:
+        return isinstance(self.metric, str) and self.metric == "precomputed"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._precomputed
+        return tags
+
+    def _distances(self, queries: Array) -> Array:
+        if self._precomputed:
+            return _checked(queries)
+        found: Array = cdist(queries, self._points, **self._options())
+        return found
 
     def _options(self) -> dict[str, Any]:
         given = dict(self.metric_params or {})
@@ -307,6 +330,104 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         if jobs == 0:
             raise ValueError(f"n_jobs must be an integer other than 0, or None, got {jobs!r}")
         return pool.limited(max(1, jobs if jobs > 0 else most + 1 + jobs))
+
+
+class KNeighborsTransformer(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    NearestNeighbors,
+):
+    """The graph of the nearest points, for estimators that take ``metric="precomputed"``.
+
+    In place of ``sklearn.neighbors.KNeighborsTransformer``.
+
+    Parameters
+    ----------
+    mode : {"distance", "connectivity"}, default "distance"
+        Whether entries are distances, of one neighbour more, since a point is its own; or 1.
+    n_neighbors, algorithm, metric, p, metric_params, leaf_size, n_jobs
+        As for :class:`NearestNeighbors`.
+
+    Examples
+    --------
+    >>> from semiring_mm.sklearn import KNeighborsTransformer
+    >>> points = [[0.0], [1.0], [5.0]]
+    >>> KNeighborsTransformer(n_neighbors=1).fit_transform(points).toarray()
+    array([[0., 1., 0.],
+           [1., 0., 0.],
+           [0., 4., 0.]])
+    """
+
+    def __init__(
+        self, *, mode: str = "distance", n_neighbors: int = 5, algorithm: str = "brute",
+        metric: str | Metric = "minkowski", p: float = 2,
+        metric_params: dict[str, Any] | None = None, leaf_size: int = 30,
+        n_jobs: int | None = None,
+    ) -> None:  # fmt: skip
+        self.mode = mode
+        self.n_neighbors = n_neighbors
+        self.algorithm = algorithm
+        self.metric = metric
+        self.p = p
+        self.metric_params = metric_params
+        self.leaf_size = leaf_size
+        self.n_jobs = n_jobs
+
+    radius = None
+
+    def fit(self, X: ArrayLike, y: Any = None) -> KNeighborsTransformer:
+        """Keep the points, as :meth:`NearestNeighbors.fit` does.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, columns)
+        y : object, optional
+            Not read.
+
+        Returns
+        -------
+        KNeighborsTransformer
+            The estimator itself.
+        """
+        _check_mode(self.mode)
+        super().fit(X)
+        self._n_features_out = self.n_samples_fit_
+        return self
+
+    def transform(self, X: ArrayLike) -> Any:
+        """The graph that leads from each query to its nearest points.
+
+        Parameters
+        ----------
+        X : array_like, shape (m, columns)
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix, shape (m, n)
+        """
+        check_is_fitted(self)
+        return self.kneighbors_graph(X, self.n_neighbors + (self.mode == "distance"), self.mode)
+
+    def fit_transform(self, X: ArrayLike, y: Any = None) -> Any:
+        """Keep the points, and transform them.
+
+        Parameters
+        ----------
+        X, y
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix, shape (n, n)
+        """
+        return self.fit(X).transform(X)
+
+
+def _checked(distances: Array) -> Array:
+    """Distances as floats, if none is negative."""
+    if (distances < 0).any():
+        raise ValueError("Negative values in data passed as precomputed distances.")
+    return distances if distances.dtype.char in "fd" else distances.astype(np.float64)
 
 
 def _check_radius(verb: str, r: Any) -> float:

@@ -400,6 +400,40 @@ class Sieve:
         return np.empty(0, np.int64)
 
 
+class bit_rows:
+    MOST = 1000
+
+    def distances(metric, columns, x, y, out):
+        common = np.bitwise_count(x[:, None] & y).sum(-1, dtype=float)
+        p, q = (np.bitwise_count(v).sum(-1, dtype=float) for v in (x, y))
+        both = p[:, None] + q
+        with np.errstate(all="ignore"):
+            if metric == "hamming":
+                out[...] = (both - 2 * common) / columns
+            elif metric == "jaccard":
+                out[...] = (both - 2 * common) / (both - common)
+            elif metric == "dice":
+                out[...] = (both - 2 * common) / both
+            elif metric == "cosine":
+                mean = np.sqrt(p[:, None] * q)
+                out[...] = np.where(mean > 0, (mean - common) / mean, 1)
+            else:
+                out[...] = -common
+        if metric != "intersection":
+            out[both == 0] = 0
+
+    def nearest(metric, columns, x, y, k):
+        bit_rows.distances(metric, columns, x, y, d := np.empty((len(x), len(y))))
+        index = np.argsort(d, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(d, index, 1), index
+
+    def within(metric, columns, x, y, radius, itself, lists):
+        bit_rows.distances(metric, columns, x, y, d := np.empty((len(x), len(y))))
+        near = np.triu(d <= radius, 1) if itself else d <= radius
+        row, column = np.nonzero(near)
+        return near.sum(1), [(row, column, d[near])] if lists else []
+
+
 # --- sequences -----------------------------------------------------------------------------------
 
 

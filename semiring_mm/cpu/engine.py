@@ -20,7 +20,7 @@ from .product import pack_bits, product, product_bits
 from .vector import gemv
 
 if TYPE_CHECKING:
-    from . import calls, engine, rows, select
+    from . import bit_rows, calls, engine, rows, select
     from . import chain as chains
     from .alignment import align
     from .bfs import HopSearches
@@ -46,7 +46,8 @@ trees = log_shares = FactorSweeps = ReverseSweeps = Customizer = HopDependencies
 
 #: What no product takes part in.
 __getattr__ = lazily(__package__, {
-    "alignment": "align", "bfs": "HopSearches", "calls": "calls", "chain": "chains",
+    "alignment": "align", "bfs": "HopSearches", "bit_rows": "bit_rows",
+    "calls": "calls", "chain": "chains",
     "closure_program": "eliminate", "codegen": "compiled", "rows": "rows",
     "screen": "Screen", "select": "select", "spanning": "best_outside between doubtful towards",
     "sparse": "csr_product dia_product",

@@ -347,9 +347,12 @@ def _cdist_gradient(at: Backward) -> tuple[Array, Array]:
     metric, (x, y) = _metric_of(at["metric"], at["p"]), (at["X"], at["Y"])
     over = metric.over_metric if isinstance(metric, BuiltIn) and metric.over else None
     points, norms = (x, y), None
+    centred = isinstance(metric, BuiltIn) and metric.centred
+    if centred:
+        points = tuple(v - v.mean(-1)[..., None] for v in points)
     if isinstance(metric, BuiltIn) and metric.unit:
         norms = [xp.sqrt((v * v).sum(-1))[..., None] for v in points]
-        points = x / norms[0], y / norms[1]
+        points = tuple(v / norm for v, norm in zip(points, norms, strict=True))
     rows = [row_of(one.algebra) for one in (smooth(metric), over) if one is not None]
     given = [_joined(library, row, *points) for row in rows]
     entries, other = given[0][0], x.shape[-1] if over is None else given[1][0]
@@ -372,6 +375,8 @@ def _cdist_gradient(at: Backward) -> tuple[Array, Array]:
         return left, right
     found = ((by - v * (v * by).sum(-1)[..., None]) / norm
              for by, v, norm in zip((left, right), points, norms, strict=True))  # fmt: skip
+    if centred:
+        found = (by - by.mean(-1)[..., None] for by in found)
     return next(found), next(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -65,8 +65,8 @@ def network(
         Of coordinates that say none: what ``pyproj.CRS.from_user_input`` takes, or "metres".
     directed : bool, optional
         True: a row is one direction of a street. False: all streets lead both ways. Default: as
-        the graph has it; edges of a table by the column `oneway`, but if their index is (u, v, key)
-        as that of OSMnx, a row is a direction.
+        the graph has it; edges of a table by the column `oneway`, but if they have u, v and key, as
+        those of OSMnx, a row is a direction, and only streets both ways with one row are two.
     oneway : str or None, default "oneway"
         The column that says so: yes, true, 1; -1 or reverse; no, false, 0 or nothing.
     layer : str, optional
@@ -124,8 +124,6 @@ class Route:
         Labels of the crossings on the way.
     edges : (k,) int64
         Positions of the directed edges, in their order.
-    ids : list of (u, v, key)
-        The same as OSMnx names them.
     weight : float
     line : (points, 2) float64
         From place to place, in the CRS of the network.
@@ -135,12 +133,23 @@ class Route:
 
     nodes: list[Any]
     edges: Index
-    ids: list[tuple[Any, Any, Any]]
     weight: float
     line: Float
+    _streets: Streets = field(repr=False)
+
+    @property
+    def ids(self) -> list[tuple[Any, Any, Any]]:
+        """The edges as OSMnx names them: (u, v, key)."""
+        return [self._streets.edge_id(e) for e in self.edges.tolist()]
 
     def to_linestring(self) -> Any:
-        """The line as shapely's: empty if there is no path, a point twice if it has no length."""
+        """The line as shapely's.
+
+        Returns
+        -------
+        shapely.LineString
+            Empty if there is no path, a point twice if it has no length.
+        """
         import shapely
 
         line = np.repeat(self.line, 2, axis=0) if len(self.line) == 1 else self.line
@@ -431,7 +440,17 @@ class Network:
         return self._column(along) if isinstance(along, str) else np.asarray(along, np.float64)
 
     def distance(self, source: Any, target: Any) -> float:
-        """The weight of a best path between two nodes or places; inf: there is none."""
+        """The weight of a best path between two nodes or places.
+
+        Parameters
+        ----------
+        source, target : node, or Places of one
+
+        Returns
+        -------
+        float
+            inf if there is no path.
+        """
         graph, i, j = self._two(source, target)
         return float(graph.distance(i, j))
 
@@ -516,8 +535,7 @@ class Network:
                 at = sources if isinstance(sources, Places) else self.streets
                 i = k if isinstance(sources, Places) else walk[0]
                 line = np.array([[at.x[i], at.y[i]]])
-            ids = [self.streets.edge_id(e) for e in own.tolist()]
-            routes.append(Route(labels, own, ids, weight, line))
+            routes.append(Route(labels, own, weight, line, self.streets))
         return routes
 
     def _on_edges(self, given: Any, at: Index) -> tuple[Index, Float]:
@@ -528,15 +546,19 @@ class Network:
 
     def _line(self, edges: Index, ends: list[tuple[int, float]]) -> Float:
         """The line along edges, from a place on the first to one on the last, if there are any."""
-        parts = [np.empty((0, 2))]
-        for k, e in enumerate(edges.tolist()):
-            cuts = [0.0, 1.0]
-            for i, (edge, fraction) in enumerate(ends):
-                if edge >= 0 and k == (0, len(edges) - 1)[i]:
-                    cuts[i] = fraction if e == edge else 1 - fraction
-            line = self._cut(e, cuts[0], cuts[1])
-            parts.append(line if k == 0 else line[1:])
-        return np.concatenate(parts)
+        if not len(edges):
+            return np.empty((0, 2))
+        cuts = np.array([0.0, 1.0])
+        for i, (edge, fraction) in enumerate(ends):
+            if edge >= 0:
+                cuts[i] = fraction if edges[-i] == edge else 1 - fraction
+        if len(edges) == 1:
+            return self._cut(int(edges[0]), *cuts)
+        first, points = self.streets.lines
+        count = first[edges[1:-1] + 1] - first[edges[1:-1]] - 1
+        inner = points[ranges(first[edges[1:-1]] + 1, count)]  # without where each begins
+        ends_of = self._cut(int(edges[0]), cuts[0], 1.0), self._cut(int(edges[-1]), 0.0, cuts[1])
+        return np.concatenate([ends_of[0], inner, ends_of[1][1:]])
 
     def _cut(self, edge: int, begin: float, end: float) -> Float:
         """The part of an edge's line between two fractions of its length."""
@@ -552,24 +574,23 @@ class Network:
 
     def nearest(
         self, facilities: Any, k: int = 1, *, sources: Any = None, outward: bool = False,
-        by: Any = None, progress: Progress = None,
+        progress: Progress = None,
     ) -> Any:  # fmt: skip
         """The k nearest of some facilities to every node, or to some nodes or places.
 
         Parameters
         ----------
-        facilities : node, nodes, or Places
+        facilities : node, nodes, or Places, or dict of these
+            A dict has those of several categories, by their names.
         k : int, default 1
         sources : node, nodes, or Places, optional
             Default: all nodes.
         outward, progress
             As for :func:`semiring_mm.nearest`.
-        by : (facilities,) sequence, optional
-            The category of each: then the nearest of each category.
 
         Returns
         -------
-        Nearest, or dict of category to Nearest
+        Nearest, or dict of Nearest
             Its `nodes` are the sources, and after them the facilities.
 
         Examples
@@ -584,24 +605,16 @@ class Network:
         1    b     1  butcher      50.0
         2    c     1  butcher     350.0
         """
+        options: dict[str, Any] = {"outward": outward, "progress": progress}
+        if isinstance(facilities, Mapping):
+            return {
+                name: self.nearest(some, k, sources=sources, **options)
+                for name, some in facilities.items()
+            }
         graph, (places, rows) = self._with(facilities, sources)
         if places is None:
             raise TypeError("facilities: a node or several, or Places, got None")
         names = list(self._names(facilities, places))
-        if by is not None:
-            kinds = np.asarray(by)
-            if kinds.shape != places.shape:
-                raise ValueError(f"by has shape {kinds.shape}, of {len(places)} facilities")
-            found = {}
-            for kind in dict.fromkeys(kinds.tolist()):
-                mine = np.flatnonzero(kinds == kind)
-                some = facilities[mine] if isinstance(facilities, Places) else [
-                    names[i] for i in mine
-                ]  # fmt: skip
-                found[kind] = self.nearest(
-                    some, k, sources=sources, outward=outward, progress=progress
-                )
-            return found
         here = np.arange(len(places))
         if isinstance(facilities, Places):
             here = np.flatnonzero(~facilities.off)
@@ -671,10 +684,12 @@ class Network:
 
         Parameters
         ----------
-        radius, batch, **options
+        radius
             As for :func:`semiring_mm.within`.
         sources, targets : node, nodes, or Places, optional
             Default: all nodes.
+        batch, **options
+            As for :func:`semiring_mm.within`.
 
         Returns
         -------
@@ -717,12 +732,14 @@ class Network:
 
         Parameters
         ----------
-        what, options
+        what
             As for :func:`semiring_mm.statistics`.
         sources, targets : node, nodes, or Places, optional
             Default: all nodes. Several places at one spot are one target, but for "within".
         attribute : (targets,) array, optional
             A number for each target, such as inhabitants, which "within" sums up.
+        **options
+            As for :func:`semiring_mm.statistics`.
 
         Returns
         -------
@@ -730,6 +747,12 @@ class Network:
         """
         graph, (rows, ends) = self._with(sources, targets)
         n, count = len(self.nodes), len(graph.nodes)
+        paths = {"betweenness", "edge_betweenness", "stress"} & {*np.atleast_1d(what or "")}
+        if paths and count > n:
+            raise ValueError(
+                f"{min(paths)} counts shortest paths, and a street with a place on it is two of "
+                f"them: ask for it between nodes"
+            )
         if ends is None and count > n:
             ends = np.arange(n)
         if rows is None and count > n:
@@ -800,14 +823,16 @@ class Network:
 
         Parameters
         ----------
-        sources, targets, **options
+        sources, targets
             As for :meth:`distances`.
         pairs : int, optional
             How many a batch is computed from, at least a row; default a million.
+        **options
+            As for :meth:`distances`.
 
-        Yields
-        ------
-        pyarrow.RecordBatch
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch
             Columns from, to, distance (and along), of pairs with a path.
         """
         return outputs.batches(self, sources, targets, pairs, options)

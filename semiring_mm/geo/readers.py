@@ -398,19 +398,24 @@ def _made(
 
 def _directed(streets: Streets, edges: Any, how: Reading) -> Streets:
     """Edges of the rows of a table, both ways but where it says that they are one-way."""
-    m = len(streets.u)
-    listed = _named_ends(edges) is not None or _is_libpysal(edges)
-    if how.directed is True or (how.directed is None and listed):  # each direction has a row
+    way, name = np.zeros(len(streets.u), np.int64), how.oneway
+    osmnx = {"u", "v", "key"} <= streets.columns.keys()
+    listed = osmnx or _named_ends(edges) is not None or _is_libpysal(edges)
+    if how.directed is True or (how.directed is None and name is None and listed):
         return streets
-    way = np.zeros(m, np.int64)
-    if how.oneway is not None and how.directed is None:
-        if how.oneway in streets.columns:
-            way = _ways(streets.columns[how.oneway], how.oneway)
-        elif how.oneway != "oneway":
-            raise ValueError(
-                f"there is no column {how.oneway!r}; there are "
-                f"{', '.join(map(repr, streets.columns))}"
-            )
+    if how.directed is None and name is not None:
+        if name in streets.columns:
+            column = streets.columns[name]
+            if listed:  # rows are directions, but for streets both ways that have one row only
+                plain = [str(x).lower() in ("false", "no", "0") for x in column.tolist()]
+                way = np.where(plain, 0, 1)
+            else:
+                way = _ways(column, name)
+        elif listed:
+            return streets
+        elif name != "oneway":
+            there = ", ".join(map(repr, streets.columns))
+            raise ValueError(f"there is no column {name!r}; there are {there}")
     return _both_ways(streets, way, listed=listed)
 
 

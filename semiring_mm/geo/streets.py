@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -147,7 +148,7 @@ class Streets:
     @cached_property
     def geographic(self) -> bool:
         """Whether coordinates are degrees of longitude and latitude."""
-        return self.crs is not None and bool(as_crs(self.crs).is_geographic)
+        return _unit(self.crs) is None
 
     @cached_property
     def lines(self) -> tuple[Index, Float]:
@@ -159,7 +160,18 @@ class Streets:
         return 2 * np.arange(m + 1), np.stack([self.x[ends], self.y[ends]], axis=1)
 
     def line(self, e: int) -> Float:
-        """The points of an edge, (k, 2), from its `u` to its `v`."""
+        """The points of an edge.
+
+        Parameters
+        ----------
+        e : int
+            Position of the edge.
+
+        Returns
+        -------
+        (k, 2) float64
+            From its `u` to its `v`.
+        """
         first, points = self.lines
         return points[first[e] : first[e + 1]]
 
@@ -187,7 +199,7 @@ class Streets:
         length = np.asarray(self.columns.get("length", np.zeros(m)))
         keys = [np.minimum(self.u, self.v), np.maximum(self.u, self.v), count]
         keys += [np.round(x / near) for x in middle]
-        keys += [np.round(length, 2)] if length.dtype.kind in "iuf" else []
+        keys += [np.round(np.nan_to_num(length), 2)] if length.dtype.kind in "iuf" else []
         order = np.lexsort([back, *keys])
         changes = np.append(True, np.any([np.diff(key[order]) != 0 for key in keys], axis=0))
         alike = np.cumsum(changes)
@@ -203,7 +215,19 @@ class Streets:
         return found
 
     def taken(self, edges: Index, *, backward: NDArray[np.bool_] | None = None) -> Streets:
-        """Some edges, with all nodes; those of `backward`, a mask, turned around."""
+        """Some edges, with all nodes.
+
+        Parameters
+        ----------
+        edges : (k,) int64
+            Positions.
+        backward : (k,) bool, optional
+            Which are turned around.
+
+        Returns
+        -------
+        Streets
+        """
         u, v = self.u[edges], self.v[edges]
         columns = {name: column[edges] for name, column in self.columns.items()}
         if backward is None:
@@ -270,13 +294,21 @@ def lengths(first: Index, points: Float, crs: Any) -> Float:
     return np.add.reduceat(step, first[:-1]) if len(first) > 1 else np.zeros(0)
 
 
+@functools.lru_cache(maxsize=32)
+def _unit(crs: Any) -> float | None:
+    """Metres of a coordinate's unit; None for degrees."""
+    if crs is None:
+        return 1.0
+    system = as_crs(crs)
+    return None if system.is_geographic else float(system.axis_info[0].unit_conversion_factor)
+
+
 def distance(a: Any, b: Any, crs: Any) -> Float:
     """Distances in metres between points, (2, k) each, as :func:`lengths` measures them."""
-    system = None if crs is None else as_crs(crs)
-    if system is not None and system.is_geographic:
+    unit = _unit(crs)
+    if unit is None:
         (lon, lat), (other, high) = np.radians(a), np.radians(b)
         h = np.sin((high - lat) / 2) ** 2
         h = h + np.cos(lat) * np.cos(high) * np.sin((other - lon) / 2) ** 2
         return np.asarray(2 * _RADIUS * np.arcsin(np.sqrt(np.minimum(h, 1.0))))
-    unit = 1.0 if system is None else float(system.axis_info[0].unit_conversion_factor)
     return np.asarray(unit * np.hypot(*np.subtract(b, a)))

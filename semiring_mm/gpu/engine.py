@@ -11,7 +11,7 @@ from ..engine import Engine, lazily
 from . import device
 
 if TYPE_CHECKING:
-    from . import calls, engine, select, trees
+    from . import bit_rows, calls, engine, select, trees
     from . import chain as chains
     from .bfs import HopSearches
     from .closure import BASE, BATCH, LEAF, closure_batch, closure_block
@@ -58,7 +58,8 @@ eliminate = None
 compiled = rows = None
 
 _member = lazily(__package__, {
-    "bfs": "HopSearches", "customize": "Customizer", "dependencies": "HopDependencies",
+    "bfs": "HopSearches", "bit_rows": "bit_rows", "customize": "Customizer",
+    "dependencies": "HopDependencies",
     "sweeps": "FactorSweeps", "gradient": "ReverseSweeps",
     "calls": "calls", "chain": "chains", "closure": "BASE BATCH LEAF closure_batch closure_block",
     "combine": "apply unit_rows", "device": "fill scratch", "facts": "facts facts_later",

@@ -27,7 +27,8 @@ from .tensor import ROWS, SCREENS, Shape, TensorKernel, in_place, tensor_source
 from .views import address, wide_along
 
 __all__ = [
-    "FEW", "MOST", "Screen", "Sieve", "empty", "finish", "put", "room_of", "run",
+    "FEW", "MOST", "Screen", "Sieve", "empty", "evenly", "finish", "first_pass", "merge", "put",
+    "room_of", "run", "searched",
 ]  # fmt: skip
 
 Array = Any
@@ -77,14 +78,14 @@ def put(value: Array, index: Array, tile: Array, base: int) -> None:
     Column j has index ``base + j``, which increases from tile to tile. Rows of the tile begin at
     multiples of 16 bytes.
     """
-    _launch(value, index, tile, base, {})
+    merge(value, index, tile, base, {})
 
 
 def finish(value: Array, index: Array) -> None:
     """The lists are sorted already."""
 
 
-def _launch(
+def merge(
     value: Array, index: Array, tile: Array | None, base: int, points: dict[str, Any], *,
     wide: bool = False,
 ) -> None:  # fmt: skip
@@ -185,7 +186,7 @@ class Screen:
             "left": self.x[rows], "right": self.y[columns], "column": self.column[columns],
             "offset": offset, "found": found, "growth": self.growth, "width": self.x.shape[1],
         }  # fmt: skip
-        _launch(value, index, tile, columns.start, points, wide=self.wide)
+        merge(value, index, tile, columns.start, points, wide=self.wide)
         return 0 if found is None else int(found[0])
 
     def search(
@@ -203,12 +204,12 @@ class Screen:
         if not self.fused:
             return None
         k, n = value.shape[1], len(self.y)
-        points = _Ordered(self, min(n, _first(k, _FIRST)))
+        points = _Ordered(self, min(n, first_pass(k, _FIRST)))
 
         def search(rows: Array, capacity: int) -> tuple[Array, Array, Array]:
             return self._search(points, rows, k, capacity, fill)
 
-        return _search(search, value, index, self.y, 2 * _GROWTH * k + 32, 4)
+        return searched(search, value, index, self.y, 2 * _GROWTH * k + 32, 4)
 
     def _search(
         self, points: _Ordered, rows: Array, k: int, capacity: int,
@@ -234,7 +235,7 @@ class Screen:
                 "order": points.numbers[start:], "count": count, "most": most, "bound": bound,
                 "capacity": capacity, "growth": self.growth, "width": x.shape[1],
             }  # fmt: skip
-            _launch(value, index, None, 0, given, wide=self.wide)
+            merge(value, index, None, 0, given, wide=self.wide)
 
         take(0)  # no candidates yet, but the first bounds
         # Products may sum up in another order: these lists are not kept, so that equal points tie.
@@ -247,18 +248,18 @@ class Screen:
         return value, index, most
 
 
-def _first(k: int, least: int) -> int:
+def first_pass(k: int, least: int) -> int:
     """How many points there are in the first pass."""
     return -(-max(least, 8 * k) // _WIDTH) * _WIDTH
 
 
-def _order(n: int) -> Array:
+def evenly(n: int) -> Array:
     """The order of a search, in which any first ones are spread evenly: multiples of n / φ."""
     step = next(i for i in range(round(n * _GOLDEN), 0, -1) if math.gcd(i, n) == 1) if n > 1 else 1
     return device.current().xp.arange(n, dtype=np.int64) * step % n
 
 
-def _search(
+def searched(
     search: Callable[[Array, int], tuple[Array, Array, Array]], value: Array, index: Array,
     y: Array, capacity: int, entry: int,
 ) -> Array:  # fmt: skip
@@ -296,7 +297,7 @@ class Sieve:
         self, algebra: Semiring, x: Array, y: Array, final: tuple[Expr, float] | None
     ) -> None:
         self.algebra, self.x, self.y, self.final = algebra, x, y, final
-        order = _order(len(y))
+        order = evenly(len(y))
         self.right, self.numbers = _by_coordinates(y[order]), order.astype(np.uint32)
 
     def search(self, value: Array, index: Array) -> Array:
@@ -306,8 +307,8 @@ class Sieve:
         def search(rows: Array, capacity: int) -> tuple[Array, Array, Array]:
             return self._search(rows, k, capacity)
 
-        capacity = max(_first(k, _FIRST // 2), 2 * _GROWTH * k + 32)
-        return _search(search, value, index, self.y, capacity, 4 + value.itemsize)
+        capacity = max(first_pass(k, _FIRST // 2), 2 * _GROWTH * k + 32)
+        return searched(search, value, index, self.y, capacity, 4 + value.itemsize)
 
     def _search(self, rows: Array, k: int, capacity: int) -> tuple[Array, Array, Array]:
         """Lists of some rows, and the most candidates that each has had at once."""
@@ -317,7 +318,7 @@ class Sieve:
         count, most = (xp.zeros(m, np.uint32) for _ in range(2))
         candidates, kept = (xp.empty((m, capacity), x) for x in (np.uint32, value.dtype))
         shared = {"candidates": candidates, "count": count, "kept": kept, "capacity": capacity}
-        start, end = 0, min(n, _first(k, _FIRST // 2))
+        start, end = 0, min(n, first_pass(k, _FIRST // 2))
         while start < n:
             numbers = self.numbers[start:]
             right = self.right[start : -(-end // 4) * 4]
@@ -325,7 +326,7 @@ class Sieve:
             sizes = {"rows": m, "columns": end - start, "list": k}
             lists = same | sizes | {"value": value, "index": index}
             sift(self.algebra, left, right.T, self.final, lists)
-            _launch(value, index, None, 0, same | {"most": most})
+            merge(value, index, None, 0, same | {"most": most})
             start, end = end, min(n, end * _GROWTH)
         return value, index, most
 
@@ -343,7 +344,7 @@ class _Ordered:
 
     def __init__(self, screen: Screen, first: int) -> None:
         xp, n = device.current().xp, len(screen.y)
-        order = _order(n)
+        order = evenly(n)
         self.first, self.order, self.numbers = first, order, order.astype(np.uint32)
         self.right, self.kernel = screen.right[order], _sift_kernel(screen.dtype.name)
         self.column = xp.full(n + _WIDTH, np.inf, np.float32)  # tiles are read to their ends

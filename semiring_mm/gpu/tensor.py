@@ -225,7 +225,7 @@ class TensorKernel:
     @property
     def together(self) -> int:
         """Neighbouring columns of a thread."""
-        return 2 if self.across else together(self.plan, self.b_rows)
+        return 2 if self.across or self.screens else together(self.plan, self.b_rows)
 
     def types(self) -> str:
         """The first lines of a source: its types."""

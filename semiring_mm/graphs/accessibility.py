@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -363,7 +364,7 @@ def _weights(weights: Any, count: int, name: str, what: str) -> tuple[Float, boo
             f"{name}: a number for each {what}, of shape ({count},) or ({count}, columns), got "
             f"shape {found.shape}"
         )
-    if found.dtype.kind == "O":
+    if found.dtype.kind == "O" and all(isinstance(x, Real) for x in found.flat):
         found = found.astype(np.float64)
     if found.dtype.kind not in "biuf":
         raise TypeError(f"{name} are numbers, got dtype {found.dtype}")
@@ -410,7 +411,7 @@ class _Sums:
         count = n if origins is None else len(origins)
         shape = count, len(radii), amounts.shape[1]
         check_memory(
-            8 * math.prod(shape) * (3 if self.away else pool.get_num_threads() + 3),
+            8 * math.prod(shape) * (3 if self.away else 2 * pool.get_num_threads() + 3),
             f"the sums of {count} x {len(radii)} x {shape[2]} entries",
         )
         if not (len(places) and math.prod(shape)):
@@ -485,18 +486,21 @@ class _Sums:
     ) -> Any:  # fmt: skip
         """Sums over rows of some sources at a time, with the arrays of a library."""
         total, weight = xp.zeros(shape), xp.asarray(amounts)
+        # the host's product may depend on the number of threads
+        product = xp.matmul if self.away else functools.partial(np.einsum, "ij,ja->ia")
         for begin in range(0, len(start), lines):
             part = slice(begin, begin + lines)
             d = distances(start[part])
-            d, near = d.astype(np.float64), d <= min(float(radii[-1]), float(np.finfo(d.dtype).max))
-            value = xp.where(near, self.decay(xp.where(near, d, 0.0)), 0.0)
-            for r, radius in enumerate(radii.tolist()):
-                within = xp.where(d <= radius, value, 0.0) if r < len(radii) - 1 else value
-                for a in range(shape[2]):
-                    if back:
-                        total[:, r, a] += (within * weight[part, a, np.newaxis]).sum(axis=0)
-                    else:
-                        total[part, r, a] = (within * weight[:, a]).sum(axis=1)
+            limits = np.minimum(radii, np.finfo(d.dtype).max).tolist()
+            most = d <= limits[-1]
+            value = self.decay(xp.where(most, d, 0.0).astype(np.float64, copy=False))
+            for r, limit in enumerate(limits):
+                near = most if r == len(limits) - 1 else d <= limit
+                within = xp.where(near, value, 0.0)
+                if back:
+                    total[:, r] += product(within.T, weight[part])
+                else:
+                    total[part, r] = product(within, weight)
             if tick is not None:
                 tick(float(min(begin + lines, len(start))))
         return total

@@ -381,8 +381,8 @@ class PreparedGraph:
 
         Notes
         -----
-        No elimination: :mod:`semiring_mm.hierarchy.leaves`. O(n + m + f + k log k) time, f being
-        the edges of the elimination.
+        No elimination: arrays are copied, with two edges for each place. O(n + m + f + k log k)
+        time, f being the edges of the elimination.
 
         Examples
         --------
@@ -450,7 +450,16 @@ class PreparedGraph:
         return values
 
     def whole(self, edges: Index) -> Index:
-        """Of which edges, before there were places on them, some edges are parts."""
+        """Of which edges, before there were places on them, some edges are parts.
+
+        Parameters
+        ----------
+        edges : (k,) int64
+
+        Returns
+        -------
+        (k,) int64
+        """
         first, edges = len(self._arcs.row), edges.copy()
         for edge, _ in self._parts[::-1]:
             first -= len(edge)

@@ -133,17 +133,24 @@ class Metric:
     @cached_property
     def whole(self) -> bool:
         """Whether all weights are whole numbers."""
-        arrays = (self.out, self.back, self.core)  # of most graphs the first one tells
-        return all(np.logical_and.reduce(w == np.trunc(w), None) for w in arrays)
+        for w in (self.out, self.back, self.core):  # of most graphs the first one tells
+            if not np.logical_and.reduce(w == np.trunc(w), None):
+                return False
+        return True
 
     @cached_property
     def negative(self) -> bool:
         """Whether there are negative weights."""
         return any(bool((w < 0).any()) for w in self.finite())
 
-    @cached_property
+    @property
     def reversed(self) -> Metric:
         """The metric of the graph whose edges lead the other way."""
+        alike = self.back is self.out and not self.structure.core and not self.trees
+        return self if alike else self._reversed
+
+    @cached_property
+    def _reversed(self) -> Metric:
         return replace(
             self, out=self.back, back=self.out, core=np.ascontiguousarray(self.core.T),
             out_pred=None, back_pred=None, core_pred=None, out_along=self.back_along,

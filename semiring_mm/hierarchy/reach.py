@@ -306,9 +306,14 @@ class Sums:
         width, kernel = self.reach.width, self.kernel(kernels.add_at_vertices)
         parts = self.reach.parts(position)
         places = np.cumsum([0, *map(len, parts)])
-        lock, waiting, following = threading.Lock(), dict[int, Array](), [0]
+        most, following = 2 * pool.get_num_threads(), [0]
+        done, waiting = threading.Condition(), dict[int, Array]()
 
         def some(part: int) -> None:
+            with done:  # no part is far ahead of the others, whose sums would wait
+                while part >= following[0] + most:
+                    done.wait(0.1)
+                    pool.look()
             chosen, given = parts[part], weight[:, places[part] : places[part + 1]]
             amounts = np.zeros((len(weight), -(-len(chosen) // width), width))
             amounts.reshape(len(weight), -1)[:, : len(chosen)] = given
@@ -322,11 +327,12 @@ class Sums:
                 )  # fmt: skip
 
             self.reach.run(chosen, consume)
-            with lock:  # in the order of the parts
+            with done:  # in the order of the parts
                 waiting[part] = own
                 while following[0] in waiting:
                     np.add(total, waiting.pop(following[0]), out=total)
                     following[0] += 1
+                done.notify_all()
 
         tasks = [functools.partial(some, i) for i in range(len(parts) if len(position) else 0)]
         pool.run(tasks, None if told is None else (lambda done: told(done / len(parts))))

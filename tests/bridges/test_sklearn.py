@@ -1,5 +1,7 @@
 """The estimator in place of scikit-learn's NearestNeighbors, beside it."""
 
+import functools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -8,20 +10,26 @@ pytest.importorskip("sklearn", "1.6")
 
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
+from sklearn.cluster import DBSCAN
+from sklearn.neighbors import KNeighborsTransformer as TheirTransformer
 from sklearn.neighbors import NearestNeighbors as Theirs
 from sklearn.utils.estimator_checks import check_estimator
 
 import semiring_mm as sm
 from semiring_mm import sklearn
-from semiring_mm.sklearn import NearestNeighbors
+from semiring_mm.sklearn import KNeighborsTransformer, NearestNeighbors
 
 RNG = np.random.default_rng(0)
 POINTS, QUERIES = RNG.random((200, 5)), RNG.random((30, 5))
 
 
 @pytest.mark.filterwarnings("ignore")  # of checks that scikit-learn skips itself
-def test_scikit_learns_checks():
-    results = check_estimator(NearestNeighbors(), on_fail=None)
+@pytest.mark.parametrize("kind", [
+    NearestNeighbors, KNeighborsTransformer,
+    functools.partial(NearestNeighbors, metric="precomputed"),
+])  # fmt: skip
+def test_scikit_learns_checks(kind):
+    results = check_estimator(kind(), on_fail=None)
     assert len(results) > 30
     assert not [x["check_name"] for x in results if x["status"] == "failed"]
 
@@ -175,3 +183,40 @@ def test_a_radius_beyond_the_dtype_of_the_points(radius, found):
     indices = near.radius_neighbors(points[:1], return_distance=False)
     assert indices[0].tolist() == found
     assert near.radius_counts(points[:1]).tolist() == [len(found)]
+
+
+@pytest.mark.parametrize("queries", [None, QUERIES])
+def test_distances_that_are_known(queries):
+    """Results are those from the points, by scikit-learn's estimator and by this one."""
+    square = cdist(POINTS, POINTS)
+    given = None if queries is None else cdist(queries, POINTS)
+    options = {"n_neighbors": 4, "radius": 0.5}
+    ours = NearestNeighbors(metric="precomputed", **options).fit(square)
+    theirs = Theirs(metric="precomputed", **options).fit(square)
+    for found, expected in zip(ours.kneighbors(given), theirs.kneighbors(given), strict=True):
+        assert_array_equal(found, expected)
+    graphs = (x.radius_neighbors_graph(given, mode="distance") for x in (ours, theirs))
+    assert_array_equal(*(graph.toarray() for graph in graphs))
+    near = NearestNeighbors(**options).fit(POINTS)
+    assert_array_equal(ours.radius_counts(given), near.radius_counts(queries))
+    with pytest.raises(ValueError, match="must be square"):
+        NearestNeighbors(metric="precomputed").fit(POINTS)
+    with pytest.raises(ValueError, match="Negative values"):
+        ours.kneighbors(-square)
+
+
+@pytest.mark.parametrize("mode", ["distance", "connectivity"])
+@pytest.mark.parametrize("metric", ["l1", "precomputed"])
+def test_graphs_for_other_estimators(mode, metric):
+    options = {"mode": mode, "metric": metric, "n_neighbors": 6}
+    points = cdist(POINTS, POINTS) if metric == "precomputed" else POINTS
+    ours, theirs = KNeighborsTransformer(**options), TheirTransformer(**options)
+    graphs = ours.fit_transform(points), theirs.fit_transform(points)
+    assert_allclose(*(graph.toarray() for graph in graphs), 1e-12)
+    names = ours.get_feature_names_out(), theirs.get_feature_names_out()
+    assert_array_equal(*names)
+    if mode == "distance":
+        labels = (DBSCAN(eps=0.3, metric="precomputed").fit(graph).labels_ for graph in graphs)
+        assert_array_equal(*labels)
+    with pytest.raises(ValueError, match="mode is"):
+        KNeighborsTransformer(mode="near").fit(points)

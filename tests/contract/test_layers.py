@@ -21,8 +21,8 @@ ROOMS = {
     "engine": "engine graph_kernels layouts kernel",
     "cpu": "cpu.*",
     "cuda": "gpu.*",
-    "verbs": """arrays tiles deprecated products bits gf2 sparse blas summation neighbours chains
-        sequences alignment eigenvalues gradients chain_gradients config verb""",
+    "verbs": """arrays tiles deprecated products bits bit_rows gf2 sparse blas summation neighbours
+        chains sequences alignment eigenvalues gradients chain_gradients config verb""",
     "graphs": "closures.* hierarchy.* graphs.*",
     "files": "files files.*",
     "scale": "tiled.* dask dask.*",

@@ -18,7 +18,7 @@ from semiring_mm.gpu import engine as gpu
 from semiring_mm.layouts import LayoutError, asserted, signature_of
 
 SIZES = dict.fromkeys(
-    "columns count diagonals entries features k letters m rows samples width".split(), 3
+    "columns count diagonals entries features k letters m rows samples width words".split(), 3
 ) | {"batch": 2, "n": 4, "steps": 5}
 DTYPES = {"T": "f8", "U": "f4", "N": "i4", "F": "f4", "I": "i8"} | layouts.DTYPES
 #: Arguments that layouts depend on, in a call without options and in one with all.

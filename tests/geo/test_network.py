@@ -138,12 +138,10 @@ def test_nearest_places(seed, k):
 def test_nearest_of_each_category():
     _, net, a, _ = asked(1)
     kinds = np.array(["school", "shop", "shop"])[np.arange(len(a)) % 3]
-    found = net.nearest(a, 2, by=kinds)
+    found = net.nearest({kind: a[kinds == kind] for kind in ("school", "shop")}, 2)
     assert list(found) == ["school", "shop"]
     for kind, one in found.items():
         assert_array_equal(one.distance, net.nearest(a[kinds == kind], 2).distance)
-    with pytest.raises(ValueError, match=r"by has shape \(1,\), of 25 facilities"):
-        net.nearest(a, by=["school"])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -166,6 +164,10 @@ def test_statistics_of_places(seed):
     assert_array_equal(whole.within[:, 0], (d[n + len(a) :, :n] <= 300).sum(axis=1))
     diameter = net.statistics("diameter", sources=b, targets=a)
     assert {*diameter.ends} <= {*a.ids, *b.ids}
+    with pytest.raises(ValueError, match="stress counts shortest paths, and a street with a place"):
+        net.statistics(["mean", "stress"], sources=a)
+    among = net.statistics("betweenness").betweenness
+    assert_array_equal(among, sm.statistics(net.graph, "betweenness").betweenness)
     with pytest.raises(ValueError, match="attribute has shape"):
         net.statistics("within", targets=a, radius=1, attribute=[1])
 

@@ -117,11 +117,21 @@ def test_frames_of_osmnx():
     streets, lines = town_of()
     nodes, edges = frames(streets, lines)
     for source in ((nodes, edges), edges, (nodes, edges.reset_index())):
-        options = {"directed": True} if isinstance(source, tuple) and "u" in source[1] else {}
-        net = sm.geo.network(source, **options)
+        net = sm.geo.network(source)
         assert set(net.nodes) == set(streets.nodes)
         same(net, streets)
         assert net.streets.columns["row"][3] == 3
+
+
+def test_frames_of_an_undirected_graph_of_osmnx():
+    """Each street has a row with its (u, v, key), and says whether it leads both ways."""
+    streets, lines = town_of()
+    edges = frames(streets, lines)[1]
+    edges["oneway"] = streets.twin < 0
+    same(sm.geo.network(edges), streets)
+    once = edges[(streets.twin < 0) | (np.arange(len(edges)) < streets.twin)]
+    same(sm.geo.network(once), streets)
+    assert len(sm.geo.network(once, directed=True).streets.u) == len(once)
 
 
 def test_momepy():
@@ -200,14 +210,14 @@ def test_a_geopackage_with_layers(tmp_path):
     path = tmp_path / "town.gpkg"
     nodes.to_file(path, layer="nodes")
     edges.reset_index().to_file(path, layer="edges")
-    net = sm.geo.network(str(path), directed=True)  # as osmnx.save_graph_geopackage writes it
+    net = sm.geo.network(str(path))  # as osmnx.save_graph_geopackage writes it
     same(net, streets)
     assert set(net.nodes) == set(streets.nodes)
     edges.reset_index().to_file(tmp_path / "two.gpkg", layer="streets")
     nodes.to_file(tmp_path / "two.gpkg", layer="stops")
     with pytest.raises(ValueError, match=r"has layers 'streets', 'stops': choose one .*layer="):
         sm.geo.network(tmp_path / "two.gpkg")
-    same(sm.geo.network(tmp_path / "two.gpkg", layer="streets", directed=True), streets)
+    same(sm.geo.network(tmp_path / "two.gpkg", layer="streets"), streets)
 
 
 class Libpysal:

@@ -23,6 +23,7 @@ from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Ragged, Scaling
 from semiring_mm.gpu import (
+    bit_rows,
     chain,
     device,
     engine,
@@ -398,11 +399,37 @@ def nearest_of(x, k=3):
     lists, screen = select.empty(m, k, x.dtype), engine.Screen(x, x, 1.0)
     select.put(*lists, x, 0)
     screen.put(slice(0, m), slice(0, m), np.empty((m, m), screen.dtype), *lists)
-    select._launch(*lists, None, 0, {}, wide=True)
+    select.merge(*lists, None, 0, {}, wide=True)
     if screen.fused:
         points, left = select._Ordered(screen, 8), screen._prepared(x)[0]
         count = np.zeros(m, "u4")
         points.sift(left, 8, m, np.zeros(m, "f4"), count, np.zeros((m, 9), "u4"))
+
+
+def bits_near(metric="jaccard"):
+    """The launches of pairs of rows of bits within a radius, or all of them."""
+    x = np.zeros((400, 32), "u8")
+    sides = bit_rows._Sides(metric, 2048, x, x)
+    count, candidates = np.zeros(400, "u4"), np.zeros((400, 9), "u4")
+    if device.current().arch == 90:
+        sides.sift(slice(0, 400), slice(0, 400), np.full(400, 0.2), count, candidates)
+    sides.listed(slice(0, 400), slice(0, 400), count, candidates)
+    sides.tile(slice(0, 400), slice(0, 400), np.empty((400, 400)))
+
+
+@needs_nvrtc
+def test_instructions_of_screened_bits(sources_of, tmp_path, nvdisasm):
+    """The largest count of a row, two in a time; of tiles where it passes, each is compared."""
+    recorder = sources_of(bits_near)
+    (text,) = [source for source in recorder.sources if "sr::Screened" in source]
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    entries = 64 * 256 // 128  # of a thread
+    assert found["BGMMA.64x256x256.AND.POPC"] > 0
+    assert found["VIMNMX3"] == entries // 2
+    assert found["I2FP.F32.S32"] == found["FFMA"] == entries + 2
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+    assert not re.search("C75(10|14|17)", report)  # products wait for each other
 
 
 @needs_nvrtc
@@ -614,6 +641,8 @@ def small_launches():
         bits = engine.pack_bits(a.T > 0)
         engine.product_bits(sm.semirings["xor_land"], bits, bits, np.empty_like(bits), 40)
     engine.reduce_bits(np.zeros((40, 8), "u1"), 40)
+    bits_near()
+    bits_near("cosine")
     for x in (a, a.astype("f8")):
         nearest_of(x)
     engine.facts(semiring, a.astype("i8"))

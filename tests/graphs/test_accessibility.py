@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from metrics import graph, leave_core, only, squares
-from optional import pd
+from optional import DATA, csgraph, pd
 from plain_kernels import both
 
 import semiring_mm as sm
@@ -232,6 +232,23 @@ NET = {"a": {"b": 3, "c": 8}, "b": {"c": 1}}
 def test_errors(given, error):
     with pytest.raises((ValueError, TypeError), match=error):
         sm.accessibility(NET, **{"places": ["b", "c"]} | given)
+
+
+@pytest.mark.skipif(not (DATA / "rome99.gr").exists(), reason="there is no such file")
+def test_the_streets_of_rome():
+    net = sm.prepare(DATA / "rome99.gr")
+    x, rng = net.edges, np.random.default_rng(0)
+    places, people = rng.permutation(x.n)[:300], rng.integers(0, 90, x.n)
+    names = [net.nodes[i] for i in places]
+    matrix, kind = sm.adjacency(x, "min_plus", dtype=float)[0], ("gaussian", 1500)
+    d = csgraph.dijkstra(csgraph.csgraph_from_dense(matrix, null_value=INF))
+    found = net.within(2000).to_scipy().toarray()
+    np.testing.assert_array_equal(found, np.where(d <= 2000, d, 0))
+    assert net.accessibility(names, radius=2000).tolist() == (d[:, places] <= 2000).sum(1).tolist()
+    f = np.exp(-((d / 1500) ** 2) / 2)
+    share = 1 / (people @ f[:, places])
+    found = net.accessibility(names, decay=kind, competition=people)
+    np.testing.assert_allclose(found, f[:, places] @ share, rtol=1e-12, atol=2.0**-64)
 
 
 def test_sums_that_do_not_fit(monkeypatch):

@@ -25,10 +25,10 @@ FILES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 PAGES = [page.relative_to(ROOT).as_posix() for page in FILES]
 #: What has to be installed for the examples of a page.
 NEEDS = {
-    "README.md": ("networkx", "opt_einsum", "scipy"),
+    "README.md": ("geopandas", "networkx", "opt_einsum", "pandas", "pyproj", "scipy", "shapely"),
     "docs/dask.md": ("dask", "distributed"),
     "docs/einsum.md": ("opt_einsum",),
-    "docs/first-steps.md": ("networkx",),
+    "docs/first-steps.md": ("geopandas", "networkx", "pandas", "scipy"),
     "docs/from-a-map.md": ("geopandas", "pandas", "scipy"),
     "docs/jax.md": ("jax",),
     "docs/neighbours.md": ("sklearn",),

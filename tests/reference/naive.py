@@ -293,6 +293,9 @@ METRICS = {
     "hamming": lambda x, y, w: (w * (x != y)).sum(-1) / w.sum(),
     "canberra": lambda x, y, w: (w * np.nan_to_num(abs(x - y) / (abs(x) + abs(y)))).sum(-1),
     "braycurtis": lambda x, y, w: (w * abs(x - y)).sum(-1) / (w * abs(x + y)).sum(-1),
+    "correlation": lambda x, y, w: METRICS["cosine"](
+        x - ((w * x).sum(-1) / w.sum())[..., None], y - ((w * y).sum(-1) / w.sum())[..., None], w
+    ),
     "cosine": lambda x, y, w: 1 - (w * x * y).sum(-1)
     / np.sqrt((w * x * x).sum(-1) * (w * y * y).sum(-1)),
 }  # fmt: skip
