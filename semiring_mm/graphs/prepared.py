@@ -942,6 +942,10 @@ class PreparedGraph:
         """
         return self._state.paths(ends, tick)
 
+    def weights(self, ends: Index) -> Array:
+        """The weights of best paths between positions of nodes, the rows of `ends`; (k,)."""
+        return self._state.weights(ends)
+
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
         """Positions in ``nodes`` of one node or several.
 
@@ -1251,6 +1255,24 @@ class _State:
         found = np.full(shape, len(arcs.row))
         np.minimum.at(found, slot, np.where(weight == best[slot], edge, len(arcs.row)))
         return found
+
+    def weights(self, ends: Index) -> Array:
+        """As :meth:`PreparedGraph.weights`."""
+        k = len(ends)
+        if self.metric.structure.core:
+            return self.paths(ends, None)[0]
+        value = np.empty(k, self.problem.steps.dtype)
+
+        def some(begin: int, end: int) -> None:
+            query = self._query()
+            found = query.weights(self._position[ends[begin:end]].astype(np.int64))
+            self._free.append(query)
+            value[begin:end] = stored(self.metric.plan, found, value.dtype)
+
+        if k:
+            pool.run_parts(some, k, max(1, min(4 * pool.get_num_threads(), k // _PAIRS)))
+        restored: Array = self.problem.restore(value)
+        return restored
 
     def paths(
         self, ends: Index, tick: Callable[[float], None] | None
