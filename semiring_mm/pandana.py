@@ -333,7 +333,12 @@ class Network:
         self._variables[name] = kept["node"].to_numpy(np.int64), values
 
     def precompute(self, distance: float) -> None:
-        """Do nothing: pandana finds the ranges of all nodes here, and none are needed."""
+        """Do nothing: pandana finds the ranges of all nodes here, and none are needed.
+
+        Parameters
+        ----------
+        distance : float
+        """
 
     def aggregate(
         self, distance: float, type: str = "sum", decay: str = "linear", imp_name: Any = None,
@@ -355,9 +360,9 @@ class Network:
         name : str, default "tmp"
             Of the variable: see :meth:`set`.
         exp_constant : float, optional
-            exp(-exp_constant d) in place of the exponential decay above.
+            The rate of the exponential decay, exp(-exp_constant d), in place of that above.
         func : str, optional
-            pandarm's word for `type`.
+            What pandarm calls `type`.
 
         Returns
         -------

@@ -47,7 +47,7 @@ class Graph(EdgeList):
         Where the weights come from: ``price (column 3)``, ``none: legs are counted``.
     centroids : (k,) int64 or None
         Positions of the zone centroids of a TNTP network, which begin and end paths only:
-        :func:`ending_in_centroids`.
+        distances and flows of the command line do not lead through them.
     direction_source : str
         Why edges lead one way or both: ``column oneway: 3 of 9 edges lead both ways``, ``the
         default of an edge list``.

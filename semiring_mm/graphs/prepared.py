@@ -717,7 +717,9 @@ class PreparedGraph:
         tick : callable, optional
             Is told the fraction done.
         along : optional
-            As for :meth:`distances`, with `sums`, a (k, l) array of float64 to be filled.
+            As for :meth:`distances`.
+        sums : (k, l) array of float64, optional
+            Is filled with its sums.
 
         Returns
         -------
@@ -928,7 +930,14 @@ class PreparedGraph:
     def routes(
         self, ends: Index, tick: Callable[[float], None] | None = None
     ) -> tuple[Array, Index, Array, Index]:
-        """Best paths between positions of nodes, the rows of `ends`.
+        """Best paths between positions of nodes.
+
+        Parameters
+        ----------
+        ends : (k, 2) int64
+            Sources and targets.
+        tick : callable, optional
+            Is told the fraction done.
 
         Returns
         -------
@@ -943,7 +952,17 @@ class PreparedGraph:
         return self._state.paths(ends, tick)
 
     def weights(self, ends: Index) -> Array:
-        """The weights of best paths between positions of nodes, the rows of `ends`; (k,)."""
+        """The weights of best paths between positions of nodes.
+
+        Parameters
+        ----------
+        ends : (k, 2) int64
+            Sources and targets.
+
+        Returns
+        -------
+        (k,) array
+        """
         return self._state.weights(ends)
 
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
