@@ -15,6 +15,9 @@ APPS = ROOT / "apps"
 SMALL = {
     "road_network": "--side 12",
     "fifteen_minutes": "",
+    "rush_hour": "",
+    "hospitals": "",
+    "angular": "",
     "widest_paths": "--size 40",
     "align_series": "--length 60",
     "viterbi": "--cells 16 --sequences 3 --length 30",
@@ -30,6 +33,9 @@ SMALL = {
 NEEDS = {
     "road_network": ["scipy"],
     "fifteen_minutes": ["geopandas", "pandas", "scipy"],
+    "rush_hour": ["geopandas", "pandas", "scipy"],
+    "hospitals": ["geopandas", "pandas"],
+    "angular": ["geopandas", "networkx"],
     "widest_paths": ["scipy"],
     "align_series": [],
     "viterbi": [],
@@ -109,6 +115,37 @@ def test_fifteen_minutes(run):
     assert names["count"].shape == (1027, 3)
     assert (np.diff(names["count"], axis=1) >= 0).all()
     assert 0.05 < names["sizes"][-1] < names["sizes"][0] < 1.2  # km², of a map of 1.2 km²
+
+
+def test_rush_hour(run):
+    names = run("rush_hour")
+    times = [route.weight for route in names["routes"]]
+    assert len(times) == 24
+    assert times[8] > times[17] > 2 * times[0]  # the worst hours
+    assert names["area"][8] < names["area"][0] / 2
+    night, jammed = (names["routes"][h] for h in (0, 8))
+    assert [*night.edges] != [*jammed.edges]
+    main = np.isin(names["net"].streets.columns["highway"], ["primary", "secondary"])
+    assert main[list(jammed.edges)].mean() < main[list(night.edges)].mean()
+
+
+def test_hospitals(run):
+    names = run("hospitals")
+    best = names["trials"][names["chosen"]]
+    np.testing.assert_allclose(names["people"] @ best, names["doctors"].sum() + 4)
+    assert names["least"](best) > names["least"](names["access"]) > 0
+
+
+def test_angular(run):
+    names = run("angular")
+    choice, label, net = names["choice"], names["label"], names["net"]
+    assert len(choice) == len(label) == len(net.streets.u) // 2
+    # A tenth of the streets, mostly main ones, has the most of it.
+    most = np.argsort(-choice)[: len(choice) // 10]
+    assert choice[most].sum() > 0.3 * choice.sum()
+    kinds = net.streets.columns["highway"][label]
+    side = np.isin(kinds, ["residential", "unclassified", "pedestrian"])
+    assert side[most].mean() < side.mean() / 2
 
 
 def test_widest_paths(run):
