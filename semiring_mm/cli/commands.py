@@ -244,7 +244,8 @@ the places:
 the computation:{_THREADS}
 the output:
   -o --output FILE     A.csv, A.csv.gz, A.parquet: a row for each node, or origin, with x, y and
-                       access; A.gpkg or A.geojson: points. Default: CSV is printed{_manner()}"""
+                       access; A.gpkg or A.geojson: points. Default: CSV is printed
+  --plot FILE          draw the streets coloured by access, or the origins{_manner()}"""
 _ROUTES = f"""{_MAP}
 the trips:
   --pairs FILE!        CSV with columns from_x, from_y, to_x, to_y, or from_lon, ..., (and id); or
@@ -284,7 +285,8 @@ COMMANDS = {
         "what each node of a street network reaches",
         "Accessibility of places on a map of streets: of each node or origin, the sum of what it "
         "reaches within a radius, or by a decay with distance.",
-        _ACCESS, streets.access, {"--output": (*TABLES, ".gpkg", ".geojson")}, streets.check,
+        _ACCESS, streets.access,
+        {"--output": (*TABLES, ".gpkg", ".geojson"), "--plot": PICTURES}, streets.check,
     ),
     "routes": Command(
         "routes of trips on a map of streets",

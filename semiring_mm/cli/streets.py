@@ -19,11 +19,12 @@ from ..files import Graph
 from ..files.columns import FROM, TO
 from ..graphs.accessibility import DECAYS
 from ..naming import install
+from ..plot import draw_streets
 from ..storage import atomic_write
 from .compute import refused, watched
 from .graph import Finder, GivenGraph, read_nodes
 from .options import KINDS, Refusal
-from .report import finish, warn
+from .report import finish, graph_name, warn
 from .tables import csv_lines, number, quoted, write_columns
 
 __all__ = ["access", "check", "has_points", "is_streets", "places_of", "read_streets", "routes"]
@@ -291,7 +292,12 @@ def access(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     else:
         x, y, at = origins.x, origins.y, {"place": [*origins.ids]}
     given.notes.append(f"{len(places):,} places" + (f", weighed by {column}" if column else ""))
-    return _out(args, given, warnings, at | {"x": x, "y": y} | columns, lambda: _points(net, x, y))
+    if args.plot:
+        title = f"{graph_name(args)}: access to {Path(args.places).name}"
+        with atomic_write(args.plot) as part:
+            draw_streets(str(part), net.streets, columns, places=origins, title=title)
+    columns = at | {"x": x, "y": y} | columns
+    return _out(args, given, warnings, columns, lambda: _points(net, x, y), drawn=args.plot)
 
 
 def _points(net: Any, x: Any, y: Any) -> Any:
@@ -340,9 +346,9 @@ def _routes(
 
 def _out(
     args: argparse.Namespace, given: GivenGraph, warnings: Sequence[str], columns: dict[str, Any],
-    shapes: Any, *, geometry: bool = False,
+    shapes: Any, *, geometry: bool = False, drawn: str | None = None,
 ) -> int:  # fmt: skip
-    """Write a table, with shapes where the format has them, or print it."""
+    """Write a table, with shapes where the format has them, or print it if it is not drawn."""
     written, data = {}, None
     if args.output:
         suffix = Path(args.output).suffix.lower()
@@ -361,8 +367,10 @@ def _out(
             written[args.output] = f"{len(frame):,} rows"
         else:
             written[args.output] = f"{write_columns(args.output, [columns]):,} rows"
-    else:
+    elif not drawn:
         data = csv_lines([columns])
+    if drawn:
+        written[drawn] = ""
 
     def told() -> dict[str, Any]:
         lists = {x: y if isinstance(y, list) else y.tolist() for x, y in columns.items()}

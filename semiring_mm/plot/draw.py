@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..graphs.statistics import Statistics
 
 __all__ = [
-    "PANELS", "can_be_drawn", "draw", "draw_statistics", "figure", "statistic_drawn",
-    "statistics_figure", "style",
+    "PANELS", "can_be_drawn", "draw", "draw_statistics", "draw_streets", "figure",
+    "statistic_drawn", "statistics_figure", "style",
 ]  # fmt: skip
 
 PANELS = ("map", "histogram", "matrix")
@@ -119,6 +119,55 @@ def draw_statistics(
     """
     with style():
         statistics_figure(found, graph, title).savefig(file)
+
+
+def draw_streets(
+    file: str | IO[bytes], streets: Any, columns: Mapping[str, NDArray[Any]], *,
+    places: Any = None, title: str = "",
+) -> None:  # fmt: skip
+    """Draw the streets of a map in the colours of their nodes' numbers, or places in theirs.
+
+    Parameters
+    ----------
+    file : str or binary file
+        As for :func:`draw`.
+    streets : Streets
+        Each is drawn once, in the colour of the mean of its ends.
+    columns : dict of str to (nodes,) or (places,) array
+        What is drawn beside each other, by its name.
+    places : optional
+        Points with x and y, which have the numbers in place of the nodes.
+    title : str
+        Line above the figure.
+    """
+    with style():
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.collections import LineCollection
+        from matplotlib.figure import Figure
+
+        first, points = streets.lines
+        once = np.flatnonzero((streets.twin < 0) | (streets.twin > np.arange(len(streets.u))))
+        lines = [points[first[e] : first[e + 1]] for e in once.tolist()]
+        flat = 1 / np.cos(np.radians(points[:, 1].mean())) if streets.geographic else 1.0
+        wide, tall = np.maximum(np.ptp(points, axis=0), 1e-12) * (1, flat)
+        size = (5.0 * len(columns), float(np.clip(4 * tall / wide, 1.5, 12)) + 0.4)
+        page = Figure(figsize=size, dpi=200, layout="constrained")
+        FigureCanvasAgg(page)
+        page.suptitle(title, fontsize=11, fontweight="bold")
+        maps = page.subplots(1, len(columns), squeeze=False)[0]
+        for axes, (name, values) in zip(maps, columns.items(), strict=True):
+            drawn: Any = LineCollection(lines, linewidths=1.0, rasterized=True)
+            axes.add_collection(drawn)
+            if places is None:
+                drawn.set_array(values[[streets.u[once], streets.v[once]]].mean(axis=0))
+            else:
+                drawn.set_color("#c4ccd2")
+                drawn = axes.scatter(places.x, places.y, c=values, s=14, zorder=3)
+            axes.autoscale()
+            axes.set_aspect(flat)
+            axes.set_axis_off()
+            page.colorbar(drawn, ax=axes, shrink=0.7, label=name).outline.set_visible(False)
+        page.savefig(file)
 
 
 @contextmanager

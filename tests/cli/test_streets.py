@@ -125,6 +125,37 @@ def test_files_of_access(run, name):
     assert run("access", *ROADS, "--radius", 500, "-o", name)[0] == 2  # it exists
 
 
+@pytest.mark.parametrize("radii", ["500", "150,500"])
+@pytest.mark.parametrize("origins", [(), ("--origins", "shops.csv")])
+@pytest.mark.parametrize("name", ["a.png", "a.svg"])
+def test_pictures_of_access(run, name, origins, radii, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    pages, save = [], Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda page, *a, **k: pages.append(page) or save(page, *a, **k)
+    )
+    code, out, err = run("access", *ROADS, "--radius", radii, *origins, "--plot", name)
+    assert (code, out) == (0, "")
+    assert f"wrote {name}" in err
+    start = {"a.png": b"\x89PNG", "a.svg": b"<?xml"}[name]
+    assert Path(name).read_bytes().startswith(start)
+    maps = [axes for axes in pages[0].axes if axes.get_aspect() == 1 and axes.collections]
+    assert len(maps) == len(radii.split(","))
+    streets, *points = maps[-1].collections
+    assert len(streets.get_segments()) == 3  # each street once
+    colours = {tuple(x) for x in streets.get_edgecolor().tolist()}
+    if origins:
+        assert len(colours) == 1
+        assert points[0].get_array().tolist() == [2, 1]
+        assert streets.get_array() is None
+    else:  # the ends reach 2, 3, 1 and 0
+        assert len(colours) == 3
+        assert sorted(streets.get_array().tolist()) == [1.5, 2, 2.5]
+    assert run("access", *ROADS, "--radius", radii, "--plot", name)[0] == 2  # it exists
+
+
 def test_access_as_json(run):
     found = run.json("access", *ROADS, "--radius", 500)
     assert found["access"][1] == {"node": "1", "x": 300, "y": 0, "access": 3}
