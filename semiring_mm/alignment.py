@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call, joined
+from .arrays import Call, check_memory, joined
 from .chains import as_lengths
 from .engine import AlignmentRule, Ragged
 from .naming import integer, listing
+from .neighbours import Within
 from .progress import Progress, reporter
 
-__all__ = ["dtw", "edit_distance", "needleman_wunsch", "smith_waterman"]
+__all__ = ["cdist", "dtw", "edit_distance", "needleman_wunsch", "smith_waterman", "within"]
 __dir__ = listing(__all__)
 
 Array = Any
@@ -258,6 +259,170 @@ def smith_waterman(
     )  # fmt: skip
 
 
+def cdist(
+    x: Any,
+    y: Any = None,
+    metric: str = "edit_distance",
+    *,
+    device: str | None = None,
+    progress: Progress = None,
+    **options: Any,
+) -> Any:
+    """Edit distances, alignment scores or warping costs of all pairs of two lists of sequences.
+
+    Parameters
+    ----------
+    x, y : list of sequences, or stack
+        As `metric` takes them; any numbers of them. y None: those of x, with each other.
+    metric : {"edit_distance", "dtw", "needleman_wunsch", "smith_waterman"}
+        The function of this module that compares two.
+    device, progress
+        As for :func:`dtw`.
+    **options
+        Other arguments of that function, such as `band`, `cost` or `gap_open`.
+
+    Returns
+    -------
+    ndarray, shape (len(x), len(y))
+        int32 of edit distances, else of the function's dtype.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As of the function; for a metric that there is not.
+    MemoryError
+        If the matrix does not fit; of edit distances :func:`within` gives the small ones.
+
+    Notes
+    -----
+    Edit distances without a band take, on a CPU, O(n m / 64) steps for two vectors of sequences of
+    x at once (Myers, 1999; Hyyro, Fredriksson and Navarro, 2005), whose tables are made once. All
+    else is computed as pairs, about a million at a time.
+
+    Examples
+    --------
+    >>> from semiring_mm import alignment
+    >>> alignment.cdist(["night", "GATTACA"], ["nacht", "GCATGCU", ""])
+    array([[2, 7, 5],
+           [7, 4, 7]], dtype=int32)
+    >>> alignment.cdist([[1, 2], [5]], metric="dtw", cost="squared")
+    array([[ 0., 25.],
+           [25.,  0.]])
+    """
+    if metric not in _METRICS:
+        raise ValueError(f"cdist: metric is one of {', '.join(_METRICS)}, got {metric!r}")
+    read = _series if metric == "dtw" else _code
+    with _pairs("cdist", x, x if y is None else y, read, device, options.pop("lengths", None),
+                progress, every=True) as pairs:  # fmt: skip
+        xp, (first, second) = pairs.xp, pairs.both
+        shape = len(first.starts), len(second.starts)
+        edits, bare = metric == "edit_distance", not options
+        kind = np.dtype(np.int32 if edits else np.float64)
+        if metric == "dtw" and all(s.entries.dtype == np.float32 for s in pairs.both):
+            kind = np.dtype(np.float32)
+        size = kind.itemsize * shape[0] * shape[1]
+        check_memory(size, "the matrix of all pairs", pairs.call.engine, "take fewer sequences")
+        out = xp.empty(shape, kind)
+        if edits and bare and out.size and pairs.by_rows(None, _into(out)):
+            return pairs.call.give(out)
+        tick = reporter(progress, float(max(1, shape[0])), "cdist", "sequences")
+        step = max(1, _TOGETHER // max(1, shape[1]))
+        for i in range(0, shape[0], step):
+            rows = np.arange(i, min(i + step, shape[0]))
+            given = pairs.of(np.repeat(rows, shape[1]), np.tile(np.arange(shape[1]), len(rows)))
+            found = _METRICS[metric](given, None, **options)
+            out[i : i + len(rows)] = found.reshape(len(rows), shape[1])
+            if tick is not None:
+                tick(float(i + len(rows)))
+        return pairs.call.give(out)
+
+
+def within(
+    x: Any, y: Any = None, *, cutoff: int, lengths: Any = None, device: str | None = None,
+    progress: Progress = None,
+) -> Within:  # fmt: skip
+    """Pairs of sequences within an edit distance of each other, without the matrix of all pairs.
+
+    Parameters
+    ----------
+    x, y : list of str, bytes or array_like of int, or stack
+        As for :func:`edit_distance`; any numbers of them. y None: those of x with each other, among
+        them each with itself.
+    cutoff : int
+        Pairs at this distance belong to it.
+    lengths, device, progress
+        As for :func:`dtw`.
+
+    Returns
+    -------
+    semiring_mm.neighbours.Within
+        Compressed sparse rows: `indptr`, `indices` (ascending in each row), `distance` (int32),
+        `shape`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As of :func:`edit_distance`, and for a negative cutoff.
+
+    Notes
+    -----
+    Sequences whose lengths differ by more than the cutoff are not compared; a group of comparisons
+    ends where none of them can come within it. Else as :func:`cdist`: O(n m) pairs.
+
+    Examples
+    --------
+    >>> from semiring_mm import alignment
+    >>> found = alignment.within(["CASSL", "CASSF", "CAWRT"], ["CASSF", "CAS"], cutoff=1)
+    >>> found.indptr, found.indices, found.distance
+    (array([0, 1, 2, 2]), array([0, 0]), array([1, 0], dtype=int32))
+    """
+    limit = integer(cutoff, "within: cutoff")
+    if limit < 0:
+        raise ValueError(f"within: cutoff must be at least 0, got {cutoff}")
+    other = x if y is None else y
+    with _pairs("within", x, other, _code, device, lengths, progress, every=True) as pairs:
+        xp, (first, second) = pairs.xp, pairs.both
+        shape = len(first.starts), len(second.starts)
+        parts = [(np.empty(0, np.int64),) * 2 + (np.empty(0, np.int32),)]
+
+        def take(i: Array, j: Array, d: Array) -> None:
+            at, place = np.nonzero(d <= limit)
+            parts.append((i[place], j[at], d[at, place].astype(np.int32)))
+
+        if shape[0] and shape[1] and not pairs.by_rows(limit, take):
+            tick = reporter(progress, float(shape[0]), "within", "sequences")
+            for k in range(shape[0]):
+                apart = np.abs(second.lengths - first.lengths[k])
+                near = np.flatnonzero(apart <= limit)
+                for begin in range(0, len(near), _TOGETHER):
+                    some = near[begin : begin + _TOGETHER]
+                    found = edit_distance(pairs.of(np.full(len(some), k), some), None)
+                    take(np.array([k]), some, pairs.call.engine.to_host(found)[:, np.newaxis])
+                if tick is not None:
+                    tick(float(k + 1))
+        i, j, d = (np.concatenate(some) for some in zip(*parts, strict=True))
+        order = np.lexsort((j, i))
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=shape[0]))])
+        given = tuple(map(xp.asarray, (indptr, j[order], d[order])))
+        indptr, indices, distance = pairs.call.give(given)
+        return Within(indptr, indices, distance, shape)
+
+
+_TOGETHER = 1 << 20  # pairs
+_METRICS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (edit_distance, dtw, needleman_wunsch, smith_waterman)
+}
+
+
+def _into(out: Array) -> Callable[[Array, Array, Array], None]:
+    """What puts blocks of distances in their places."""
+
+    def take(i: Array, j: Array, d: Array) -> None:
+        out[i[:, np.newaxis], j] = d.T
+
+    return take
+
+
 def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
     matrix: Any, band: int | None, lengths: Any, device: str | None, progress: Progress, *,
@@ -303,6 +468,7 @@ class _Pairs:
     both: tuple[Ragged, Ragged]
     many: bool
     progress: Progress
+    inner: bool = False  # some pairs of a larger call, which converts the results
 
     @property
     def xp(self) -> Any:
@@ -332,6 +498,24 @@ class _Pairs:
             path = np.empty((0, 2), np.int64)  # there is none
         return found, path
 
+    def of(self, i: Array, j: Array) -> _Pairs:
+        """The pairs of first sequences i and second ones j."""
+        both = (
+            s._replace(starts=s.starts[k], lengths=s.lengths[k])
+            for s, k in zip(self.both, (i, j), strict=True)
+        )
+        first, second = both
+        return _Pairs(self.verb, self.call, (first, second), True, None, inner=True)
+
+    def by_rows(self, cutoff: int | None, take: Callable[[Array, Array, Array], None]) -> bool:
+        """Edit distances of all from all by the engine, if it has a way of its own."""
+        run = self.call.engine.edit_rows
+        if run is None:
+            return False
+        tick = reporter(self.progress, float(len(self.both[0].starts)), self.verb, "sequences")
+        count = len(self.both[0].starts)
+        return run(*self.both, cutoff, take, None if tick is None else lambda d: tick(d * count))
+
     def _tick(self, band: int | None) -> Callable[[float], None] | None:
         """What tells the progress, of the part of the work that is done."""
         if self.progress is None:
@@ -348,6 +532,8 @@ class _Pairs:
         return lambda part: tick(part * total)
 
     def give(self, found: Array) -> Any:
+        if self.inner:
+            return found
         return self.call.give(found if self.many else found[0])
 
 
@@ -361,20 +547,25 @@ def _beyond(rows: Array, columns: Array, band: int) -> Array:
 @contextlib.contextmanager
 def _pairs(
     verb: str, x: Any, y: Any, read: Callable[[str, str, Array, bool], Array], device: str | None,
-    lengths: Any, progress: Progress,
+    lengths: Any, progress: Progress, *, every: bool = False,
 ) -> Iterator[_Pairs]:  # fmt: skip
     reporter(progress, 1.0)  # the argument's own errors come first
     if lengths is not None and not (isinstance(lengths, (tuple, list)) and len(lengths) == 2):
         raise ValueError(f"{verb}: lengths are two arrays, of x and of y, or None, got {lengths!r}")
+    if isinstance(x, _Pairs):  # of all from all, some
+        yield x
+        return
     sides = [
-        _Side(verb, name, s, read, own)
+        _Side(verb, name, s, read, own, every)
         for name, s, own in zip("xy", (x, y), lengths or (None, None), strict=True)
     ]
     if sides[0].many != sides[1].many:
         raise ValueError(f"{verb} takes two sequences, or several of each: one and several came")
     with Call(device, **sides[0].given, **sides[1].given) as call:
         first, second = (side.sequences(call) for side in sides)
-        if len(first.starts) != len(second.starts):
+        if every and not sides[0].many:
+            raise ValueError(f"{verb} takes lists of sequences, or stacks; single ones came")
+        if not every and len(first.starts) != len(second.starts):
             raise ValueError(
                 f"{verb} takes as many sequences of each, got {len(first.starts)} and "
                 f"{len(second.starts)}"
@@ -396,14 +587,17 @@ class _Side:
 
     def __init__(
         self, verb: str, name: str, x: Any, read: Callable[[str, str, Array, bool], Array],
-        lengths: Any,
+        lengths: Any, every: bool = False,
     ) -> None:  # fmt: skip
+        if every and read is _series and getattr(x, "ndim", 0) == 2:
+            x = x[..., None]  # series of one feature
+        self._none = every and isinstance(x, (list, tuple)) and not x
         self._verb, self._name, self._read, self._given_lengths = verb, name, read, lengths
         self._lengths: Array | None = None  # of a list in one array
         letters = read is _code
         listed = isinstance(x, (list, tuple)) and any(map(_long, x))
         self._stack = getattr(x, "ndim", 0) == (2 if letters else 3)
-        self.many = listed or self._stack
+        self.many = listed or self._stack or self._none
         if lengths is not None and not self._stack:
             raise ValueError(f"{verb}: lengths are for stacks, and {name} is none")
         self.given = {name: _codes_of(x) if letters else x}
@@ -428,6 +622,8 @@ class _Side:
         if lengths is None:
             lengths = np.fromiter(map(len, found), np.int64, len(found))
         starts = np.cumsum(lengths) - lengths
+        if self._none:
+            return Ragged(found[0], starts[:0], lengths[:0])
         if len(found) == 1:
             return Ragged(found[0], starts, lengths)
         features = {s.shape[1:] for s in found if len(s)}
