@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from .engine import AlignmentRule, Ragged
 from .naming import integer, listing
 from .neighbours import Within
 from .progress import Progress, reporter
+from .warn import warn
 
 __all__ = ["cdist", "dtw", "edit_distance", "needleman_wunsch", "smith_waterman", "within"]
 __dir__ = listing(__all__)
@@ -49,14 +50,16 @@ def dtw(
     x, y : array_like, shape (n,) or (n, d), or (pairs, n, d), or a list of the former
         Two series, of d features at each time; or as many first as second ones, which are paired:
         lists of series of any lengths, or a stack of one length each, which takes no work for each
-        pair. A stack of one feature is ``x[..., np.newaxis]``.
+        pair. A stack of one feature is ``x[..., np.newaxis]``. A 2-D array is one series today,
+        with a warning: from the next release on it is a collection of series, as elsewhere. ``[x]``
+        is one series of several features.
     cost : {"absolute", "squared"}
         Of two points: the sum over features of ``abs(x - y)`` or of ``(x - y)**2``. The square root
         of the latter's total is what dtaidistance and tslearn return.
     band : int, optional
         Only points with ``|i - j| <= band`` are aligned (Sakoe and Chiba, 1978).
     return_path : bool, default False
-        Also return an alignment of that cost; of two series.
+        Also return an alignment of that cost; of two series, or lists of one each.
     lengths : pair of array_like of int, shape (pairs,), optional
         How many points each series has of the stack x, and of the stack y; None: all. What lies
         behind them has no effect.
@@ -102,8 +105,16 @@ def dtw(
     """
     if cost not in ("absolute", "squared"):
         raise ValueError(f'dtw: cost is "absolute" or "squared", got {cost!r}')
+    if flat := [name for name, v in (("x", x), ("y", y)) if getattr(v, "ndim", 0) == 2]:
+        name = flat[0]
+        warn(
+            f"dtw: {' and '.join(flat)} of two axes is one series of several features today, and "
+            f"from the next release on a collection of series of one feature. Write [{name}] for "
+            f"the former, {name}[..., None] for the latter",
+            FutureWarning,
+        )
     with _pairs("dtw", x, y, _series, device, lengths, progress) as pairs:
-        if return_path and pairs.many:
+        if return_path and pairs.many and len(pairs.both[0].starts) != 1:
             raise ValueError("dtw: return_path is for two series, not for several")
         features = {s.entries.shape[1] for s in pairs.both if len(s.entries)}
         if len(features) > 1:
@@ -165,7 +176,7 @@ def needleman_wunsch(
     mismatch: float = -1,
     gap: float = -1,
     gap_open: float = 0,
-    matrix: ArrayLike | None = None,
+    matrix: str | ArrayLike | None = None,
     band: int | None = None,
     lengths: Any = None,
     device: str | None = None,
@@ -181,9 +192,10 @@ def needleman_wunsch(
         What two equal entries score, and two different ones.
     gap, gap_open : float, default -1 and 0
         What each entry that is left out scores, and the first of several in a row besides.
-    matrix : array_like, shape (letters, letters), optional
-        The score of entries i and j, of sequences of whole numbers from 0 on, in place of `match`
-        and `mismatch`. Number letters: ``["ACGT".index(c) for c in x]``.
+    matrix : str or array_like, shape (letters, letters), optional
+        In place of `match` and `mismatch` a matrix of Biopython's by its name, such as
+        ``"BLOSUM62"``, for its letters; or the score of entries i and j, of sequences of whole
+        numbers from 0 on. Number letters: ``["ACGT".index(c) for c in x]``.
     band : int, optional
         Only alignments within ``|i - j| <= band``.
     lengths, device, progress
@@ -225,7 +237,7 @@ def smith_waterman(
     mismatch: float = -1,
     gap: float = -1,
     gap_open: float = 0,
-    matrix: ArrayLike | None = None,
+    matrix: str | ArrayLike | None = None,
     band: int | None = None,
     lengths: Any = None,
     device: str | None = None,
@@ -436,7 +448,9 @@ def _scores(
             raise ValueError(f"{verb}: {name} is a finite number, got {value!r}")
     if gap > 0 or gap_open > 0:
         raise ValueError(f"{verb}: gaps score at most 0, got gap={gap}, gap_open={gap_open}")
-    table = None
+    table, alphabet = None, ""
+    if isinstance(matrix, str):
+        matrix, alphabet = _named(verb, matrix)
     if matrix is not None:
         table = -np.asarray(matrix, np.float64)
         if table.ndim != 2 or table.shape[0] != table.shape[1] or not np.isfinite(table).all():
@@ -444,7 +458,9 @@ def _scores(
     kind = "equal" if table is None else "table"
     rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local)
     with _pairs(verb, x, y, _code, device, lengths, progress) as pairs:
-        if table is not None:
+        if alphabet:
+            pairs = pairs.numbered(alphabet)
+        elif table is not None:
             for name, (s, _, _) in zip("xy", pairs.both, strict=True):
                 if len(beyond := s[(s < 0) | (s >= len(table))]):
                     raise ValueError(
@@ -454,6 +470,23 @@ def _scores(
                     )
         found, _ = pairs.align(rule, band, [-gap_open, -gap, -match, -mismatch], table)
         return pairs.give(0.0 - found)
+
+
+def _named(verb: str, name: str) -> tuple[Array, str]:
+    """A matrix of Biopython's, and its letters."""
+    try:
+        from Bio.Align import substitution_matrices
+    except ImportError:
+        raise ImportError(
+            f"{verb}: matrix={name!r} is read from Biopython: pip install biopython"
+        ) from None
+    known = substitution_matrices.load()
+    if name not in known:
+        raise ValueError(f"{verb}: matrix is an array or one of {', '.join(known)}; got {name!r}")
+    found = substitution_matrices.load(name)
+    if not isinstance(found.alphabet, str):
+        raise ValueError(f"{verb}: matrix {name} is of {found.alphabet[0]!r} and such, not letters")
+    return np.array(found, np.float64), found.alphabet
 
 
 # --- sequences in, costs out ----------------------------------------------------------------------
@@ -497,6 +530,23 @@ class _Pairs:
         if keep and limit is not None and abs(x.lengths[0] - y.lengths[0]) > limit:
             path = np.empty((0, 2), np.int64)  # there is none
         return found, path
+
+    def numbered(self, alphabet: str) -> _Pairs:
+        """Letters as their places in an alphabet."""
+        codes = np.frombuffer(alphabet.encode("utf-32-le"), np.int32)
+        places = np.full(int(codes.max()) + 2, -1, np.int32)
+        places[codes] = np.arange(len(codes))
+        places = self.xp.asarray(places)
+        both = []
+        for name, s in zip("xy", self.both, strict=True):
+            found = places[self.xp.clip(s.entries, -1, len(places) - 1)]
+            if len(beyond := s.entries[found < 0]):
+                raise ValueError(
+                    f"{self.verb}: letters of the matrix are {alphabet!r}, got "
+                    f"{chr(int(beyond[0]) % 0x110000)!r} in {name}"
+                )
+            both.append(s._replace(entries=found))
+        return replace(self, both=(both[0], both[1]))
 
     def of(self, i: Array, j: Array) -> _Pairs:
         """The pairs of first sequences i and second ones j."""
