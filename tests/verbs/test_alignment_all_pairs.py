@@ -71,6 +71,19 @@ def test_a_list_with_itself():
     assert set(own.diagonal()) == {0}
 
 
+@pytest.mark.parametrize("cutoff", [0, 1, 2, 3])
+def test_long_ones_at_the_cutoff(cutoff):
+    """Full groups, whose bound is met exactly up to the last letters."""
+    x = ["ab" * 20 + "c" * k for k in (0, 1, 2, 3) for _ in range(32)]
+    y = ["ab" * 20 + "d" * k for k in (0, 1, 2, 3)]
+    expected = np.array([[plain(a, b) for b in y] for a in x])
+    found = alignment.within(x, y, cutoff=cutoff)
+    i, j = np.nonzero(expected <= cutoff)
+    assert_array_equal(np.repeat(np.arange(len(x)), np.diff(found.indptr)), i)
+    assert_array_equal(found.indices, j)
+    assert_array_equal(found.distance, expected[i, j])
+
+
 def test_many_blocks(monkeypatch):
     x, y = words(50, 20), words(60, 20)
     expected = alignment.cdist(x, y), alignment.within(x, y, cutoff=8)
