@@ -19,6 +19,7 @@ of lines that GeoPandas reads and a table of places for your own::
 """
 
 import argparse
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -43,8 +44,7 @@ parser.add_argument(
 parser.add_argument("--speed", type=float, default=4.8, help="km/h; default 4.8")
 parser.add_argument("--plot", help="file for the picture; default: show it")
 args = parser.parse_args()
-# sphinx-gallery runs pages without __file__, in their folder
-here = Path(globals().get("__file__", "apps/fifteen_minutes.py")).resolve().parents[1] / "examples"
+here = Path(sys.argv[0]).resolve().parents[1] / "examples"
 
 # %%
 # Streets and places

@@ -9,7 +9,7 @@ array([[0., 3., 4.],
        [2., 5., 0.]])
 
 The modules `alignment`, `csgraph`, `dask`, `eigenvalues`, `files`, `geo`, `gf2`, `jax`,
-`neighbours`, `sequences`, `sklearn` and `torch` are imported when they are first used:
+`neighbours`, `pandana`, `sequences`, `sklearn` and `torch` are imported when they are first used:
 ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
 """
 
@@ -116,7 +116,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 _LATER = {
     "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "eigenvalues": (),
     "files": (), "geo": ("geopandas",), "gf2": (), "jax": ("jax",), "neighbours": (),
-    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
+    "pandana": ("pandas",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 #: Deprecated names, and the modules that have them now.
 _MOVED = {

@@ -428,7 +428,12 @@ class Within:
         return f"Within({self.shape[0]} x {self.shape[1]}, {len(self.indices)} pairs)"
 
     def to_scipy(self) -> Any:
-        """The distances as a ``scipy.sparse.csr_array``, whose zeros are stored."""
+        """The distances as a sparse matrix, whose zeros are stored.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+        """
         try:
             from scipy.sparse import csr_array
         except ImportError as error:

@@ -13,7 +13,7 @@ import semiring_mm as sm
 from ..files.file import PACKINGS
 from ..files.formats import FORMATS
 from ..plot import PANELS
-from . import apsp, flows, nearest, prepare, stats, table
+from . import apsp, flows, nearest, prepare, stats, streets, table
 from .options import KINDS, MATRICES, PICTURES, TABLES, USUAL, WHAT
 
 __all__ = ["COMMANDS", "Command"]
@@ -63,13 +63,23 @@ _PATHS = ", ".join(
 _PREPARED = "; or NET.npz of semiring-mm prepare"
 _WEIGHTS = """
   --weights FILE       new weights for NET.npz: a file of the same edges, of which --weight and
-                       --columns are the columns"""
+                       --columns are the columns; or for a map, as semiring-mm access has them"""
+_PLACES = "CSV with columns x and y, or lon and lat (and id or name), or a file of points"
+_MAPS = ".gpkg, .geojson, .shp, .fgb or GeoParquet; .osm.pbf, .osm"
+_STREETS = """
+streets: of a map
+  --speed KMH          a number, or a column of km/h: gives the weight travel_time
+  --profile {driving,cycling,walking}  for OpenStreetMap; default driving
+  --crs CRS            of coordinates without one: EPSG:2154, or metres
+  --layer NAME         of a file that has several
+  --largest            leave out what is not connected with the largest part"""
 
 
 def _graph(prepared: str = _PREPARED, weights: str = _WEIGHTS) -> str:
     return f"""
   GRAPH...             a file of the graph, several files of its edges, or - for standard input:
-                       {_PACKED} (each also {", ".join(PACKINGS)}), {_OTHERS}{prepared}
+                       {_PACKED} (each also {", ".join(PACKINGS)}), {_OTHERS}{prepared}; or a map of
+                       streets: {_MAPS}
 the graph:
   --nodes FILE         table of nodes: order, names, coordinates
   --weight COLUMN      the column, by name or number, or the attribute with the weights; default the
@@ -78,7 +88,7 @@ the graph:
   --columns FROM,TO    the columns of an edge list that hold the ends, by names or numbers
   --format EXT         read GRAPH as a file of this extension, such as csv
   --directed           edges lead one way
-  | --undirected       edges lead both ways"""
+  | --undirected       edges lead both ways{_STREETS}"""
 
 
 _SEMIRING = f"""
@@ -143,12 +153,15 @@ the output:
         "so large"
     )
 }"""
+_THROUGH = """
+  --through            paths may pass through the zone centroids of a TNTP network, the nodes below
+                       its first through node"""
 _TABLE = f"""{_graph()}
 the nodes: sources and targets; by default all
   --from-file FILE     CSV of the nodes from which paths lead, one a row
   | --from A...        such a node; again for more
   --to-file FILE       CSV of the nodes to which paths lead, one a row
-  | --to A...          such a node; again for more
+  | --to A...          such a node; again for more{_THROUGH}
 the computation:{_PREPARING}
   --device DEVICE      cpu, cuda or cuda:N; default cpu{_THREADS}{_EXPLAIN}
 the output:
@@ -158,7 +171,8 @@ the output:
 _NEAREST = f"""{_graph()}
 the facilities:
   --facilities NODES!  a CSV file of nodes, one a row, or 'A,B,C'; of equally near ones the first
-                       counts
+                       counts. On a map also {_PLACES}
+  --limit METRES       places farther from any street are off the network
   -k K                 how many; default 1
   --outward            distances from the facilities, not to them
 the computation:{_THREADS}{_EXPLAIN}
@@ -171,7 +185,7 @@ the demand:
                        destination) and trips, in any form of GRAPH, or _trips.tntp
   --trips COLUMN       the column of the demand with the trips, by name or number; default trips
   --ties {{share,one}}   whether shortest paths of equal length share trips evenly, which is the
-                       default, or one of them carries all
+                       default, or one of them carries all{_THROUGH}
 the computation:{_THREADS}{_EXPLAIN}
 the output:
   -o --output FILE     F.csv, F.csv.gz or F.parquet: a row for each edge (from, to, weight, load).
@@ -201,6 +215,45 @@ the computation:{_PREPARING}{_THREADS}{_EXPLAIN}
 the output:
   -o --output NET.npz!   the prepared graph: sm.load(path){_manner()}"""
 
+_MAP = f"""
+  GRAPH...             a map of streets: {_MAPS}
+the streets:
+  --weight COLUMN      what is short: length, in metres; travel_time, in seconds; or another column
+  --weights FILE       new weights, a column called as --weight: a table with the columns u and v
+                       (and key), the ends of the edges, or whose first column is one of the map's
+  --directed           a line leads one way
+  | --undirected       lines lead both ways; default: what the column oneway says
+  --limit METRES       places farther from any street are off the network
+  --speed KMH          a number, or a column of km/h: gives the weight travel_time
+  --profile {{driving,cycling,walking}}  for OpenStreetMap; default driving
+  --crs CRS            of coordinates without one: EPSG:2154, or metres
+  --layer NAME         of a file that has several
+  --largest            leave out what is not connected with the largest part"""
+_ACCESS = f"""{_MAP}
+the places:
+  --places FILE!       what is to be reached: {_PLACES}
+  --attribute COLUMN   of --places, which is added up; default weight where there is one, else each
+                       place counts 1
+  --origins FILE       from where, such places; default all nodes
+  --radius LIST        up to which distance places count: 15min, 2km, or a number; or several:
+                       5min,10min. Times are of --weight travel_time, and choose it
+  --decay DECAY        exponential:D (exp(-d / D)), gaussian:D (exp(-d² / 2D²)), linear:D
+                       (1 - d / D), without :D that of the radius; logistic:MIDDLE,SCALE;
+                       power:EXPONENT,LEAST; or an expression in d, such as 'exp(-d / 500)'
+  --inward             distances from the places, not to them
+the computation:{_THREADS}
+the output:
+  -o --output FILE     A.csv, A.csv.gz, A.parquet: a row for each node, or origin, with x, y and
+                       access; A.gpkg or A.geojson: points. Default: CSV is printed{_manner()}"""
+_ROUTES = f"""{_MAP}
+the trips:
+  --pairs FILE!        CSV with columns from_x, from_y, to_x, to_y, or from_lon, ..., (and id); or
+                       from and to, nodes
+the computation:{_THREADS}
+the output:
+  -o --output FILE     R.geojson, R.gpkg or R.parquet (GeoParquet): lines; R.csv, R.csv.gz: with the
+                       nodes of each route. Default: CSV is printed{_manner()}"""
+
 COMMANDS = {
     "apsp": Command(
         "best paths between all pairs of nodes",
@@ -226,6 +279,18 @@ COMMANDS = {
         "The k nearest of some facilities to every node, and their distances, of a graph or of "
         "what semiring-mm prepare made of it.",
         _NEAREST, nearest.run, {"--output": TABLES},
+    ),
+    "access": Command(
+        "what each node of a street network reaches",
+        "Accessibility of places on a map of streets: of each node or origin, the sum of what it "
+        "reaches within a radius, or by a decay with distance.",
+        _ACCESS, streets.access, {"--output": (*TABLES, ".gpkg", ".geojson")}, streets.check,
+    ),
+    "routes": Command(
+        "routes of trips on a map of streets",
+        "The best routes of many trips between places on a map of streets, as lines or as lists "
+        "of nodes.",
+        _ROUTES, streets.routes, {"--output": (*TABLES, ".gpkg", ".geojson")}, streets.check,
     ),
     "flows": Command(
         "what each edge carries if all trips take shortest paths",

@@ -22,12 +22,13 @@ from ..files import Graph, read_graph, read_matrix
 from ..files import nodes as tables
 from ..files.columns import NODE, is_real
 from ..files.file import File
+from ..files.graph import ending_in_centroids
 from ..files.npy import map_matrix, zero_warnings
 from ..lazy import cached_property
 from ..naming import named
 from .options import KINDS, Kind, Refusal, did_you_mean
 
-__all__ = ["Finder", "GivenGraph", "read", "read_network", "read_nodes"]
+__all__ = ["Finder", "GivenGraph", "around_centroids", "read", "read_network", "read_nodes"]
 
 _COLUMNS = ("--weight or --unweighted", "--columns")
 _ENTRIES = "the entries of the matrix"
@@ -42,6 +43,7 @@ class GivenGraph:
     matrix: NDArray[Any] | None
     kind: Kind
     notes: list[str] = field(default_factory=list)  # of the files of nodes
+    streets: Any = None  # the network of a map
 
     @property
     def all_notes(self) -> list[str]:
@@ -124,6 +126,11 @@ def read(args: argparse.Namespace, *, dense: bool = False, tiles: bool = False) 
 
     For `dense` methods a matrix is no list of edges, and stays in its file for work over `tiles`.
     """
+    from .streets import is_streets, read_streets
+
+    if is_streets(args):
+        return read_streets(args)[0]
+    _refuse_streets(args)
     kind = KINDS[args.semiring]
     if _is_prepared(args):
         raise Refusal(
@@ -151,7 +158,12 @@ def read_network(
     args: argparse.Namespace, *, dense: bool = False, tiles: bool = False
 ) -> tuple[GivenGraph, sm.PreparedGraph | None]:
     """Read what the command line names, which may be a file of ``semiring-mm prepare``."""
+    from .streets import is_streets, read_streets
+
     name = args.graph[0]
+    if is_streets(args):
+        found, streets = read_streets(args)
+        return found, streets.graph
     if not _is_prepared(args):
         args.semiring = args.semiring or "min_plus"
         if args.weights:
@@ -160,6 +172,7 @@ def read_network(
             )
         return read(args, dense=dense, tiles=tiles), None
     columns = not args.weights
+    _refuse_streets(args)
     given = {
         "--weight or --unweighted": columns and args.weight != "weight",
         "--directed or --undirected": args.directed is not None,
@@ -201,6 +214,34 @@ def read_network(
     if args.nodes:
         graph = _with_table(graph, args.nodes)
     return GivenGraph(graph, None, KINDS[args.semiring]), net
+
+
+def around_centroids(args: argparse.Namespace, given: GivenGraph) -> tuple[GivenGraph, Any]:
+    """A graph in which paths begin and end in zone centroids only, unless they may pass through.
+
+    Returns
+    -------
+    GivenGraph
+        With further nodes, the ends of paths; the same if it has no centroids.
+    (n,) int64, optional
+        Of each node the number at which paths to it end.
+    """
+    graph = given.graph
+    if args.through and graph.centroids is None:
+        raise Refusal("--through is for a TNTP network with zone centroids")
+    if graph.centroids is None or args.through or not graph.directed:
+        return given, None
+    told = (x.replace("paths here may pass", "no path passes") for x in graph.notes)
+    given = replace(given, graph=replace(graph, notes=tuple(told)))
+    split, end = ending_in_centroids(given.graph)
+    return replace(given, graph=split), end
+
+
+def _refuse_streets(args: argparse.Namespace) -> None:
+    """Refuse options of maps for other graphs."""
+    for option in ("speed", "profile", "crs", "layer", "largest"):
+        if getattr(args, option, None):
+            raise Refusal(f"--{option} is for maps of streets, and {args.graph[0]} is none")
 
 
 def _new_weights(args: argparse.Namespace, net: sm.PreparedGraph, labels: Sequence[str]) -> Graph:

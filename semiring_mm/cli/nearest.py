@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy as np
 import semiring_mm as sm
 
 from .compute import refused
-from .graph import Finder, read_network, read_nodes
+from .graph import Finder, GivenGraph, read_network, read_nodes
 from .options import Refusal
 from .report import finish, warn
+from .streets import has_points, places_of
 from .tables import Columns, csv_lines, number, print_data, write_columns
 
 __all__ = ["run"]
@@ -24,6 +26,8 @@ def run(args: argparse.Namespace, _: contextlib.ExitStack) -> int:
     given, net = read_network(args)
     if args.semiring != "min_plus":
         raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
+    if given.streets is not None and has_points(args.facilities):
+        return _of_places(args, given)
     find = Finder(given.graph)
     places = [k for (k,) in read_nodes("--facilities", args.facilities, find, given.notes)]
     warnings = warn(given, chosen=True)
@@ -34,8 +38,25 @@ def run(args: argparse.Namespace, _: contextlib.ExitStack) -> int:
     facilities = places if net is None else [net.nodes[k] for k in places]
     with refused(given):
         found = sm.nearest(graph, facilities, args.k, outward=args.outward)
+    return _told(args, given, found, given.graph.nodes, warnings)
+
+
+def _of_places(args: argparse.Namespace, given: GivenGraph) -> int:
+    """The same for facilities that are places on streets."""
+    if args.explain:
+        raise Refusal("--explain is for facilities that are nodes")
+    warnings = warn(given, chosen=True)
+    places, _ = places_of(args, args.facilities, given.streets)
+    found = given.streets.nearest(places, args.k, outward=args.outward)
+    return _told(args, given, found, [*given.graph.nodes, *places.ids], warnings)
+
+
+def _told(
+    args: argparse.Namespace, given: GivenGraph, found: sm.Nearest, labels: Sequence[str],
+    warnings: Sequence[str],
+) -> int:  # fmt: skip
+    """Write or print what was found."""
     node, rank = np.nonzero(found.facility >= 0)
-    labels = given.graph.nodes
     columns: Columns = {
         "node": [labels[k] for k in node.tolist()],
         "rank": rank + 1,

@@ -294,6 +294,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "--bins": {"type": lambda word: (_numbers if "," in word else _positive)(word), "default": 50},
     "--within": {"type": _numbers},
     "--trips": {"default": "trips"},
+    "--limit": {"type": _reads(r".*", "a number of metres", float)},
     "-k": {"type": _positive, "default": 1},
 }
 
@@ -301,7 +302,10 @@ _MORE: dict[str, dict[str, Any]] = {
 def given_files(args: argparse.Namespace) -> list[Path]:
     """The files that are read."""
     graphs = [name for name in getattr(args, "graph", ()) if name != "-"]
-    also = ("nodes", "weights", "pairs", "sources", "facilities", "start_file", "end_file")
+    also = (
+        "nodes", "weights", "pairs", "sources", "facilities", "start_file", "end_file", "places",
+        "origins",
+    )  # fmt: skip
     others = (getattr(args, name, None) for name in also)
     return [Path(name).resolve() for name in (*graphs, *others) if name]
 

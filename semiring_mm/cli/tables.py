@@ -57,7 +57,7 @@ def some_pairs(
     """Those pairs of nodes, with a path or without, and perhaps the nodes of their paths."""
     values = np.array([result.value(i, j) for i, j in pairs], result.values.dtype)
     start, end = np.array([*result.given.graph.nodes], object)[np.array(pairs).T]
-    paths = [_quoted(*result.labels(i, j), between=";") for i, j in pairs] if routes else []
+    paths = [quoted(*result.labels(i, j), between=";") for i, j in pairs] if routes else []
     yield _named(result, start, end, values) | ({"route": paths} if routes else {})
 
 
@@ -97,13 +97,13 @@ def _write(target: str, parts: Iterable[Columns], lines: Iterable[str]) -> None:
 
 def csv_lines(parts: Iterable[Columns]) -> Iterator[str]:
     """Columns of one length as lines of CSV, many at a time."""
-    quoted = functools.cache(lambda text: text and _quoted(text))
+    shown = functools.cache(lambda text: text and quoted(text))
     for k, columns in enumerate(parts):
         if not k:
-            yield ",".join(map(_quoted, columns)) + "\n"
+            yield ",".join(map(quoted, columns)) + "\n"
         for i in range(0, len(next(iter(columns.values()))), _ROWS):
             some = (x[i : i + _ROWS] for x in columns.values())
-            words = (_numbers(x) if _is_numeric(x) else map(quoted, x) for x in some)
+            words = (_numbers(x) if _is_numeric(x) else map(shown, x) for x in some)
             yield "".join([f"{','.join(row)}\n" for row in zip(*words, strict=True)])
 
 
@@ -129,7 +129,7 @@ def _write_parquet(target: Path, parts: Iterable[Columns]) -> None:
             file.write_table(table)
 
 
-def _quoted(*labels: str, between: str = ",") -> str:
+def quoted(*labels: str, between: str = ",") -> str:
     """A label as a field of CSV, or several as fields of a line."""
     text = io.StringIO()
     csv.writer(text, delimiter=between, lineterminator="").writerow(labels)
@@ -184,10 +184,10 @@ class Wide:
 
     def as_csv(self) -> Iterator[str]:
         """Lines of text: the labels of the columns, and rows that begin with theirs."""
-        head = ",".join(map(_quoted, ["from", *self.end])) + "\n"
+        head = ",".join(map(quoted, ["from", *self.end])) + "\n"
         for start, values in self._labelled():  # what fails does so before anything is printed
             rows = zip(start, values, strict=True)
-            yield head + "".join(f"{_quoted(x)},{','.join(self._words(row))}\n" for x, row in rows)
+            yield head + "".join(f"{quoted(x)},{','.join(self._words(row))}\n" for x, row in rows)
             head = ""
 
     def _words(self, row: NDArray[Any]) -> list[str]:

@@ -194,7 +194,10 @@ def _optimised(text: str, machine: Any) -> Any:
     return module
 
 
-_unused: list[Any] = []  # what the next compilation unloads
+#: LLVM's trackers of what is loaded. Here, and not with their libraries, since the collector of
+#: cycles would close them, too, at any time and without the lock.
+_loaded: dict[int, Any] = {}
+_unused: list[int] = []  # what the next compilation unloads
 
 
 class Library:
@@ -203,21 +206,22 @@ class Library:
     The next compilation does that: `__del__` would wait for the lock, and Ctrl-C is lost in it.
     """
 
-    def __init__(self, tracker: Any) -> None:
-        self._tracker = tracker
+    def __init__(self, serial: int, tracker: Any) -> None:
+        self._serial = serial
+        _loaded[serial] = tracker
 
     def function(self, name: str, *argtypes: Any, result: Any = None) -> Any:
         """A function to be called without the GIL; `result` is the type of what it returns."""
-        function: Any = ctypes.CFUNCTYPE(result, *argtypes)(self._tracker[name])
+        function: Any = ctypes.CFUNCTYPE(result, *argtypes)(self.address(name))
         function.library = self  # a caller's reference keeps the code
         return function
 
     def address(self, name: str) -> int:
         """Where a function lies, as long as the library is referenced."""
-        return int(self._tracker[name])
+        return int(_loaded[self._serial][name])
 
-    def __del__(self, drop: Callable[[Any], None] = _unused.append) -> None:
-        drop(self._tracker)
+    def __del__(self, drop: Callable[[int], None] = _unused.append) -> None:
+        drop(self._serial)
 
 
 def compile_functions(functions: Sequence[Function], target: Target) -> Library:
@@ -241,7 +245,7 @@ def compile_kept(
     """Compile the module that `write` gives, unless code made of the same `parts` is kept."""
     with _lock:
         while _unused:
-            _unused.pop().close()
+            _loaded.pop(_unused.pop()).close()
         return _compiled(names, parts, write, target)
 
 
@@ -256,7 +260,7 @@ def _compiled(
     for name in names:
         builder = builder.export_symbol(name)
     _serial += 1
-    return Library(builder.link(_jit(), f"semiring_mm_{_serial}"))
+    return Library(_serial, builder.link(_jit(), f"semiring_mm_{_serial}"))
 
 
 def _environment(target: Target) -> tuple[str, ...]:

@@ -33,8 +33,10 @@ def joined(files: Sequence[Origin], graphs: Sequence[Graph]) -> Graph:
         if graph.coordinates is not None:
             known = ~np.isnan(graph.coordinates).any(axis=1)
             points[place[known]] = graph.coordinates[known]
+    zones = [place[graph.centroids] for graph, place in ends if graph.centroids is not None]
     return replace(
         graphs[0],
+        centroids=np.unique(np.concatenate(zones)) if zones else None,
         nodes=list(index),
         row=np.concatenate([place[graph.row] for graph, place in ends]),
         col=np.concatenate([place[graph.col] for graph, place in ends]),

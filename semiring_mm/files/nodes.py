@@ -53,6 +53,7 @@ class Nodes:
             nodes=self.nodes,
             row=order[graph.row],
             col=order[graph.col],
+            centroids=None if graph.centroids is None else order[graph.centroids],
             coordinates=self.coordinates,
             geographic=self.geographic,
             names=self.names,

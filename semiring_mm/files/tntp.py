@@ -53,6 +53,7 @@ def read(file: File, weight: str | None) -> Reading:
             edges.add(number, *table.link(number, line))
             at.append(number)
     notes: list[str] = []
+    zones = 0
     if "FIRST THRU NODE" in tags:
         zones = count("FIRST THRU NODE", "the first through node")[1] - 1
         if zones > 0:
@@ -69,7 +70,9 @@ def read(file: File, weight: str | None) -> Reading:
         unit="" if table is None else column_unit(table.header[table.column]),
         weight_source="" if table is None else table.weight_source,
     )
-    return Reading(_labelled(file, graph, n, at))
+    graph = _labelled(file, graph, n, at)
+    zone = [k for k in range(n) if int(graph.nodes[k]) <= zones] if zones > 0 else []
+    return Reading(replace(graph, centroids=np.array(zone, np.int64)) if zone else graph)
 
 
 def _trips(file: File, n: int, lines: Iterator[tuple[int, str]]) -> Reading:

@@ -51,7 +51,7 @@ class Profile:
 
     Change one by ``dataclasses.replace(PROFILES["cycling"], speeds=...)``.
 
-    Attributes
+    Parameters
     ----------
     name : str
     speeds : mapping of str to float
@@ -170,8 +170,10 @@ _RECORD = np.dtype([("id", "<i8"), ("x", "<i4"), ("y", "<i4")])  # of osmium's i
 class OsmStreets(Streets):
     """Street network of an OpenStreetMap file, with its turn restrictions.
 
-    Attributes
+    Parameters
     ----------
+    nodes, x, y, crs, u, v, columns, shape
+        As of :class:`Streets`.
     bans : (k, 2) int64
         Turns that are forbidden: positions of the edge from which and of that to which they lead.
     """
@@ -180,12 +182,29 @@ class OsmStreets(Streets):
 
     @classmethod
     def of(cls, streets: Streets, bans: Index) -> OsmStreets:
-        """Streets with turn restrictions."""
+        """Streets with turn restrictions.
+
+        Parameters
+        ----------
+        streets : Streets
+        bans : (k, 2) int64
+            As of the class.
+        """
         own: dict[str, Any] = {x.name: getattr(streets, x.name) for x in fields(Streets)}
         return cls(**own, bans=bans)
 
     def taken(self, edges: Index, *, backward: NDArray[np.bool_] | None = None) -> OsmStreets:
-        """Some edges, as of :class:`Streets`, and the restrictions between those not turned."""
+        """Some edges, as of :class:`Streets`, and the restrictions between those not turned.
+
+        Parameters
+        ----------
+        edges, backward
+            As for :meth:`Streets.taken`.
+
+        Returns
+        -------
+        OsmStreets
+        """
         place = np.full(len(self.u), -1)
         place[edges] = np.arange(len(edges))
         if backward is not None:

@@ -215,7 +215,7 @@ def accessibility(
         The distance, in the unit of the graph's weights, up to which places count, itself included;
         several at once.
     decay : tuple, str or dict, optional
-        f, in the distance d. By name, with positive parameters:
+        The function f of the distance d. By name, with positive parameters:
 
         - ``("exponential", rate)``: exp(-rate d),
         - ``("gaussian", scale)``: exp(-d² / (2 scale²)),

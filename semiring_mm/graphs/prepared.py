@@ -717,7 +717,9 @@ class PreparedGraph:
         tick : callable, optional
             Is told the fraction done.
         along : optional
-            As for :meth:`distances`, with `sums`, a (k, l) array of float64 to be filled.
+            As for :meth:`distances`.
+        sums : (k, l) array of float64, optional
+            Is filled with its sums.
 
         Returns
         -------
@@ -928,7 +930,14 @@ class PreparedGraph:
     def routes(
         self, ends: Index, tick: Callable[[float], None] | None = None
     ) -> tuple[Array, Index, Array, Index]:
-        """Best paths between positions of nodes, the rows of `ends`.
+        """Best paths between positions of nodes.
+
+        Parameters
+        ----------
+        ends : (k, 2) int64
+            Sources and targets.
+        tick : callable, optional
+            Is told the fraction done.
 
         Returns
         -------
@@ -941,6 +950,20 @@ class PreparedGraph:
             That lead to them.
         """
         return self._state.paths(ends, tick)
+
+    def weights(self, ends: Index) -> Array:
+        """The weights of best paths between positions of nodes.
+
+        Parameters
+        ----------
+        ends : (k, 2) int64
+            Sources and targets.
+
+        Returns
+        -------
+        (k,) array
+        """
+        return self._state.weights(ends)
 
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
         """Positions in ``nodes`` of one node or several.
@@ -1251,6 +1274,24 @@ class _State:
         found = np.full(shape, len(arcs.row))
         np.minimum.at(found, slot, np.where(weight == best[slot], edge, len(arcs.row)))
         return found
+
+    def weights(self, ends: Index) -> Array:
+        """As :meth:`PreparedGraph.weights`."""
+        k = len(ends)
+        if self.metric.structure.core:
+            return self.paths(ends, None)[0]
+        value = np.empty(k, self.problem.steps.dtype)
+
+        def some(begin: int, end: int) -> None:
+            query = self._query()
+            found = query.weights(self._position[ends[begin:end]].astype(np.int64))
+            self._free.append(query)
+            value[begin:end] = stored(self.metric.plan, found, value.dtype)
+
+        if k:
+            pool.run_parts(some, k, max(1, min(4 * pool.get_num_threads(), k // _PAIRS)))
+        restored: Array = self.problem.restore(value)
+        return restored
 
     def paths(
         self, ends: Index, tick: Callable[[float], None] | None

@@ -80,6 +80,14 @@ class PathQuery:
         value, count = self.distance(source, target, walk=True), int(self._count[0])
         return value, None if count < 0 else self._walk[:count].copy()
 
+    def weights(self, ends: NDArray[np.int64]) -> Any:
+        """The weights alone for the rows of `ends`, pairs of positions; (k,)."""
+        value, count = np.empty(len(ends), self._value.dtype), np.empty(len(ends), np.int64)
+        fields = self._fields | dict.fromkeys([*_WALKS, "walk", "used"])
+        fields |= {"ends": ends, "value": value, "count": count, "end": len(ends)}
+        self._kernel(**fields, size=self._fields["n"])
+        return value
+
     def paths(self, ends: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64], Any, Any]:
         """The same for the rows of `ends`, pairs of positions.
 

@@ -83,7 +83,7 @@ class Paths:
 
     @property
     def rows(self) -> Index:
-        """The row of the table that the graph was prepared from, of each of :attr:`edges`."""
+        """The row of the table that the graph was prepared from, of each of `edges`."""
         rows = self.graph.table_rows
         return self.edges if rows is None else rows[self.edges]
 

@@ -346,7 +346,7 @@ class Sweeps(Rows):
 
     def repair(self, sources: Index, d: Array, p: Trees) -> None:
         """Make trees of predecessors among which ties have closed rings."""
-        if p is None or not self.metric.trees:
+        if p is None or self.metric.out_along is not None:  # sums, no trees
             return
         source, facts = self.problem.source, self.problem.weights.facts
         if has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi):

@@ -207,7 +207,7 @@ def within(
     batch : int or "auto", optional
         How many sources the parts have of an iterator, for more pairs than there is memory for;
         "auto": as many as have about eight million pairs. Sources that are near each other come
-        together: each part has its own :attr:`Within.sources`. None: all at once.
+        together: each part has its own ``sources``. None: all at once.
     progress : bool or callable, optional
         As for :func:`apsp`, of the sources.
 

@@ -832,3 +832,76 @@ def test_a_large_core_is_told(run, monkeypatch):
     told = [x for x in err.splitlines() if "become a dense core" in x]
     assert len(told) == 1
     assert told[0].startswith("semiring-mm: warning: ")
+
+
+# --- zone centroids ----------------------------------------------------------------------------
+
+ZONES = """<NUMBER OF ZONES> 3
+<NUMBER OF NODES> 6
+<FIRST THRU NODE> 4
+<NUMBER OF LINKS> 11
+<END OF METADATA>
+~ from to length ;
+"""
+LINKS = [(1, 4, 1), (4, 1, 1), (2, 4, 1), (4, 2, 1), (2, 5, 1), (5, 2, 1), (3, 5, 1), (5, 3, 1),
+         (4, 6, 10), (6, 5, 10), (5, 4, 30)]  # fmt: skip
+ZONE_TRIPS = """<NUMBER OF ZONES> 3
+<END OF METADATA>
+Origin 1
+1 : 7; 2 : 2; 3 : 5;
+Origin 3
+1 : 4;
+"""
+
+
+@pytest.fixture
+def zones(run):
+    """A network in which the shortest paths between nodes 4 and 5 lead over centroid 2."""
+    lines = "".join(f"{u} {v} {w} ;\n" for u, v, w in LINKS)
+    Path("z_net.tntp").write_text(ZONES + lines)
+    Path("z_trips.tntp").write_text(ZONE_TRIPS)
+    return run
+
+
+def around(first):
+    """Distances by every pair's own graph, without the centroids that are not its ends."""
+    found = np.empty((6, 6))
+    for i, j in np.ndindex(6, 6):
+        w = np.full((6, 6), np.inf)
+        for u, v, length in LINKS:
+            if all(x >= first or x - 1 in (i, j) for x in (u, v)):
+                w[u - 1, v - 1] = length
+        w[np.arange(6), np.arange(6)] = 0
+        if j < first - 1 and i != j:
+            w[j] = np.inf  # paths end there
+            w[j, j] = 0
+        found[i, j] = sm.apsp(w)[i, j]
+    return found
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_no_path_of_a_table_passes_through_a_centroid(zones, first):
+    words = ["table", "z_net.tntp", *(x for k in range(1, 7) for x in ("--from", k))]
+    code, out, err = zones(*words, *(["--through"] if first == 1 else []))
+    assert code == 0
+    told = "paths here may pass" if first == 1 else "no path passes"
+    assert f"note: nodes 1-3 are zone centroids; {told} through them" in err
+    rows = list(csv.reader(out.splitlines()))
+    assert rows[0] == ["from", *"123456"]
+    assert_array_equal(np.array([row[1:] for row in rows[1:]], float), around(first))
+
+
+def test_no_trip_passes_through_a_centroid(zones):
+    words = ["flows", "z_net.tntp", "--demand", "z_trips.tntp"]
+    found = zones.json(*words)
+    assert [x["load"] for x in found["flows"]] == [7, 4, 0, 2, 0, 0, 4, 5, 5, 5, 4]
+    assert (found["trips"], found["without_path"]) == (11, 0)
+    assert found["distance"] == 2 * 2 + 5 * 22 + 4 * 32
+    through = zones.json(*words, "--through")
+    assert [x["load"] for x in through["flows"]] == [7, 4, 4, 7, 5, 4, 4, 5, 0, 0, 0]
+
+
+def test_other_graphs_have_no_centroids(run):
+    assert "--through is for a TNTP network" in run.refused(
+        "table", "g.csv", "--from", "A", "--through"
+    )

@@ -28,7 +28,7 @@ ROOMS = {
     "scale": "tiled.* dask dask.*",
     "public": "__init__",
     "bridges": """differentiable differentiable.* torch torch.* jax jax.* csgraph nx.* sklearn
-        geo geo.*""",
+        geo geo.* pandana""",
     "plot": "plot plot.*",
     "cli": "cli cli.* __main__",
 }
@@ -42,7 +42,7 @@ BELOW = {
 #: Modules for the users of another package, which is loaded with them.
 NEIGHBOURS = {
     ("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx"),
-    ("sklearn", "sklearn"), ("sklearn", "scipy"),
+    ("sklearn", "sklearn"), ("sklearn", "scipy"), ("pandana", "pandas"),
     ("dask", "dask"), ("dask", "distributed"),
 }  # fmt: skip
 OPTIONAL = set(

@@ -19,7 +19,7 @@ from semiring_mm import eigenvalues, files, neighbours, sequences
 LATER = {
     "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "eigenvalues": (),
     "files": (), "geo": ("geopandas",), "gf2": (), "jax": ("jax",), "neighbours": (),
-    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
+    "pandana": ("pandas",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 SLOW = ("jax", "torch")  # whose packages take seconds to load
 

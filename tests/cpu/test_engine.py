@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import gc
 import itertools
 import os
 import sys
@@ -410,6 +411,21 @@ def test_workers_of_a_product(waits):
     assert seen == [True] * 150
     assert len(pool._idle) == len(pool._workers) <= 3
     assert {type(worker) for worker in pool._workers} == {waits}
+
+
+def test_code_in_a_cycle_is_unloaded_by_the_next_compilation_only():
+    """The collector of cycles finalizes all that is in one, at any time and without the lock."""
+    add = Function("add", [PTR])
+    add.claim(add.args[0])
+    library = compiler.compile_functions([add], compiler.host_target())
+    serial = library._serial
+    cycle = [library]
+    cycle.append(cycle)
+    del library, cycle
+    gc.collect()
+    assert not compiler._loaded[serial].closed
+    compiler.compile_functions([add], compiler.host_target())
+    assert serial not in compiler._loaded
 
 
 def test_tasks_and_jobs_take_turns(waits):

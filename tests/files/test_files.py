@@ -157,6 +157,7 @@ def test_tntp(tmp_path):
     assert edges(graph) == [("1", "2", 1.5), ("2", "3", 0.25)]
     assert graph.unit == "miles"
     assert graph.notes[0] == "nodes 1-1 are zone centroids; paths here may pass through them"
+    assert graph.centroids.tolist() == [0]
     for name in ("free_flow_time", "Free Flow Time (min)", "FREE_FLOW_TIME"):
         other = read_graph(path, weight=name)
         assert other.weight.tolist() == [3.0, 0.0]
@@ -173,6 +174,16 @@ Origin  1
 Origin 3
 1:6;
 """
+
+
+def test_zone_centroids_of_a_table_of_nodes_and_of_several_files(tmp_path):
+    path = write(tmp_path, "a_net.tntp", TNTP)
+    nodes = write(tmp_path, "a.csv", "node,x,y\n3,0,0\n1,0,0\n2,0,0\n")
+    assert read_graph(path, nodes=nodes).centroids.tolist() == [1]
+    other = write(tmp_path, "b_net.tntp", TNTP.replace("THRU NODE> 2", "THRU NODE> 1"))
+    assert read_graph(other).centroids is None
+    both = read_graph([other, path])
+    assert [both.nodes[k] for k in both.centroids] == ["1"]
 
 
 def test_tntp_trips(tmp_path):

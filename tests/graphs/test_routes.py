@@ -239,3 +239,17 @@ def test_other_errors():
         found.sums([1, 2])
     with pytest.raises(ValueError, match="there is no node 9, they are 0 to 1"):
         sm.prepare(np.array([[0, 1.0], [1, 0]])).paths([(0, 9)])
+
+
+@pytest.mark.parametrize("core", [False, True])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+def test_weights_alone(dtype, directed, core, monkeypatch):
+    if core:
+        leave_core(monkeypatch)
+    net = sm.prepare(random_edges(4, directed=directed, dtype=dtype))
+    ends = np.stack(np.divmod(np.arange(14 * 14), 14), axis=1)
+    found = net.weights(ends)
+    assert found.dtype == net.dtype
+    assert np.array_equal(found.reshape(14, 14), net.distances())
+    assert net.weights(ends[:0]).shape == (0,)

@@ -558,9 +558,9 @@ def test_every_public_function_is_here():
     """Or has tests of its own, since it takes or gives no arrays of a signature."""
     others = set(
         """BitMatrix Explanation Flows Gravity Histogram LabelledArray Nearest NegativeCycleError
-        PreparedGraph Semiring SemiringLawError Statistics Tiles __version__ adjacency explain flows
-        get_num_threads
-        load nearest prepare reconstruct_path semirings set_num_threads show_config statistics
+        Paths PreparedGraph Semiring SemiringLawError Statistics Tiles __version__ accessibility
+        adjacency explain flows get_num_threads load nearest prepare reconstruct_path semirings
+        set_num_threads show_config statistics
         sgemm dgemm sgemv dgemv CRFLoss sample Metric Within inv null_space solve within""".split()
     )  # fmt: skip
     modules = (sm, sm.sequences, sm.alignment, sm.neighbours, sm.gf2)

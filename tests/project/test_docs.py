@@ -26,7 +26,7 @@ WITH_EXAMPLES = {
 #: Modules and packages whose examples need another library.
 NEEDS = {
     "torch": "torch", "jax": "jax", "dask": "dask", "csgraph": "scipy", "nx": "networkx",
-    "sklearn": "sklearn", "geo": "geopandas",
+    "sklearn": "sklearn", "geo": "geopandas", "pandana": "pandas",
     "graphs.inputs": "networkx", "graphs.nearest.nearest": "networkx",
     "graphs.prepared.prepare": "networkx", "graphs.statistics.statistics": "networkx",
     "closures.labelled": "pandas", "LabelledArray": "pandas",

@@ -35,6 +35,7 @@ NEEDS = {
     "docs/networkx.md": ("networkx",),
     "docs/osm-and-turns.md": ("osmium", "pyproj"),
     "docs/sparse-graphs.md": ("pandas",),
+    "docs/pandana.md": ("pandas", "scipy"),
     "docs/scipy.md": ("scipy",),
     "docs/shortest-paths.md": ("pandas",),
     "docs/sequences.md": ("torch",),
@@ -141,6 +142,7 @@ def test_examples_of_a_page_on_a_gpu(page, settings):
 def test_commands(tmp_path, monkeypatch, capsys):
     """What docs/command-line.md shows after a $ prints what it shows."""
     pytest.importorskip("matplotlib")
+    pytest.importorskip("geopandas")
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", "examples")
     Path("grid.csv").write_text("from,to,capacity\nA,B,40\nB,C,25\nA,C,10\n", encoding="utf-8")
