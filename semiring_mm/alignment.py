@@ -323,6 +323,8 @@ def cdist(
     """
     if metric not in _METRICS:
         raise ValueError(f"cdist: metric is one of {', '.join(_METRICS)}, got {metric!r}")
+    if options.get("return_path"):
+        raise TypeError(f"cdist: paths are of single pairs: call alignment.{metric} with these")
     read = _series if metric == "dtw" else _code
     with _pairs("cdist", x, x if y is None else y, read, device, options.pop("lengths", None),
                 progress, every=True) as pairs:  # fmt: skip
@@ -399,6 +401,9 @@ def within(
 
         def take(i: Array, j: Array, d: Array) -> None:
             at, place = np.nonzero(d <= limit)
+            needed = _PAIR * (len(at) + sum(len(k) for k, _, _ in parts))
+            what = "the pairs within the cutoff"
+            check_memory(needed, what, less="take a smaller one", halves=False)
             parts.append((i[place], j[at], d[at, place].astype(np.int32)))
 
         if shape[0] and shape[1] and not pairs.by_rows(limit, take):
@@ -421,6 +426,7 @@ def within(
 
 
 _TOGETHER = 1 << 20  # pairs
+_PAIR = 64  # bytes of one that is found, while all are put in order
 _METRICS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (edit_distance, dtw, needleman_wunsch, smith_waterman)
 }
