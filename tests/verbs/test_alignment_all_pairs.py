@@ -6,8 +6,9 @@ from numpy.testing import assert_array_equal
 from plain_kernels import both
 from reference import naive
 
-from semiring_mm import alignment, set_num_threads
+from semiring_mm import alignment, arrays, set_num_threads
 from semiring_mm.cpu import alignment as cpu
+from semiring_mm.cpu import engine
 from semiring_mm.cpu.kernels import alignment as kernels
 
 RNG = np.random.default_rng(32)
@@ -173,3 +174,15 @@ def test_the_kernel_in_python(longest, bounded, cutoff):
     assert_array_equal(found["out"][0][near], expected[near])
     assert (found["out"][0][~near] > cutoff).all()
     assert not found["table"].any()
+
+
+def test_paths_are_of_single_pairs():
+    with pytest.raises(TypeError, match=r"cdist: paths are of single pairs: call alignment.dtw"):
+        alignment.cdist([[1, 2], [5]], metric="dtw", return_path=True)
+
+
+def test_pairs_that_do_not_fit(monkeypatch):
+    monkeypatch.setattr(engine, "free_memory", lambda: 1 << 10)
+    monkeypatch.setattr(arrays, "_UNASKED", 0)
+    with pytest.raises(MemoryError, match="the pairs within the cutoff"):
+        alignment.within(["a", "b"] * 20, cutoff=1)
