@@ -24,9 +24,12 @@ from .engine import AlignmentRule, Ragged
 from .naming import integer, listing
 from .neighbours import Within
 from .progress import Progress, reporter
+from .traceback import Alignment, trace
 from .warn import warn
 
-__all__ = ["cdist", "dtw", "edit_distance", "needleman_wunsch", "smith_waterman", "within"]
+__all__ = [
+    "Alignment", "cdist", "dtw", "edit_distance", "needleman_wunsch", "smith_waterman", "within",
+]  # fmt: skip
 __dir__ = listing(__all__)
 
 Array = Any
@@ -127,8 +130,8 @@ def dtw(
 
 
 def edit_distance(
-    x: Any, y: Any, *, band: int | None = None, lengths: Any = None, device: str | None = None,
-    progress: Progress = None,
+    x: Any, y: Any, *, band: int | None = None, return_path: bool = False, lengths: Any = None,
+    device: str | None = None, progress: Progress = None,
 ) -> Any:  # fmt: skip
     """The least number of insertions, deletions and substitutions from one sequence to another.
 
@@ -139,30 +142,46 @@ def edit_distance(
     band : int, optional
         Only alignments within ``|i - j| <= band``: distances of at most `band` are right, others
         are not less than they are.
+    return_path : bool, default False
+        Return an :class:`Alignment` of that distance, or a list with one for each pair.
     lengths, device, progress
         As for :func:`dtw`.
 
     Returns
     -------
-    int, or ndarray of int64 with one for each pair
+    int, or ndarray of int64 with one for each pair, or Alignment
         -1 where the lengths differ by more than the band.
 
     Raises
     ------
     ValueError, TypeError
-        For lists of different lengths, and entries that are not whole numbers.
+        For lists of different lengths, and entries that are not whole numbers; for `return_path`
+        of sequences on a device.
+    MemoryError
+        Where there is no room for the table of `return_path`.
 
     Notes
     -----
-    Levenshtein's distance (1966), in O(n m) as of :func:`dtw`.
+    Levenshtein's distance (1966), in O(n m) as of :func:`dtw`. With `return_path` the host fills a
+    table of a byte for each cell, or for those of the band. Of equally good alignments the one is
+    returned that, seen from the end, has entries of both before one of x alone, and that before one
+    of y.
 
     Examples
     --------
     >>> from semiring_mm import alignment
     >>> alignment.edit_distance(["night", "GATTACA"], ["nacht", "GCATGCU"])
     array([2, 4])
+    >>> found = alignment.edit_distance("kitten", "sitting", return_path=True)
+    >>> found.score, found.cigar, found.aligned
+    (3, '1X3=1X1=1D', ('kitten-', 'sitting'))
     """
     with _pairs("edit_distance", x, y, _code, device, lengths, progress) as pairs:
+        if return_path:
+            rule, gaps = AlignmentRule("f4", "equal"), [0.0, 1.0, 0.0, 1.0]
+            return pairs.trace(
+                rule, band, gaps, score=lambda cost: -1 if math.isinf(cost) else int(cost)
+            )
         found, _ = pairs.align(AlignmentRule("f4", "equal"), band, [0, 1, 0, 1])
         whole = pairs.xp.where(pairs.xp.isinf(found), -1, found).astype(np.int64)
         return pairs.give(whole) if pairs.many else int(whole[0])
@@ -178,6 +197,7 @@ def needleman_wunsch(
     gap_open: float = 0,
     matrix: str | ArrayLike | None = None,
     band: int | None = None,
+    return_path: bool = False,
     lengths: Any = None,
     device: str | None = None,
     progress: Progress = None,
@@ -198,12 +218,14 @@ def needleman_wunsch(
         numbers from 0 on. Number letters: ``["ACGT".index(c) for c in x]``.
     band : int, optional
         Only alignments within ``|i - j| <= band``.
+    return_path
+        As for :func:`edit_distance`, which has the notes and errors too.
     lengths, device, progress
         As for :func:`dtw`.
 
     Returns
     -------
-    float, or ndarray of float64 with one for each pair
+    float, or ndarray of float64 with one for each pair, or Alignment
         -inf where the lengths differ by more than the band.
 
     Raises
@@ -222,10 +244,14 @@ def needleman_wunsch(
     np.float64(0.0)
     >>> alignment.needleman_wunsch("ACGT", "AT", gap_open=-2)
     np.float64(-2.0)
+    >>> print(alignment.needleman_wunsch("GATTACA", "GATCA", gap_open=-2, return_path=True))
+    GATTACA
+    |||  ||
+    GAT--CA
     """
     return _scores(
         "needleman_wunsch", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
-        progress, local=False,
+        progress, local=False, return_path=return_path,
     )  # fmt: skip
 
 
@@ -239,6 +265,7 @@ def smith_waterman(
     gap_open: float = 0,
     matrix: str | ArrayLike | None = None,
     band: int | None = None,
+    return_path: bool = False,
     lengths: Any = None,
     device: str | None = None,
     progress: Progress = None,
@@ -247,13 +274,13 @@ def smith_waterman(
 
     Parameters
     ----------
-    x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device, progress
+    x, y, match, mismatch, gap, gap_open, matrix, band, return_path, lengths, device, progress
         As for :func:`needleman_wunsch`, which has the errors too.
 
     Returns
     -------
-    float, or ndarray of float64 with one for each pair
-        At least 0, the score of nothing.
+    float, or ndarray of float64 with one for each pair, or Alignment
+        At least 0, the score of nothing. An alignment has the places where it starts and ends.
 
     Notes
     -----
@@ -264,10 +291,13 @@ def smith_waterman(
     >>> from semiring_mm import alignment
     >>> alignment.smith_waterman("TGTTACGG", "GGTTGACTA", match=3, mismatch=-3, gap=-2)
     np.float64(13.0)
+    >>> found = alignment.smith_waterman("xxACGTyy", "zACGT", return_path=True)
+    >>> found.aligned, found.start, found.end
+    (('ACGT', 'ACGT'), (2, 1), (6, 5))
     """
     return _scores(
         "smith_waterman", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
-        progress, local=True,
+        progress, local=True, return_path=return_path,
     )  # fmt: skip
 
 
@@ -444,7 +474,7 @@ def _into(out: Array) -> Callable[[Array, Array, Array], None]:
 def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
     matrix: Any, band: int | None, lengths: Any, device: str | None, progress: Progress, *,
-    local: bool,
+    local: bool, return_path: bool,
 ) -> Any:  # fmt: skip
     numbers: dict[str, Any] = {
         "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
@@ -464,6 +494,7 @@ def _scores(
     kind = "equal" if table is None else "table"
     rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local)
     with _pairs(verb, x, y, _code, device, lengths, progress) as pairs:
+        shown = pairs.both
         if alphabet:
             pairs = pairs.numbered(alphabet)
         elif table is not None:
@@ -474,7 +505,10 @@ def _scores(
                         f"{len(table) - 1}, got {int(beyond[0])} in {name}; letters are their code "
                         f"points: number them, for example ['ACGT'.index(c) for c in {name}]"
                     )
-        found, _ = pairs.align(rule, band, [-gap_open, -gap, -match, -mismatch], table)
+        gaps = [-gap_open, -gap, -match, -mismatch]
+        if return_path:
+            return pairs.trace(rule, band, gaps, table, shown, score=lambda cost: 0.0 - cost)
+        found, _ = pairs.align(rule, band, gaps, table)
         return pairs.give(0.0 - found)
 
 
@@ -507,6 +541,7 @@ class _Pairs:
     both: tuple[Ragged, Ragged]
     many: bool
     progress: Progress
+    given: tuple[Any, Any] = (None, None)  # what they were made of
     inner: bool = False  # some pairs of a larger call, which converts the results
 
     @property
@@ -518,9 +553,7 @@ class _Pairs:
         *, keep: bool = False,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The cost of each pair, and a path."""
-        limit = None if band is None else integer(band, f"{self.verb}: band", " or None")
-        if limit is not None and limit < 0:
-            raise ValueError(f"{self.verb}: band must be at least 0, got {band}")
+        limit = self._limit(band)
         dtype = np.dtype(rule.dtype)
         kind = dtype if rule.warp else np.dtype(np.int32)
         x, y = (
@@ -536,6 +569,47 @@ class _Pairs:
         if keep and limit is not None and abs(x.lengths[0] - y.lengths[0]) > limit:
             path = np.empty((0, 2), np.int64)  # there is none
         return found, path
+
+    def _limit(self, band: int | None) -> int | None:
+        limit = None if band is None else integer(band, f"{self.verb}: band", " or None")
+        if limit is not None and limit < 0:
+            raise ValueError(f"{self.verb}: band must be at least 0, got {band}")
+        return limit
+
+    def trace(
+        self, rule: AlignmentRule, band: int | None, gaps: list[float], table: Array | None = None,
+        shown: tuple[Ragged, Ragged] | None = None, *, score: Callable[[float], Any],
+    ) -> Any:  # fmt: skip
+        """The alignment of each pair; `shown` has the entries before they were numbered."""
+        if self.inner:
+            raise ValueError("cdist: return_path is for pairs: call the function itself")
+        if not self.call.engine.HOST:
+            raise ValueError(
+                f"{self.verb}: return_path is computed on the host: take the sequences there, or "
+                "leave device= out"
+            )
+        limit = self._limit(band)
+        tick, count = self._tick(limit), len(self.both[0].starts)
+        if table is not None:
+            table = np.ascontiguousarray(table, np.float64)
+
+        def tell(part: float) -> None:
+            if tick is not None:
+                tick((len(found) + part) / count)
+
+        found: list[Alignment] = []
+        for k in range(count):
+            x, y = (_entries(s, k) for s in self.both)
+            first, second = (
+                bytes(v) if isinstance(v, (bytes, bytearray)) else v if isinstance(v, str) else own
+                for v, own in zip(
+                    (v[k] if self.many else v for v in self.given),
+                    (_entries(s, k) for s in shown or self.both), strict=True,
+                )
+            )  # fmt: skip
+            cost, one = trace(rule, x, y, limit, gaps, table, (first, second), self.verb, tell)
+            found.append(replace(one, score=score(cost)))
+        return found if self.many else found[0]
 
     def numbered(self, alphabet: str) -> _Pairs:
         """Letters as their places in an alphabet."""
@@ -593,6 +667,12 @@ class _Pairs:
         return self.call.give(found if self.many else found[0])
 
 
+def _entries(s: Ragged, k: int) -> Array:
+    """The codes of a sequence."""
+    begin = int(s.starts[k])
+    return np.ascontiguousarray(s.entries[begin : begin + int(s.lengths[k])], np.int32)
+
+
 def _beyond(rows: Array, columns: Array, band: int) -> Array:
     """How many cells (i, j) of tables have i - j > band."""
     last = np.maximum(rows - band - 1, 0)  # columns of the last row, if there are so many
@@ -626,7 +706,7 @@ def _pairs(
                 f"{verb} takes as many sequences of each, got {len(first.starts)} and "
                 f"{len(second.starts)}"
             )
-        yield _Pairs(verb, call, (first, second), sides[0].many, progress)
+        yield _Pairs(verb, call, (first, second), sides[0].many, progress, (x, y))
 
 
 class _Side:
