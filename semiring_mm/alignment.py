@@ -390,8 +390,8 @@ def within(
     Parameters
     ----------
     x, y : list of str, bytes or array_like of int, or stack
-        As for :func:`edit_distance`; any numbers of them. y None: those of x with each other, among
-        them each with itself.
+        As for :func:`edit_distance`; any numbers of them. y None: those of x with each other, but
+        none with itself.
     cutoff : int
         Pairs at this distance belong to it.
     lengths, device, progress
@@ -448,6 +448,8 @@ def within(
                 if tick is not None:
                     tick(float(k + 1))
         i, j, d = (np.concatenate(some) for some in zip(*parts, strict=True))
+        if y is None:
+            i, j, d = (some[i != j] for some in (i, j, d))
         order = np.lexsort((j, i))
         indptr = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=shape[0]))])
         given = tuple(map(xp.asarray, (indptr, j[order], d[order])))

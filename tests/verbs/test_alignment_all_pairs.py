@@ -67,9 +67,13 @@ def test_edit_distances_of_all_pairs(name, threads):
 def test_a_list_with_itself():
     x = words(40, 20)
     assert_array_equal(alignment.cdist(x), alignment.cdist(x, x))
-    own = alignment.within(x, cutoff=3).to_scipy()
-    assert (abs(own - own.T)).max() == 0
-    assert set(own.diagonal()) == {0}
+    x[7] = x[3]
+    d, own = alignment.cdist(x), alignment.within(x, cutoff=3)
+    near = (d <= 3) & ~np.eye(len(x), dtype=bool)
+    assert near[3, 7]
+    row = np.repeat(np.arange(len(x)), np.diff(own.indptr))
+    assert_array_equal(np.stack([row, own.indices]), np.nonzero(near))
+    assert_array_equal(own.distance, d[near])
 
 
 @pytest.mark.parametrize("cutoff", [0, 1, 2, 3])
