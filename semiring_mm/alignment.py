@@ -583,8 +583,6 @@ class _Pairs:
         shown: tuple[Ragged, Ragged] | None = None, *, score: Callable[[float], Any],
     ) -> Any:  # fmt: skip
         """The alignment of each pair; `shown` has the entries before they were numbered."""
-        if self.inner:
-            raise ValueError("cdist: return_path is for pairs: call the function itself")
         if not self.call.engine.HOST:
             raise ValueError(
                 f"{self.verb}: return_path is computed on the host: take the sequences there, or "
