@@ -12,19 +12,24 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call, joined
+from .arrays import Call, check_memory, joined
 from .chains import as_lengths
 from .engine import AlignmentRule, Ragged
 from .naming import integer, listing
+from .neighbours import Within
 from .progress import Progress, reporter
+from .traceback import Alignment, trace
+from .warn import warn
 
-__all__ = ["dtw", "edit_distance", "needleman_wunsch", "smith_waterman"]
+__all__ = [
+    "Alignment", "cdist", "dtw", "edit_distance", "needleman_wunsch", "smith_waterman", "within",
+]  # fmt: skip
 __dir__ = listing(__all__)
 
 Array = Any
@@ -48,14 +53,16 @@ def dtw(
     x, y : array_like, shape (n,) or (n, d), or (pairs, n, d), or a list of the former
         Two series, of d features at each time; or as many first as second ones, which are paired:
         lists of series of any lengths, or a stack of one length each, which takes no work for each
-        pair. A stack of one feature is ``x[..., np.newaxis]``.
+        pair. A stack of one feature is ``x[..., np.newaxis]``. A 2-D array is one series today,
+        with a warning: from the next release on it is a collection of series, as elsewhere. ``[x]``
+        is one series of several features.
     cost : {"absolute", "squared"}
         Of two points: the sum over features of ``abs(x - y)`` or of ``(x - y)**2``. The square root
         of the latter's total is what dtaidistance and tslearn return.
     band : int, optional
         Only points with ``|i - j| <= band`` are aligned (Sakoe and Chiba, 1978).
     return_path : bool, default False
-        Also return an alignment of that cost; of two series.
+        Also return an alignment of that cost; of two series, or lists of one each.
     lengths : pair of array_like of int, shape (pairs,), optional
         How many points each series has of the stack x, and of the stack y; None: all. What lies
         behind them has no effect.
@@ -101,8 +108,16 @@ def dtw(
     """
     if cost not in ("absolute", "squared"):
         raise ValueError(f'dtw: cost is "absolute" or "squared", got {cost!r}')
+    if flat := [name for name, v in (("x", x), ("y", y)) if getattr(v, "ndim", 0) == 2]:
+        name = flat[0]
+        warn(
+            f"dtw: {' and '.join(flat)} of two axes is one series of several features today, and "
+            f"from the next release on a collection of series of one feature. Write [{name}] for "
+            f"the former, {name}[..., None] for the latter",
+            FutureWarning,
+        )
     with _pairs("dtw", x, y, _series, device, lengths, progress) as pairs:
-        if return_path and pairs.many:
+        if return_path and pairs.many and len(pairs.both[0].starts) != 1:
             raise ValueError("dtw: return_path is for two series, not for several")
         features = {s.entries.shape[1] for s in pairs.both if len(s.entries)}
         if len(features) > 1:
@@ -115,8 +130,8 @@ def dtw(
 
 
 def edit_distance(
-    x: Any, y: Any, *, band: int | None = None, lengths: Any = None, device: str | None = None,
-    progress: Progress = None,
+    x: Any, y: Any, *, band: int | None = None, return_path: bool = False, lengths: Any = None,
+    device: str | None = None, progress: Progress = None,
 ) -> Any:  # fmt: skip
     """The least number of insertions, deletions and substitutions from one sequence to another.
 
@@ -127,30 +142,46 @@ def edit_distance(
     band : int, optional
         Only alignments within ``|i - j| <= band``: distances of at most `band` are right, others
         are not less than they are.
+    return_path : bool, default False
+        Return an :class:`Alignment` of that distance, or a list with one for each pair.
     lengths, device, progress
         As for :func:`dtw`.
 
     Returns
     -------
-    int, or ndarray of int64 with one for each pair
+    int, or ndarray of int64 with one for each pair, or Alignment
         -1 where the lengths differ by more than the band.
 
     Raises
     ------
     ValueError, TypeError
-        For lists of different lengths, and entries that are not whole numbers.
+        For lists of different lengths, and entries that are not whole numbers; for `return_path`
+        of sequences on a device.
+    MemoryError
+        Where there is no room for the table of `return_path`.
 
     Notes
     -----
-    Levenshtein's distance (1966), in O(n m) as of :func:`dtw`.
+    Levenshtein's distance (1966), in O(n m) as of :func:`dtw`. With `return_path` the host fills a
+    table of a byte for each cell, or for those of the band. Of equally good alignments the one is
+    returned that, seen from the end, has entries of both before one of x alone, and that before one
+    of y.
 
     Examples
     --------
     >>> from semiring_mm import alignment
     >>> alignment.edit_distance(["night", "GATTACA"], ["nacht", "GCATGCU"])
     array([2, 4])
+    >>> found = alignment.edit_distance("kitten", "sitting", return_path=True)
+    >>> found.score, found.cigar, found.aligned
+    (3, '1X3=1X1=1D', ('kitten-', 'sitting'))
     """
     with _pairs("edit_distance", x, y, _code, device, lengths, progress) as pairs:
+        if return_path:
+            rule, gaps = AlignmentRule("f4", "equal"), [0.0, 1.0, 0.0, 1.0]
+            return pairs.trace(
+                rule, band, gaps, score=lambda cost: -1 if math.isinf(cost) else int(cost)
+            )
         found, _ = pairs.align(AlignmentRule("f4", "equal"), band, [0, 1, 0, 1])
         whole = pairs.xp.where(pairs.xp.isinf(found), -1, found).astype(np.int64)
         return pairs.give(whole) if pairs.many else int(whole[0])
@@ -164,8 +195,9 @@ def needleman_wunsch(
     mismatch: float = -1,
     gap: float = -1,
     gap_open: float = 0,
-    matrix: ArrayLike | None = None,
+    matrix: str | ArrayLike | None = None,
     band: int | None = None,
+    return_path: bool = False,
     lengths: Any = None,
     device: str | None = None,
     progress: Progress = None,
@@ -180,17 +212,20 @@ def needleman_wunsch(
         What two equal entries score, and two different ones.
     gap, gap_open : float, default -1 and 0
         What each entry that is left out scores, and the first of several in a row besides.
-    matrix : array_like, shape (letters, letters), optional
-        The score of entries i and j, of sequences of whole numbers from 0 on, in place of `match`
-        and `mismatch`. Number letters: ``["ACGT".index(c) for c in x]``.
+    matrix : str or array_like, shape (letters, letters), optional
+        In place of `match` and `mismatch` a matrix of Biopython's by its name, such as
+        ``"BLOSUM62"``, for its letters; or the score of entries i and j, of sequences of whole
+        numbers from 0 on. Number letters: ``["ACGT".index(c) for c in x]``.
     band : int, optional
         Only alignments within ``|i - j| <= band``.
+    return_path
+        As for :func:`edit_distance`, which has the notes and errors too.
     lengths, device, progress
         As for :func:`dtw`.
 
     Returns
     -------
-    float, or ndarray of float64 with one for each pair
+    float, or ndarray of float64 with one for each pair, or Alignment
         -inf where the lengths differ by more than the band.
 
     Raises
@@ -209,10 +244,14 @@ def needleman_wunsch(
     np.float64(0.0)
     >>> alignment.needleman_wunsch("ACGT", "AT", gap_open=-2)
     np.float64(-2.0)
+    >>> print(alignment.needleman_wunsch("GATTACA", "GATCA", gap_open=-2, return_path=True))
+    GATTACA
+    |||  ||
+    GAT--CA
     """
     return _scores(
         "needleman_wunsch", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
-        progress, local=False,
+        progress, local=False, return_path=return_path,
     )  # fmt: skip
 
 
@@ -224,8 +263,9 @@ def smith_waterman(
     mismatch: float = -1,
     gap: float = -1,
     gap_open: float = 0,
-    matrix: ArrayLike | None = None,
+    matrix: str | ArrayLike | None = None,
     band: int | None = None,
+    return_path: bool = False,
     lengths: Any = None,
     device: str | None = None,
     progress: Progress = None,
@@ -234,13 +274,13 @@ def smith_waterman(
 
     Parameters
     ----------
-    x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device, progress
+    x, y, match, mismatch, gap, gap_open, matrix, band, return_path, lengths, device, progress
         As for :func:`needleman_wunsch`, which has the errors too.
 
     Returns
     -------
-    float, or ndarray of float64 with one for each pair
-        At least 0, the score of nothing.
+    float, or ndarray of float64 with one for each pair, or Alignment
+        At least 0, the score of nothing. An alignment has the places where it starts and ends.
 
     Notes
     -----
@@ -251,17 +291,192 @@ def smith_waterman(
     >>> from semiring_mm import alignment
     >>> alignment.smith_waterman("TGTTACGG", "GGTTGACTA", match=3, mismatch=-3, gap=-2)
     np.float64(13.0)
+    >>> found = alignment.smith_waterman("xxACGTyy", "zACGT", return_path=True)
+    >>> found.aligned, found.start, found.end
+    (('ACGT', 'ACGT'), (2, 1), (6, 5))
     """
     return _scores(
         "smith_waterman", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
-        progress, local=True,
+        progress, local=True, return_path=return_path,
     )  # fmt: skip
+
+
+def cdist(
+    x: Any,
+    y: Any = None,
+    metric: str = "edit_distance",
+    *,
+    device: str | None = None,
+    progress: Progress = None,
+    **options: Any,
+) -> Any:
+    """Edit distances, alignment scores or warping costs of all pairs of two lists of sequences.
+
+    Parameters
+    ----------
+    x, y : list of sequences, or stack
+        As `metric` takes them; any numbers of them. y None: those of x, with each other.
+    metric : {"edit_distance", "dtw", "needleman_wunsch", "smith_waterman"}
+        The function of this module that compares two.
+    device, progress
+        As for :func:`dtw`.
+    **options
+        Other arguments of that function, such as `band`, `cost` or `gap_open`.
+
+    Returns
+    -------
+    ndarray, shape (len(x), len(y))
+        int32 of edit distances, else of the function's dtype.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As of the function; for a metric that there is not.
+    MemoryError
+        If the matrix does not fit; of edit distances :func:`within` gives the small ones.
+
+    Notes
+    -----
+    Edit distances without a band take, on a CPU, O(n m / 64) steps for two vectors of sequences of
+    x at once (Myers, 1999; Hyyro, Fredriksson and Navarro, 2005), whose tables are made once. All
+    else is computed as pairs, about a million at a time.
+
+    Examples
+    --------
+    >>> from semiring_mm import alignment
+    >>> alignment.cdist(["night", "GATTACA"], ["nacht", "GCATGCU", ""])
+    array([[2, 7, 5],
+           [7, 4, 7]], dtype=int32)
+    >>> alignment.cdist([[1, 2], [5]], metric="dtw", cost="squared")
+    array([[ 0., 25.],
+           [25.,  0.]])
+    """
+    if metric not in _METRICS:
+        raise ValueError(f"cdist: metric is one of {', '.join(_METRICS)}, got {metric!r}")
+    if options.get("return_path"):
+        raise TypeError(f"cdist: paths are of single pairs: call alignment.{metric} with these")
+    read = _series if metric == "dtw" else _code
+    with _pairs("cdist", x, x if y is None else y, read, device, options.pop("lengths", None),
+                progress, every=True) as pairs:  # fmt: skip
+        xp, (first, second) = pairs.xp, pairs.both
+        shape = len(first.starts), len(second.starts)
+        edits, bare = metric == "edit_distance", not options
+        kind = np.dtype(np.int32 if edits else np.float64)
+        if metric == "dtw" and all(s.entries.dtype == np.float32 for s in pairs.both):
+            kind = np.dtype(np.float32)
+        size = kind.itemsize * shape[0] * shape[1]
+        check_memory(size, "the matrix of all pairs", pairs.call.engine, "take fewer sequences")
+        out = xp.empty(shape, kind)
+        if edits and bare and out.size and pairs.by_rows(None, _into(out)):
+            return pairs.call.give(out)
+        tick = reporter(progress, float(max(1, shape[0])), "cdist", "sequences")
+        step = max(1, _TOGETHER // max(1, shape[1]))
+        for i in range(0, shape[0], step):
+            rows = np.arange(i, min(i + step, shape[0]))
+            given = pairs.of(np.repeat(rows, shape[1]), np.tile(np.arange(shape[1]), len(rows)))
+            found = _METRICS[metric](given, None, **options)
+            out[i : i + len(rows)] = found.reshape(len(rows), shape[1])
+            if tick is not None:
+                tick(float(i + len(rows)))
+        return pairs.call.give(out)
+
+
+def within(
+    x: Any, y: Any = None, *, cutoff: int, lengths: Any = None, device: str | None = None,
+    progress: Progress = None,
+) -> Within:  # fmt: skip
+    """Pairs of sequences within an edit distance of each other, without the matrix of all pairs.
+
+    Parameters
+    ----------
+    x, y : list of str, bytes or array_like of int, or stack
+        As for :func:`edit_distance`; any numbers of them. y None: those of x with each other, but
+        none with itself.
+    cutoff : int
+        Pairs at this distance belong to it.
+    lengths, device, progress
+        As for :func:`dtw`.
+
+    Returns
+    -------
+    semiring_mm.neighbours.Within
+        Compressed sparse rows: `indptr`, `indices` (ascending in each row), `distance` (int32),
+        `shape`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As of :func:`edit_distance`, and for a negative cutoff.
+
+    Notes
+    -----
+    Sequences whose lengths differ by more than the cutoff are not compared; a group of comparisons
+    ends where none of them can come within it. Else as :func:`cdist`: O(n m) pairs.
+
+    Examples
+    --------
+    >>> from semiring_mm import alignment
+    >>> found = alignment.within(["CASSL", "CASSF", "CAWRT"], ["CASSF", "CAS"], cutoff=1)
+    >>> found.indptr, found.indices, found.distance
+    (array([0, 1, 2, 2]), array([0, 0]), array([1, 0], dtype=int32))
+    """
+    limit = integer(cutoff, "within: cutoff")
+    if limit < 0:
+        raise ValueError(f"within: cutoff must be at least 0, got {cutoff}")
+    other = x if y is None else y
+    with _pairs("within", x, other, _code, device, lengths, progress, every=True) as pairs:
+        xp, (first, second) = pairs.xp, pairs.both
+        shape = len(first.starts), len(second.starts)
+        parts = [(np.empty(0, np.int64),) * 2 + (np.empty(0, np.int32),)]
+
+        def take(i: Array, j: Array, d: Array) -> None:
+            at, place = np.nonzero(d <= limit)
+            needed = _PAIR * (len(at) + sum(len(k) for k, _, _ in parts))
+            what = "the pairs within the cutoff"
+            check_memory(needed, what, less="take a smaller one", halves=False)
+            parts.append((i[place], j[at], d[at, place].astype(np.int32)))
+
+        if shape[0] and shape[1] and not pairs.by_rows(limit, take):
+            tick = reporter(progress, float(shape[0]), "within", "sequences")
+            for k in range(shape[0]):
+                apart = np.abs(second.lengths - first.lengths[k])
+                near = np.flatnonzero(apart <= limit)
+                for begin in range(0, len(near), _TOGETHER):
+                    some = near[begin : begin + _TOGETHER]
+                    found = edit_distance(pairs.of(np.full(len(some), k), some), None)
+                    take(np.array([k]), some, pairs.call.engine.to_host(found)[:, np.newaxis])
+                if tick is not None:
+                    tick(float(k + 1))
+        i, j, d = (np.concatenate(some) for some in zip(*parts, strict=True))
+        if y is None:
+            i, j, d = (some[i != j] for some in (i, j, d))
+        order = np.lexsort((j, i))
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=shape[0]))])
+        given = tuple(map(xp.asarray, (indptr, j[order], d[order])))
+        indptr, indices, distance = pairs.call.give(given)
+        return Within(indptr, indices, distance, shape)
+
+
+_TOGETHER = 1 << 20  # pairs
+_PAIR = 64  # bytes of one that is found, while all are put in order
+_METRICS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (edit_distance, dtw, needleman_wunsch, smith_waterman)
+}
+
+
+def _into(out: Array) -> Callable[[Array, Array, Array], None]:
+    """What puts blocks of distances in their places."""
+
+    def take(i: Array, j: Array, d: Array) -> None:
+        out[i[:, np.newaxis], j] = d.T
+
+    return take
 
 
 def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
     matrix: Any, band: int | None, lengths: Any, device: str | None, progress: Progress, *,
-    local: bool,
+    local: bool, return_path: bool,
 ) -> Any:  # fmt: skip
     numbers: dict[str, Any] = {
         "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
@@ -271,7 +486,9 @@ def _scores(
             raise ValueError(f"{verb}: {name} is a finite number, got {value!r}")
     if gap > 0 or gap_open > 0:
         raise ValueError(f"{verb}: gaps score at most 0, got gap={gap}, gap_open={gap_open}")
-    table = None
+    table, alphabet = None, ""
+    if isinstance(matrix, str):
+        matrix, alphabet = _named(verb, matrix)
     if matrix is not None:
         table = -np.asarray(matrix, np.float64)
         if table.ndim != 2 or table.shape[0] != table.shape[1] or not np.isfinite(table).all():
@@ -279,7 +496,10 @@ def _scores(
     kind = "equal" if table is None else "table"
     rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local)
     with _pairs(verb, x, y, _code, device, lengths, progress) as pairs:
-        if table is not None:
+        shown = pairs.both
+        if alphabet:
+            pairs = pairs.numbered(alphabet)
+        elif table is not None:
             for name, (s, _, _) in zip("xy", pairs.both, strict=True):
                 if len(beyond := s[(s < 0) | (s >= len(table))]):
                     raise ValueError(
@@ -287,8 +507,28 @@ def _scores(
                         f"{len(table) - 1}, got {int(beyond[0])} in {name}; letters are their code "
                         f"points: number them, for example ['ACGT'.index(c) for c in {name}]"
                     )
-        found, _ = pairs.align(rule, band, [-gap_open, -gap, -match, -mismatch], table)
+        gaps = [-gap_open, -gap, -match, -mismatch]
+        if return_path:
+            return pairs.trace(rule, band, gaps, table, shown, score=lambda cost: 0.0 - cost)
+        found, _ = pairs.align(rule, band, gaps, table)
         return pairs.give(0.0 - found)
+
+
+def _named(verb: str, name: str) -> tuple[Array, str]:
+    """A matrix of Biopython's, and its letters."""
+    try:
+        from Bio.Align import substitution_matrices
+    except ImportError:
+        raise ImportError(
+            f"{verb}: matrix={name!r} is read from Biopython: pip install biopython"
+        ) from None
+    known = substitution_matrices.load()
+    if name not in known:
+        raise ValueError(f"{verb}: matrix is an array or one of {', '.join(known)}; got {name!r}")
+    found = substitution_matrices.load(name)
+    if not isinstance(found.alphabet, str):
+        raise ValueError(f"{verb}: matrix {name} is of {found.alphabet[0]!r} and such, not letters")
+    return np.array(found, np.float64), found.alphabet
 
 
 # --- sequences in, costs out ----------------------------------------------------------------------
@@ -303,6 +543,8 @@ class _Pairs:
     both: tuple[Ragged, Ragged]
     many: bool
     progress: Progress
+    given: tuple[Any, Any] = (None, None)  # what they were made of
+    inner: bool = False  # some pairs of a larger call, which converts the results
 
     @property
     def xp(self) -> Any:
@@ -313,9 +555,7 @@ class _Pairs:
         *, keep: bool = False,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The cost of each pair, and a path."""
-        limit = None if band is None else integer(band, f"{self.verb}: band", " or None")
-        if limit is not None and limit < 0:
-            raise ValueError(f"{self.verb}: band must be at least 0, got {band}")
+        limit = self._limit(band)
         dtype = np.dtype(rule.dtype)
         kind = dtype if rule.warp else np.dtype(np.int32)
         x, y = (
@@ -331,6 +571,80 @@ class _Pairs:
         if keep and limit is not None and abs(x.lengths[0] - y.lengths[0]) > limit:
             path = np.empty((0, 2), np.int64)  # there is none
         return found, path
+
+    def _limit(self, band: int | None) -> int | None:
+        limit = None if band is None else integer(band, f"{self.verb}: band", " or None")
+        if limit is not None and limit < 0:
+            raise ValueError(f"{self.verb}: band must be at least 0, got {band}")
+        return limit
+
+    def trace(
+        self, rule: AlignmentRule, band: int | None, gaps: list[float], table: Array | None = None,
+        shown: tuple[Ragged, Ragged] | None = None, *, score: Callable[[float], Any],
+    ) -> Any:  # fmt: skip
+        """The alignment of each pair; `shown` has the entries before they were numbered."""
+        if not self.call.engine.HOST:
+            raise ValueError(
+                f"{self.verb}: return_path is computed on the host: take the sequences there, or "
+                "leave device= out"
+            )
+        limit = self._limit(band)
+        tick, count = self._tick(limit), len(self.both[0].starts)
+        if table is not None:
+            table = np.ascontiguousarray(table, np.float64)
+
+        def tell(part: float) -> None:
+            if tick is not None:
+                tick((len(found) + part) / count)
+
+        found: list[Alignment] = []
+        for k in range(count):
+            x, y = (_entries(s, k) for s in self.both)
+            first, second = (
+                bytes(v) if isinstance(v, (bytes, bytearray)) else v if isinstance(v, str) else own
+                for v, own in zip(
+                    (v[k] if self.many else v for v in self.given),
+                    (_entries(s, k) for s in shown or self.both), strict=True,
+                )
+            )  # fmt: skip
+            cost, one = trace(rule, x, y, limit, gaps, table, (first, second), self.verb, tell)
+            found.append(replace(one, score=score(cost)))
+        return found if self.many else found[0]
+
+    def numbered(self, alphabet: str) -> _Pairs:
+        """Letters as their places in an alphabet."""
+        codes = np.frombuffer(alphabet.encode("utf-32-le"), np.int32)
+        places = np.full(int(codes.max()) + 2, -1, np.int32)
+        places[codes] = np.arange(len(codes))
+        places = self.xp.asarray(places)
+        both = []
+        for name, s in zip("xy", self.both, strict=True):
+            found = places[self.xp.clip(s.entries, -1, len(places) - 1)]
+            if len(beyond := s.entries[found < 0]):
+                raise ValueError(
+                    f"{self.verb}: letters of the matrix are {alphabet!r}, got "
+                    f"{chr(int(beyond[0]) % 0x110000)!r} in {name}"
+                )
+            both.append(s._replace(entries=found))
+        return replace(self, both=(both[0], both[1]))
+
+    def of(self, i: Array, j: Array) -> _Pairs:
+        """The pairs of first sequences i and second ones j."""
+        both = (
+            s._replace(starts=s.starts[k], lengths=s.lengths[k])
+            for s, k in zip(self.both, (i, j), strict=True)
+        )
+        first, second = both
+        return _Pairs(self.verb, self.call, (first, second), True, None, inner=True)
+
+    def by_rows(self, cutoff: int | None, take: Callable[[Array, Array, Array], None]) -> bool:
+        """Edit distances of all from all by the engine, if it has a way of its own."""
+        run = self.call.engine.edit_rows
+        if run is None:
+            return False
+        tick = reporter(self.progress, float(len(self.both[0].starts)), self.verb, "sequences")
+        count = len(self.both[0].starts)
+        return run(*self.both, cutoff, take, None if tick is None else lambda d: tick(d * count))
 
     def _tick(self, band: int | None) -> Callable[[float], None] | None:
         """What tells the progress, of the part of the work that is done."""
@@ -348,7 +662,15 @@ class _Pairs:
         return lambda part: tick(part * total)
 
     def give(self, found: Array) -> Any:
+        if self.inner:
+            return found
         return self.call.give(found if self.many else found[0])
+
+
+def _entries(s: Ragged, k: int) -> Array:
+    """The codes of a sequence."""
+    begin = int(s.starts[k])
+    return np.ascontiguousarray(s.entries[begin : begin + int(s.lengths[k])], np.int32)
 
 
 def _beyond(rows: Array, columns: Array, band: int) -> Array:
@@ -361,25 +683,30 @@ def _beyond(rows: Array, columns: Array, band: int) -> Array:
 @contextlib.contextmanager
 def _pairs(
     verb: str, x: Any, y: Any, read: Callable[[str, str, Array, bool], Array], device: str | None,
-    lengths: Any, progress: Progress,
+    lengths: Any, progress: Progress, *, every: bool = False,
 ) -> Iterator[_Pairs]:  # fmt: skip
     reporter(progress, 1.0)  # the argument's own errors come first
     if lengths is not None and not (isinstance(lengths, (tuple, list)) and len(lengths) == 2):
         raise ValueError(f"{verb}: lengths are two arrays, of x and of y, or None, got {lengths!r}")
+    if isinstance(x, _Pairs):  # of all from all, some
+        yield x
+        return
     sides = [
-        _Side(verb, name, s, read, own)
+        _Side(verb, name, s, read, own, every)
         for name, s, own in zip("xy", (x, y), lengths or (None, None), strict=True)
     ]
     if sides[0].many != sides[1].many:
         raise ValueError(f"{verb} takes two sequences, or several of each: one and several came")
     with Call(device, **sides[0].given, **sides[1].given) as call:
         first, second = (side.sequences(call) for side in sides)
-        if len(first.starts) != len(second.starts):
+        if every and not sides[0].many:
+            raise ValueError(f"{verb} takes lists of sequences, or stacks; single ones came")
+        if not every and len(first.starts) != len(second.starts):
             raise ValueError(
                 f"{verb} takes as many sequences of each, got {len(first.starts)} and "
                 f"{len(second.starts)}"
             )
-        yield _Pairs(verb, call, (first, second), sides[0].many, progress)
+        yield _Pairs(verb, call, (first, second), sides[0].many, progress, (x, y))
 
 
 class _Side:
@@ -396,14 +723,17 @@ class _Side:
 
     def __init__(
         self, verb: str, name: str, x: Any, read: Callable[[str, str, Array, bool], Array],
-        lengths: Any,
+        lengths: Any, every: bool = False,
     ) -> None:  # fmt: skip
+        if every and read is _series and getattr(x, "ndim", 0) == 2:
+            x = x[..., None]  # series of one feature
+        self._none = every and isinstance(x, (list, tuple)) and not x
         self._verb, self._name, self._read, self._given_lengths = verb, name, read, lengths
         self._lengths: Array | None = None  # of a list in one array
         letters = read is _code
         listed = isinstance(x, (list, tuple)) and any(map(_long, x))
         self._stack = getattr(x, "ndim", 0) == (2 if letters else 3)
-        self.many = listed or self._stack
+        self.many = listed or self._stack or self._none
         if lengths is not None and not self._stack:
             raise ValueError(f"{verb}: lengths are for stacks, and {name} is none")
         self.given = {name: _codes_of(x) if letters else x}
@@ -428,6 +758,8 @@ class _Side:
         if lengths is None:
             lengths = np.fromiter(map(len, found), np.int64, len(found))
         starts = np.cumsum(lengths) - lengths
+        if self._none:
+            return Ragged(found[0], starts[:0], lengths[:0])
         if len(found) == 1:
             return Ragged(found[0], starts, lengths)
         features = {s.shape[1:] for s in found if len(s)}

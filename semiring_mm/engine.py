@@ -596,6 +596,10 @@ class Engine(Protocol):
         closure, or nothing: False. ``improves(node, value)`` raises where an entry of the diagonal
         is not one; ``tick(pairs)``, or None, is told how many are done. None on an engine that does
         the steps one by one.
+    edit_rows : callable, optional
+        ``edit_rows(x, y, cutoff, take, tick)`` gives edit distances of all from all in blocks, or
+        does nothing: False. See :func:`semiring_mm.cpu.alignment.edit_rows`. None on an engine that
+        computes them as pairs.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     calls : Calls
@@ -632,6 +636,8 @@ class Engine(Protocol):
         is the call itself, to be repeated.
         """
 
+    @property
+    def edit_rows(self) -> Callable[..., bool] | None: ...
     def align(
         self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None, gaps: Sequence[float],
         table: whole(F[letters, letters]) | None, *, keep: bool,

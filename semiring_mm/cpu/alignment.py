@@ -19,7 +19,7 @@ from .codegen import Compiled, compiled
 from .compiler import KEPT, host_target
 from .kernels import alignment as kernels
 
-__all__ = ["align"]
+__all__ = ["align", "edit_rows"]
 
 Array = NDArray[Any]
 
@@ -145,6 +145,74 @@ def edit_distances(
     return out
 
 
+def edit_rows(
+    x: Ragged, y: Ragged, cutoff: int | None, take: Callable[[Array, Array, Array], None],
+    tick: Callable[[float], None] | None = None,
+) -> bool:  # fmt: skip
+    """Edit distances of each sequence of x from each of y, given in blocks.
+
+    False, and nothing is done, for more codes than a table has room for.
+
+    Parameters
+    ----------
+    cutoff : int, optional
+        Those whose lengths differ by more are left out; distances above it may be any above it.
+    take : callable
+        ``take(i, j, distances)``, on several threads: of rows i and columns j, shape (j, i).
+    """
+    some = x.entries[: int((x.starts + x.lengths).max())]
+    codes, known = np.unique(some, return_inverse=True)
+    known = known.reshape(-1).astype(np.int32)
+    at = np.searchsorted(codes, y.entries).astype(np.int32)
+    at[at == len(codes)] = 0
+    other = np.where(codes[at] == y.entries, at, np.int32(len(codes))) if len(codes) else at
+    letters, lanes = len(codes) + 1, host_target().vector_bytes // 8
+    count, words = 2 * lanes, max(1, -(-int(x.lengths.max()) // 64))
+    if letters * words * count > _MOST:
+        return False
+    order, ends = np.argsort(x.lengths, kind="stable"), np.argsort(y.lengths, kind="stable")
+    lengths, run = y.lengths[ends], compiled(kernels.edit_rows)
+    step = max(1, _PIECE // (16 * max(1, int(lengths.max())) * words * count))
+    done, caller = 0, threading.get_ident()
+
+    def rows(first: int, last: int) -> None:
+        nonlocal done
+        memory = {
+            "table": np.zeros((letters, words, count), np.uint64),
+            "room": np.zeros((words, 2, count), np.uint64),
+        }
+        for begin in range(first, last, count):
+            group = order[begin : min(begin + count, last)]
+            low, high = 0, len(ends)
+            if cutoff is not None:
+                shortest, longest = x.lengths[group[0]], x.lengths[group[-1]]
+                low = int(np.searchsorted(lengths, shortest - cutoff))
+                high = int(np.searchsorted(lengths, longest + cutoff, "right"))
+            given = np.zeros((2, 1, count), np.int64)
+            given[:, 0, : len(group)] = x.lengths[group], x.starts[group]
+            for start in range(low, high, step):
+                there = ends[start : min(start + step, high)]
+                out = np.empty((1, len(there), count), np.int64)
+                run(
+                    count=count, single=words == 1, first=0, last=1, others=len(there),
+                    bounded=cutoff is not None, letters=letters, words=words, cutoff=cutoff or 0,
+                    rows=given[0], x_starts=given[1], x=known, y_starts=y.starts[there],
+                    columns=y.lengths[there], y=other, out=out, **memory,
+                )  # fmt: skip
+                take(group, there, out[0, :, : len(group)])
+                pool.look()
+            done += len(group)
+            if tick is not None and threading.get_ident() == caller:
+                tick(min(1.0, done / len(order)))
+
+    size = max(count, -(-len(order) // (4 * pool.get_num_threads()) // count) * count)
+    parts = [(i, min(i + size, len(order))) for i in range(0, len(order), size)]
+    pool.run([functools.partial(rows, *part) for part in parts])
+    if tick is not None:
+        tick(1.0)
+    return True
+
+
 def each_pair(
     run: Callable[..., None], fields: dict[str, Any], terms: NDArray[np.int64],
     spans: NDArray[np.int64], memory: Callable[[], dict[str, Any]],
@@ -163,10 +231,12 @@ def each_pair(
     tick : callable, optional
         Told by the calling thread which part of the terms is done, from 0 to 1.
     """
-    ends = np.cumsum(terms)
+    ends, all_ = np.cumsum(terms), int(spans.max()) + 1
+    if tick is None and ends[-1] <= _ALONE:  # too little to be shared
+        run(**fields, **memory(), first=0, last=len(terms), begin=0, end=all_)
+        return
     size = min(max(int(ends[-1]) // (4 * pool.get_num_threads()), _ALONE), _PIECE)
     starts = np.flatnonzero(np.diff((ends - 1) // size, prepend=-1))
-    all_ = int(spans.max()) + 1
     caller, parts, done = threading.get_ident(), list[int](), 0
 
     def report(_: int) -> None:

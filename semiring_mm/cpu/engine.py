@@ -22,7 +22,7 @@ from .vector import gemv
 if TYPE_CHECKING:
     from . import bit_rows, calls, engine, rows, select
     from . import chain as chains
-    from .alignment import align
+    from .alignment import align, edit_rows
     from .bfs import HopSearches
     from .closure_program import eliminate
     from .codegen import compiled
@@ -46,7 +46,7 @@ trees = log_shares = FactorSweeps = ReverseSweeps = Customizer = HopDependencies
 
 #: What no product takes part in.
 __getattr__ = lazily(__package__, {
-    "alignment": "align", "bfs": "HopSearches", "bit_rows": "bit_rows",
+    "alignment": "align edit_rows", "bfs": "HopSearches", "bit_rows": "bit_rows",
     "calls": "calls", "chain": "chains",
     "closure_program": "eliminate", "codegen": "compiled", "rows": "rows",
     "screen": "Screen", "select": "select", "spanning": "best_outside between doubtful towards",

@@ -287,7 +287,7 @@ def _dtw(
             v[i] if own is None else v[i, : int(own[i])]
             for v, own in zip((x, y), lengths, strict=True)
         )
-        _, path = alignment.dtw(one, other, cost=cost, band=band, return_path=True)
+        _, path = alignment.dtw([one], [other], cost=cost, band=band, return_path=True)
         if path is not None:
             found[i, : len(path)] = path
     return distances.reshape(batch), found.reshape(*batch, *found.shape[1:])

@@ -53,7 +53,7 @@ WHERE = " on the device"
 TILE = 2048
 LOOK = 1024  # each look waits for the device
 SPARSE = False
-eliminate = None
+edit_rows = eliminate = None
 #: Graph kernels on the host.
 compiled = rows = None
 

@@ -22,7 +22,8 @@ ROOMS = {
     "cpu": "cpu.*",
     "cuda": "gpu.*",
     "verbs": """arrays tiles deprecated products bits bit_rows gf2 sparse blas summation neighbours
-        chains sequences alignment eigenvalues gradients chain_gradients config verb""",
+        chains sequences alignment traceback traceback_kernels eigenvalues gradients
+        chain_gradients config verb""",
     "graphs": "closures.* hierarchy.* graphs.*",
     "files": "files files.*",
     "scale": "tiled.* dask dask.*",

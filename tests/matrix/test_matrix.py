@@ -561,7 +561,8 @@ def test_every_public_function_is_here():
         Paths PreparedGraph Semiring SemiringLawError Statistics Tiles __version__ accessibility
         adjacency explain flows get_num_threads load nearest prepare reconstruct_path semirings
         set_num_threads show_config statistics
-        sgemm dgemm sgemv dgemv CRFLoss sample Metric Within inv null_space solve within""".split()
+        sgemm dgemm sgemv dgemv CRFLoss sample Alignment Metric Within inv null_space solve
+        within""".split()
     )  # fmt: skip
     modules = (sm, sm.sequences, sm.alignment, sm.neighbours, sm.gf2)
     names = {name for module in modules for name in module.__all__}

@@ -27,7 +27,8 @@ def test_paths_of_dtw(cost, features, band):
     """Of whole numbers: exactly."""
     x, y = (RNG.integers(-9, 9, (n, features) if features else n) * 1.0 for n in (40, 33))
     expected = naive.dtw(x, y, cost=cost, band=band)
-    distance, path = alignment.dtw(x, y, cost=cost, band=band, return_path=True)
+    given = ([x], [y]) if features else (x, y)
+    distance, path = alignment.dtw(*given, cost=cost, band=band, return_path=True)
     assert distance == expected
     if np.isfinite(expected):
         gaps = np.abs(x[path[:, 0]] - y[path[:, 1]])
@@ -90,6 +91,36 @@ def test_kinds_of_lists():
     found = alignment.dtw([torch.ones(3), torch.zeros(2)], [torch.ones(2), torch.ones(5)])
     assert isinstance(found, torch.Tensor)
     assert found.tolist() == [0, 5]
+
+
+def test_an_array_of_two_axes_will_be_a_collection():
+    x, y = RNG.random((2, 5, 3))
+    with pytest.warns(
+        FutureWarning, match=r"x and y .*next release.*\[x\] .*x\[..., None\]"
+    ) as told:
+        found = alignment.dtw(x, y)
+    assert told[0].filename == __file__
+    assert_array_equal(alignment.dtw([x], [y]), [found])
+    each = [alignment.dtw(*pair) for pair in zip(x, y, strict=True)]
+    assert_array_equal(alignment.dtw(x[..., None], y[..., None]), each)
+
+
+@pytest.mark.parametrize("gap_open", [0, -10])
+def test_named_matrices(gap_open):
+    names = pytest.importorskip("Bio.Align.substitution_matrices")
+    table = names.load("BLOSUM62")
+    x, y = (["".join(RNG.choice([*table.alphabet[:20]], n)) for n in (30, 0, 41)] for _ in "xy")
+    numbers = ([[table.alphabet.index(c) for c in s] for s in some] for some in (x, y))
+    options = {"gap": -1, "gap_open": gap_open}
+    for verb in (alignment.smith_waterman, alignment.needleman_wunsch):
+        expected = verb(*numbers, matrix=np.array(table), **options)
+        assert_array_equal(verb(x, y, matrix="BLOSUM62", **options), expected)
+        numbers = ([[table.alphabet.index(c) for c in s] for s in some] for some in (x, y))
+    for text in ("MKb", "M\N{GREEK SMALL LETTER ALPHA}"):
+        with pytest.raises(ValueError, match=f"letters of the matrix are .*{text[-1]}' in y"):
+            alignment.smith_waterman("MK", text, matrix="BLOSUM62")
+    with pytest.raises(ValueError, match=r"one of BENNER22.*got 'BLOSUM'"):
+        alignment.smith_waterman("MK", "M", matrix="BLOSUM")
 
 
 def test_rules_of_dtw():
@@ -168,7 +199,11 @@ def test_strings():
         (lambda: alignment.dtw([1], [2], cost="cubed"), ValueError, "absolute"),
         (lambda: alignment.dtw([1], [2], band=-1), ValueError, "at least 0"),
         (lambda: alignment.dtw([1], [2], band=1.5), TypeError, "band must be an integer"),
-        (lambda: alignment.dtw(np.ones((3, 2)), np.ones((3, 1))), ValueError, r"features, got \[1"),
+        (
+            lambda: alignment.dtw([np.ones((3, 2))], [np.ones((3, 1))]),
+            ValueError,
+            r"features, got \[1",
+        ),
         (lambda: alignment.dtw(["a"], ["b"]), TypeError, "numbers are accepted"),
         (lambda: alignment.dtw([1j], [1]), TypeError, "real numbers"),
         (lambda: alignment.dtw([[[1, 2]], [[1]]], [[1], [1]]), ValueError, r"features, got \[1, 2"),
@@ -197,7 +232,7 @@ def test_strings():
             ValueError,
             "from 0 to the 3",
         ),
-        (lambda: alignment.dtw([[1]], [[2]], return_path=True), ValueError, "for two series"),
+        (lambda: alignment.dtw([[1], [2]], [[2], [1]], return_path=True), ValueError, "two series"),
         (lambda: alignment.edit_distance([1.5], [2]), TypeError, "whole numbers"),
         (lambda: alignment.edit_distance("ab", None), TypeError, "y is a sequence.*got None"),
         (lambda: alignment.dtw([[1], None], [[1], [2]]), TypeError, r"x\[1\] is a sequence"),
@@ -326,7 +361,7 @@ def test_the_kernel_of_edit_distances_in_python(count):
 def test_the_kernel_of_antidiagonals_in_python(verb, options, monkeypatch):
     x, y = (RNG.integers(0, 3, n) for n in (21, 24))
     if verb is alignment.dtw:
-        x, y = (v if "cost" in options else np.stack([v, v[::-1]], 1) for v in (x, y))
+        x, y = (v if "cost" in options else [np.stack([v, v[::-1]], 1)] for v in (x, y))
     expected = verb(x, y, **options)
     run = functools.partial(kernels.align.plain, MIN_PLUS)
     monkeypatch.setattr(cpu, "_compiled", lambda dtype: run)

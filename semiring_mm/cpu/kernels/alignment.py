@@ -173,3 +173,73 @@ def edit_distances(
                 out[b, lane] = total
         if end >= wide:
             mark(b, count, low, rows, x_starts, x, table, False)
+
+
+@kernel
+def edit_rows(
+    count: static, single: static, bounded: static, first: i64, last: i64, others: i64,
+    letters: i64, words: i64, cutoff: i64, rows: i64[last, count], x_starts: i64[last, count],
+    x: i32[:],
+    y_starts: i64[others], columns: i64[others], y: i32[:], table: u64[letters, words, count],
+    room: u64[words, 2, count], out: i64[last, others, count],
+):  # fmt: skip
+    """Groups of `count` sequences of x, one to a lane, against each of `others` ones of y.
+
+    ``table`` and ``room`` are those of :func:`edit_distances`; a group's table is made once. Codes
+    of y that no x has are rows of zeros. Those of `single` words keep a column in registers. Every
+    16 columns a group is left that has no lane within the `cutoff`: each column that is to come
+    lessens the distance by 1 at most. What is given for it then is more than the cutoff.
+    """
+    for b in range(first, last):
+        tall = 0
+        for lane in range(count):
+            tall = max(tall, rows[b, lane])
+        height = (tall + 63) >> 6
+        mark(b, count, 0, rows, x_starts, x, table, True)
+        for o in range(others):
+            start, wide, done, near = y_starts[o], columns[o], 0, True
+            for lane in lanes(count, whole=True):
+                for w in range(height):
+                    room[w, 0, lane] = u64(-1)
+                    room[w, 1, lane] = 0
+            while near:
+                end = min(done + 16, wide) if bounded else wide
+                for lane in lanes(count, 2, whole=True):
+                    if single:
+                        up, down = room[0, 0, lane], room[0, 1, lane]
+                        for j in range(done, end):
+                            matches = table[y[start + j], 0, lane]
+                            equal = u64((matches & up) + up) ^ up | matches | down
+                            above, below = down | u64(~(equal | up)), equal & up
+                            across_, back = u64(above << 1) | u64(1), u64(below << 1)
+                            up, down = back | u64(~(equal | across_)), across_ & equal
+                        room[0, 0, lane], room[0, 1, lane] = up, down
+                    else:
+                        for j in range(done, end):
+                            code = y[start + j]
+                            more, less = each(u64(1)), each(u64(0))
+                            for w in range(height):
+                                matches = table[code, w, lane]
+                                up, down = room[w, 0, lane], room[w, 1, lane]
+                                same = matches | less
+                                equal = u64((same & up) + up) ^ up | same | down
+                                above, below = down | u64(~(equal | up)), equal & up
+                                across_, back = u64(above << 1) | more, u64(below << 1) | less
+                                more, less = above >> 63, below >> 63
+                                room[w, 0, lane] = back | u64(~(equal | across_))
+                                room[w, 1, lane] = across_ & equal
+                    total = each(u64(end))
+                    for w in range(height):
+                        left = max(rows[b, lane] - 64 * w, 0)
+                        mask = u64((1 << left) - 1) if left < 64 else u64(-1)
+                        total += popcount(room[w, 0, lane] & mask)
+                        total -= popcount(room[w, 1, lane] & mask)
+                    out[b, o, lane] = total
+                done, near = end, False
+                if done < wide:
+                    for lane in range(count):
+                        near = near | (out[b, o, lane] <= cutoff + wide - done)
+            if done < wide:
+                for lane in range(count):
+                    out[b, o, lane] = cutoff + 1
+        mark(b, count, 0, rows, x_starts, x, table, False)
