@@ -199,7 +199,7 @@ class Network:
         if outside:
             warn(
                 f"{outside:,} of the {len(streets.nodes):,} nodes are islands: from the largest "
-                f"part they cannot be reached, or cannot reach it ({self.islands.max():,} parts, "
+                f"part they cannot be reached, or cannot reach it (parts: {self.islands.max():,}, "
                 f"net.islands); largest=True leaves them out"
             )
 
