@@ -18,7 +18,7 @@ xp = np
 HOST, WHERE = True, " in the plain engine"
 TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 8, False, 8, 11
 rows, HopSearches = plain_graphs.rows, plain_graphs.HopSearches
-FactorSweeps = ReverseSweeps = Customizer = HopDependencies = None
+FactorSweeps = ReverseSweeps = Customizer = HopDependencies = edit_rows = None
 compiled = plain_graphs.compiled
 scratch = np.empty
 

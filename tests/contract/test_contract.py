@@ -106,6 +106,10 @@ def near(x, y):
     assert_allclose(x, y, 1e-12, 1e-12)
 
 
+def test_edit_distances_of_all_pairs():
+    both(sm.alignment.cdist, ["abc", "", "bcd"], ["ab", "d"])
+
+
 def test_alignments_tell_their_progress():
     x, y = ([RNG.integers(0, 3, n) for n in sizes] for sizes in ((9, 5), (7, 0)))
     told = []
