@@ -81,7 +81,7 @@ numpydoc_validation_checks = {
 #: Made by the library, not by its users: they have attributes, not parameters.
 MADE = (
     r"\.(NegativeCycleError|SemiringLawError|Graph|LabelledArray|PreparedGraph|Statistics|Histogram"
-    r"|Nearest|Flows|CRFLoss|Eigen|Paths|Within|Places|Route|Streets)$"
+    r"|Nearest|Flows|CRFLoss|Eigen|Paths|Within|Places|Route|Streets|Alignment)$"
 )
 numpydoc_validation_exclude = {MADE, r"\.LabelledArray\.(copy|sort|partition)$"}  # these as NumPy's
 toc_object_entries_show_parents = "hide"
