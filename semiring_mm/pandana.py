@@ -112,6 +112,11 @@ class Network:
         self, node_x: Any, node_y: Any, edge_from: Any, edge_to: Any, edge_weights: Any,
         twoway: bool = True,
     ) -> None:  # fmt: skip
+        if not isinstance(edge_weights, pd.DataFrame):
+            raise TypeError(
+                f"edge_weights is a DataFrame with a column for each impedance, got "
+                f"{type(edge_weights).__name__}: write edges[['length']]"
+            )
         self.nodes_df = pd.DataFrame({"x": node_x, "y": node_y})
         self.edges_df = pd.DataFrame({"from": edge_from, "to": edge_to}).join(edge_weights)
         self.impedance_names = list(edge_weights.columns)

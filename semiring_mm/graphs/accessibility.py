@@ -373,7 +373,7 @@ def _weights(weights: Any, count: int, name: str, what: str) -> tuple[Float, boo
         i = int(np.flatnonzero(~np.isfinite(values.reshape(count, -1)).all(axis=1))[0])
         raise ValueError(f"{name} are finite, got {found[i].tolist()} for {what} {i}")
     flat = found.ndim == 1
-    return values.reshape(count, -1) if flat else values, found.dtype.kind in "biu", flat
+    return values[:, np.newaxis] if flat else values, found.dtype.kind in "biu", flat
 
 
 def _demand(given: Any, n: int, nodes: Sequence[Any]) -> tuple[Index, Float]:

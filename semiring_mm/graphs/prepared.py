@@ -412,6 +412,7 @@ class PreparedGraph:
         other.nodes, other._labels, other._structure = edges.nodes, None, leaves.after
         other._rows = other._table = None
         other._columns, other._customizers = (None, None, None), {}
+        vars(other).pop("_whole", None)
         other._arcs = leaves.arcs(self._arcs, edges)
         other._register()
         problem = other._problem(edges)

@@ -329,3 +329,8 @@ def test_more_points_than_were_announced(town):
     town.net.set_pois("few", 9, 2, town.nodes.x, town.nodes.y)
     with pytest.raises(ValueError, match="at most 2, its maxitems"):
         town.net.nearest_pois(9, "few", 3, imp_name="m")
+
+
+def test_edges_without_a_table_of_weights():
+    with pytest.raises(TypeError, match=r"edge_weights is a DataFrame .*, got list"):
+        pandana.Network([0.0], [0.0], [], [], [])

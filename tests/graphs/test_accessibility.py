@@ -170,6 +170,7 @@ def test_labels_tables_and_nothing():
     found = net.accessibility(["b", "c"], frame, radius=4)
     assert found.tolist() == [[3, 70], [3, 70], [2, 40]]
     assert net.accessibility([], radius=[1, 2]).tolist() == [[0, 0]] * 3
+    assert net.accessibility([], [], radius=1).tolist() == [0, 0, 0]
     assert net.accessibility(["a"], [0], radius=INF).tolist() == [0, 0, 0]
     assert net.accessibility(["a"], sources=[], decay="d").shape == (0,)
     assert sm.accessibility(np.zeros((0, 0)), [], radius=1).shape == (0,)

@@ -173,3 +173,10 @@ def test_places_that_are_none(edge, fraction, words):
 def test_other_semirings_have_no_places():
     with pytest.raises(ValueError, match="the graph is over max_min"):
         sm.prepare({0: {1: 2.0}}, semiring="max_min").with_places(np.array([0]), np.array([0.5]))
+
+
+def test_a_second_quantity_before_and_after_places():
+    net, km = sm.prepare({0: {1: 8.0}, 1: {2: 2.0}}), np.array([10.0, 20.0])
+    assert_array_equal(net.distances(0, along=km)[1], [[0, 10, 30]])
+    more = net.with_places(np.array([0, 1]), np.array([0.25, 0.5]))
+    assert_array_equal(more.distances(0, along=more.spread(km))[1], [[0, 10, 30, 2.5, 20]])
