@@ -21,7 +21,7 @@ from ..progress import Progress
 from ..warn import warn
 from . import outputs
 from .osm import Profile
-from .places import Locator, Places, points_of
+from .places import Locator, Places, check_single, points_of
 from .readers import Reading, read
 from .streets import Streets, distance
 
@@ -457,8 +457,7 @@ class Network:
     def _two(self, source: Any, target: Any) -> tuple[PreparedGraph, int, int]:
         pair = []
         for x, name in ((source, "source"), (target, "target")):
-            if isinstance(x, Places) and len(x) != 1:
-                raise ValueError(f"{name} is one place, as places[0]; got {len(x)}")
+            check_single(x, name)
             pair.append(x if isinstance(x, Places) else [x])
         graph, ends = self._with(*pair)
         i, j = (int(x[0]) for x in ends if x is not None)

@@ -17,7 +17,7 @@ from . import kernels
 from .outputs import geopandas
 from .streets import Streets, as_crs, distance
 
-__all__ = ["Locator", "Places", "points_of"]
+__all__ = ["Locator", "Places", "check_single", "points_of"]
 
 Index = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -225,6 +225,12 @@ class Locator:
         """The number of each segment along its edge."""
         starts = np.flatnonzero(np.diff(self.edge, prepend=-1))
         return np.arange(len(self.edge)) - np.repeat(starts, np.diff(starts, append=len(self.edge)))
+
+
+def check_single(x: Any, name: str) -> None:
+    """Raise ValueError for places that are not exactly one."""
+    if isinstance(x, Places) and len(x) != 1:
+        raise ValueError(f"{name} is one place, as places[0]; got {len(x)}")
 
 
 def points_of(x: Any, y: Any, crs: Any, streets: Streets) -> tuple[Float, Sequence[Any]]:

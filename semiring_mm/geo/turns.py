@@ -18,7 +18,7 @@ from ..graphs.prepared import PreparedGraph, prepare
 from ..lazy import cached_property
 from ..progress import Progress, reporter
 from ..semirings import semirings
-from .places import Places
+from .places import Places, check_single
 from .streets import Streets
 
 __all__ = ["TurnNetwork", "dual", "turn_angles"]
@@ -367,6 +367,8 @@ class TurnNetwork:
         -------
         float
         """
+        check_single(source, "source")
+        check_single(target, "target")
         if isinstance(source, Places) or isinstance(target, Places):
             return float(np.asarray(self.distances(source, target))[0, 0])
         i, j = self._place(source), self._place(target)

@@ -149,6 +149,9 @@ def test_a_place_behind_on_a_street_one_way_is_reached_around():
     net = TurnNetwork(streets, [4, 10, 20], turns=([2], [0], [3]))
     places = places_on(streets, [0, 0], [0.25, 0.75])
     assert_array_equal(net.distances(places, places), [[0, 2], [35, 0]])
+    assert net.distance(places[0], places[1]) == 2
+    with pytest.raises(ValueError, match=r"target is one place, as places\[0\]; got 2"):
+        net.distance(places[0], places)
     net.customize([8, 10, 20])
     assert_array_equal(net.distances(places, places), [[0, 4], [37, 0]])
     net.customize([inf, 10, 20])
