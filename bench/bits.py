@@ -1,10 +1,11 @@
 """Rows of bits beside RDKit, SciPy and Faiss on the CPU, and alone on a CUDA device.
 
 ``python -m bench.bits cpu`` and ``... gpu`` measure and write raw results below ``bench/results``;
-``--table`` renews the tables of docs/neighbours.md from the newest committed results. Rows are made
-up to be like Morgan fingerprints of molecules: some 50 of 2,048 bits, of which few are common, and
-families of rows that differ in few bits. RDKit's call is the loop over ``BulkTanimotoSimilarity``,
-of one thread as it is; its fingerprints and Faiss's index are made before the clock starts.
+``--table`` renews the tables of docs/neighbours.md from the newest committed results. Rows are
+generated like Morgan fingerprints of molecules: about 50 of 2,048 bits are set, most of them in few
+rows, and there are families of rows that differ in few bits. RDKit's call is the loop over
+``BulkTanimotoSimilarity``, of one thread as it is; its fingerprints and Faiss's index are made
+before the clock starts.
 
 On a device all results are compared first, with NumPy's on small shapes and with those of the CPU
 on larger ones.

@@ -187,7 +187,7 @@ def road_like(n: int, seed: int = 1) -> tuple[Any, Any, Any]:
 
 
 def percolated(side: int, kept: float = 0.6, seed: int = 1) -> tuple[int, Any, Any]:
-    """The largest piece of a square grid of which a part of the edges is kept at random.
+    """Largest connected component of a square grid with a random part of its edges.
 
     Its separators grow as its side does, unlike those of roads: the sweeps of a continent's worst
     case. Undirected.
