@@ -331,7 +331,6 @@ def statistics(
         )
     paths = options.paths(False, "ending in .npz")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
-    where = options.indices()
     own = edges.original
     rows = positions(sources, own.n, own.nodes)
     rows = np.arange(own.n) if rows is None else rows
@@ -343,6 +342,7 @@ def statistics(
     if away and columns is not None and not of_paths >= set(asked):
         what = "targets" if edges.ends is None else "zone centroids"
         raise ValueError(f"{what}: statistics of some are computed on the CPU: leave out device")
+    where = options.indices()
     work = _Work(edges, rows, asked, *_wanted(asked, own.n, bins, radius, attribute), columns)
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if paths is None else _State(paths[0], work, options)
