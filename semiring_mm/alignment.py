@@ -513,9 +513,10 @@ class _Sieve:
         two = _LETTERS + (code[:-1] * 31 + code[1:])[beside] % (_FEATURES - _LETTERS)
         kind = place[xp.concatenate([code % _LETTERS, two])]
         row = xp.concatenate([row, row[1:][beside]])
-        known = kind >= 0
-        found = xp.bincount((row * kinds + kind)[known], minlength=len(rows) * kinds)
-        return found.reshape(len(rows), kinds)
+        place = (row * kinds + kind)[kind >= 0]
+        if not len(place):
+            return xp.zeros((len(rows), kinds), np.int64)
+        return xp.bincount(place, minlength=len(rows) * kinds).reshape(len(rows), kinds)
 
     def _bits(self, s: Ragged) -> Array:
         xp, n = self.engine.xp, len(s.starts)
@@ -525,7 +526,7 @@ class _Sieve:
         for begin in range(0, n if self.columns else 0, step):
             rows = np.arange(begin, min(begin + step, n))
             count = xp.minimum(self._counts(s, rows, self.used), _LEVELS).astype(np.uint8)
-            packed = xp.packbits(count[:, self.feature] >= self.level, axis=1)
+            packed = self.engine.pack_bits(count[:, self.feature] >= self.level)
             out[rows[0] : rows[-1] + 1, : packed.shape[1]] = packed
         return out.view(np.uint64)
 
