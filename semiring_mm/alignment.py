@@ -10,8 +10,10 @@ np.float64(0.0)
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,8 +132,9 @@ def dtw(
 
 
 def edit_distance(
-    x: Any, y: Any, *, band: int | None = None, return_path: bool = False, lengths: Any = None,
-    device: str | None = None, progress: Progress = None,
+    x: Any, y: Any, *, band: int | None = None, free_ends: str | Iterable[str] | None = None,
+    return_path: bool = False, lengths: Any = None, device: str | None = None,
+    progress: Progress = None,
 ) -> Any:  # fmt: skip
     """The least number of insertions, deletions and substitutions from one sequence to another.
 
@@ -142,6 +145,10 @@ def edit_distance(
     band : int, optional
         Only alignments within ``|i - j| <= band``: distances of at most `band` are right, others
         are not less than they are.
+    free_ends : str or several, optional
+        Ends that may be left out at no cost: "x_start", "x_end", "y_start", "y_end"; "x" and "y"
+        are both ends of one. ``"y"`` finds x anywhere in y, and ``"y_end"`` at its beginning
+        (edlib's modes HW and SHW).
     return_path : bool, default False
         Return an :class:`Alignment` of that distance, or a list with one for each pair.
     lengths, device, progress
@@ -150,13 +157,14 @@ def edit_distance(
     Returns
     -------
     int, or ndarray of int64 with one for each pair, or Alignment
-        -1 where the lengths differ by more than the band.
+        -1 where no alignment is within the band: without free ends, where the lengths differ by
+        more.
 
     Raises
     ------
     ValueError, TypeError
-        For lists of different lengths, and entries that are not whole numbers; for `return_path`
-        of sequences on a device.
+        For lists of different lengths, entries that are not whole numbers, other ends; for
+        `return_path` of sequences on a device.
     MemoryError
         Where there is no room for the table of `return_path`.
 
@@ -165,7 +173,7 @@ def edit_distance(
     Levenshtein's distance (1966), in O(n m) as of :func:`dtw`. With `return_path` the host fills a
     table of a byte for each cell, or for those of the band. Of equally good alignments the one is
     returned that, seen from the end, has entries of both before one of x alone, and that before one
-    of y.
+    of y; of ends equally good the first.
 
     Examples
     --------
@@ -175,14 +183,17 @@ def edit_distance(
     >>> found = alignment.edit_distance("kitten", "sitting", return_path=True)
     >>> found.score, found.cigar, found.aligned
     (3, '1X3=1X1=1D', ('kitten-', 'sitting'))
+    >>> found = alignment.edit_distance("GATA", "CCAGGTACC", free_ends="y", return_path=True)
+    >>> found.score, found.aligned, found.start, found.end
+    (1, ('GATA', 'GGTA'), (0, 3), (4, 7))
     """
     with _pairs("edit_distance", x, y, _code, device, lengths, progress) as pairs:
+        rule = AlignmentRule("f4", "equal", ends=_ends("edit_distance", free_ends))
         if return_path:
-            rule, gaps = AlignmentRule("f4", "equal"), [0.0, 1.0, 0.0, 1.0]
             return pairs.trace(
-                rule, band, gaps, score=lambda cost: -1 if math.isinf(cost) else int(cost)
+                rule, band, _EDITS, score=lambda cost: -1 if math.isinf(cost) else int(cost)
             )
-        found, _ = pairs.align(AlignmentRule("f4", "equal"), band, [0, 1, 0, 1])
+        found, _ = pairs.align(rule, band, _EDITS)
         whole = pairs.xp.where(pairs.xp.isinf(found), -1, found).astype(np.int64)
         return pairs.give(whole) if pairs.many else int(whole[0])
 
@@ -197,6 +208,7 @@ def needleman_wunsch(
     gap_open: float = 0,
     matrix: str | ArrayLike | None = None,
     band: int | None = None,
+    free_ends: str | Iterable[str] | None = None,
     return_path: bool = False,
     lengths: Any = None,
     device: str | None = None,
@@ -218,15 +230,16 @@ def needleman_wunsch(
         numbers from 0 on. Number letters: ``["ACGT".index(c) for c in x]``.
     band : int, optional
         Only alignments within ``|i - j| <= band``.
-    return_path
-        As for :func:`edit_distance`, which has the notes and errors too.
+    free_ends, return_path
+        As for :func:`edit_distance`, which has the notes and errors too. With ``("x", "y")`` an
+        alignment is semi-global, as parasail's ``sg`` and for overlaps of reads.
     lengths, device, progress
         As for :func:`dtw`.
 
     Returns
     -------
     float, or ndarray of float64 with one for each pair, or Alignment
-        -inf where the lengths differ by more than the band.
+        -inf where no alignment is within the band.
 
     Raises
     ------
@@ -248,10 +261,15 @@ def needleman_wunsch(
     GATTACA
     |||  ||
     GAT--CA
+    >>> ends = "x_start", "y_end"  # the end of x on the start of y
+    >>> print(alignment.needleman_wunsch("CCTACG", "TACGGA", free_ends=ends, return_path=True))
+    TACG
+    ||||
+    TACG
     """
     return _scores(
         "needleman_wunsch", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
-        progress, local=False, return_path=return_path,
+        progress, ends=_ends("needleman_wunsch", free_ends), return_path=return_path,
     )  # fmt: skip
 
 
@@ -476,7 +494,7 @@ def _into(out: Array) -> Callable[[Array, Array, Array], None]:
 def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
     matrix: Any, band: int | None, lengths: Any, device: str | None, progress: Progress, *,
-    local: bool, return_path: bool,
+    return_path: bool, local: bool = False, ends: int = 0,
 ) -> Any:  # fmt: skip
     numbers: dict[str, Any] = {
         "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
@@ -494,7 +512,7 @@ def _scores(
         if table.ndim != 2 or table.shape[0] != table.shape[1] or not np.isfinite(table).all():
             raise ValueError(f"{verb}: matrix is square and finite, got shape {table.shape}")
     kind = "equal" if table is None else "table"
-    rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local)
+    rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local, ends=ends)
     with _pairs(verb, x, y, _code, device, lengths, progress) as pairs:
         shown = pairs.both
         if alphabet:
@@ -512,6 +530,20 @@ def _scores(
             return pairs.trace(rule, band, gaps, table, shown, score=lambda cost: 0.0 - cost)
         found, _ = pairs.align(rule, band, gaps, table)
         return pairs.give(0.0 - found)
+
+
+_EDITS = [0.0, 1.0, 0.0, 1.0]  # what the numbers of gaps and entries are for edit distances
+_ENDS = {"x_start": 1, "x_end": 2, "y_start": 4, "y_end": 8, "x": 3, "y": 12}
+
+
+def _ends(verb: str, given: Any) -> int:
+    """Free ends as the bits of a rule."""
+    if given is None:
+        return 0
+    names = [given] if isinstance(given, str) or not hasattr(given, "__iter__") else [*given]
+    if not all(isinstance(name, str) and name in _ENDS for name in names):
+        raise ValueError(f"{verb}: free_ends are of {', '.join(_ENDS)}; got {given!r}")
+    return functools.reduce(operator.or_, map(_ENDS.__getitem__, names), 0)
 
 
 def _named(verb: str, name: str) -> tuple[Array, str]:

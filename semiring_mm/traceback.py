@@ -40,7 +40,7 @@ class Alignment:
         bytes b"-", of other sequences None.
     start, end : tuple of int
         These parts are ``x[start[0]:end[0]]`` and ``y[start[1]:end[1]]``: all of both, unless the
-        alignment is local.
+        alignment is local or has free ends.
 
     Notes
     -----
@@ -86,10 +86,11 @@ def trace(
     left at the cost.
     """
     n, m = len(x), len(y)
-    if band is not None and abs(n - m) > band and not rule.local:
-        none = np.zeros(0, bool)
-        nothing = _aligned(given[0][:0], none), _aligned(given[1][:0], none)
-        return INF, Alignment(INF, "", nothing, (0, 0), (0, 0))
+    none = np.zeros(0, bool)
+    nothing = _aligned(given[0][:0], none), _aligned(given[1][:0], none)
+    nowhere = INF, Alignment(INF, "", nothing, (0, 0), (0, 0))
+    if band is not None and abs(n - m) > band and not rule.local and not rule.ends:
+        return nowhere
     band = n + m if band is None else min(band, n + m)
     width = min(m, 2 * band) + 1
     check_memory(
@@ -102,16 +103,19 @@ def trace(
         "n": n, "m": m, "band": band, "width": width, "x": x, "y": y,
         "ways": np.zeros((n + 1, width), np.uint8), "place": np.zeros(2, np.int64),
     }  # fmt: skip
-    best, lines = np.zeros(1), np.full((2, m + 1), INF)
+    best, lines = np.full(1, INF if rule.ends else 0.0), np.full((2, m + 1), INF)
     run, step = engines.compiled(fill), max(1, _PIECE // width)
     for begin in range(0, n + 1, step):
         end = min(begin + step, n + 1)
         run(
-            **fields, affine=rule.affine, local=rule.local, begin=begin, end=end, table=table,
-            gaps=np.array(gaps, np.float64), line=lines[0], up_line=lines[1], best=best,
+            **fields, affine=rule.affine, local=rule.local, ends=rule.ends, begin=begin, end=end,
+            table=table, gaps=np.array(gaps, np.float64), line=lines[0], up_line=lines[1],
+            best=best,
         )  # fmt: skip
         pool.look()
         tick(end / (n + 1))
+    if math.isinf(best[0]):
+        return nowhere
     place: NDArray[np.int64] = fields["place"]
     last: tuple[int, int] = (int(place[0]), int(place[1]))
     room = np.empty(n + m, np.uint8)

@@ -12,9 +12,9 @@ EQUAL, OTHER, OF_X, OF_Y = COLUMNS = tuple(b"=XID")  # of a CIGAR string
 
 @kernel
 def fill(
-    affine: static, local: static, n: i64, m: i64, begin: i64, end: i64, band: i64, width: i64,
-    x: i32[n], y: i32[m], table: f64[:, :], gaps: f64[4], line: f64[m + 1], up_line: f64[m + 1],
-    ways: u8[n + 1, width], best: f64[1], place: i64[2],
+    affine: static, local: static, ends: static, n: i64, m: i64, begin: i64, end: i64, band: i64,
+    width: i64, x: i32[n], y: i32[m], table: f64[:, :], gaps: f64[4], line: f64[m + 1],
+    up_line: f64[m + 1], ways: u8[n + 1, width], best: f64[1], place: i64[2],
 ):  # fmt: skip
     """Rows `begin` to `end` - 1 of the table of costs, of which the last one is kept, and the ways.
 
@@ -32,7 +32,8 @@ def fill(
             value, way = 0.0, 0
             if i == 0 or j == 0:
                 up_line[j] = INF
-                if not local and i + j > 0:
+                free = ends & (4 if i == 0 else 1) != 0
+                if not local and not free and i + j > 0:
                     value = f64(i + j) * extending + (opening if affine else 0.0)
                     way = (2 if j == 0 else 3) + (12 if i + j > 1 else 0)
             else:
@@ -59,9 +60,13 @@ def fill(
                         value, way = 0.0, way & 12
                     if value < best[0]:
                         best[0], place[0], place[1] = value, i, j
+            if ends and (i == n or j == m):
+                last = ends & (8 if i == n else 2) != 0
+                if (last or (i == n and j == m)) and value < best[0]:
+                    best[0], place[0], place[1] = value, i, j
             before = above
             line[j], left, ways[i, j - low] = value, value, way
-    if not local and end == n + 1:
+    if not local and not ends and end == n + 1:
         best[0], place[0], place[1] = line[m], n, m
 
 

@@ -49,7 +49,7 @@ def align(
     fields = {
         "W": host_target().vector_bytes // dtype.itemsize, "warp": rule.warp,
         "affine": rule.affine, "local": rule.local, "squared": rule.cost == "squared",
-        "single": not letters and len(first) == 1, "keep": keep,
+        "single": not letters and len(first) == 1, "keep": keep, "ends": rule.ends,
         "band": 2 * width if band is None else min(band, 2 * width), "features": len(first),
         "rows": rows, "columns": columns, "x_starts": x.starts + more,
         "y_starts": more + len(y.entries) - y.starts, "x": None if letters else first,
@@ -67,7 +67,7 @@ def align(
         }
 
     each_pair(_compiled(rule.dtype), fields, terms, spans, memory, tick)
-    if band is not None and not rule.local:
+    if band is not None and not rule.local and not rule.ends:
         out[abs(rows - columns) > band] = np.inf
     return out, None if kept is None else _path(kept[2:], int(rows[0]), int(columns[0]))
 

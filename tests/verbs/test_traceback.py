@@ -5,12 +5,14 @@ import re
 
 import numpy as np
 import pytest
+from optional import Optional
 from plain_kernels import both
 from reference import naive
 
 from semiring_mm import alignment, arrays, traceback
 from semiring_mm import traceback_kernels as kernels
 
+parasail = Optional("parasail")
 RNG = np.random.default_rng(32)
 VERBS = {
     "edit_distance": alignment.edit_distance,
@@ -24,13 +26,20 @@ SCORES = [
     {"matrix": np.array([[3.0, -1, 0], [-1, 2, -2], [1, -2, 1]]), "gap": -2},
     {"matrix": np.array([[3.0, -1, 0], [-1, 2, -2], [1, -2, 1]]), "gap_open": -4},
 ]  # fmt: skip
-CASES = [("edit_distance", {}), ("edit_distance", {"band": 2})] + [
-    (name, options) for name in ("needleman_wunsch", "smith_waterman") for options in SCORES
-]
+ENDS = ["x", "y", ("x", "y"), "x_start", "y_end", ["x_end", "y_start"], {"x_start", "x_end", "y"}]
+CASES = (
+    [("edit_distance", {}), ("edit_distance", {"band": 2})]
+    + [(name, options) for name in ("needleman_wunsch", "smith_waterman") for options in SCORES]
+    + [
+        ("needleman_wunsch", SCORES[i % len(SCORES)] | {"free_ends": ends})
+        for i, ends in enumerate(ENDS * 3)
+    ]
+    + [("edit_distance", {"free_ends": "y"}), ("edit_distance", {"free_ends": "y_end", "band": 3})]
+)
 
 
 def rescored(
-    found, x, y, *, match=1, mismatch=-1, gap=-1, gap_open=0, matrix=None, band=None
+    found, x, y, *, match=1, mismatch=-1, gap=-1, gap_open=0, matrix=None, band=None, free_ends=()
 ):  # fmt: skip
     """The score of a CIGAR string, which is checked against the sequences."""
     runs = [(int(n), kind) for n, kind in re.findall(r"(\d+)([=XID])", found.cigar)]
@@ -77,10 +86,29 @@ def test_columns_have_the_score(name, options):
             assert found == alignment.Alignment(score, "", ([], []), (0, 0), (0, 0))
             continue
         total = rescored(found, x, y, **own)
+        assert alignment.cdist([x], [y], name, **options) == score
         assert total == pytest.approx(expected, abs=1e-12)
         assert total == pytest.approx(-score if name == "edit_distance" else score, abs=1e-12)
         if not local:
-            assert (found.start, found.end) == ((0, 0), (len(x), len(y)))
+            free = alignment._ends("", options.get("free_ends"))
+            gone = np.transpose([found.start, np.subtract([len(x), len(y)], found.end)]).ravel()
+            assert all(free >> i & 1 for i in np.flatnonzero(gone))
+            assert not gone.reshape(2, 2).all(0).any()  # ends of one of both
+
+
+def test_parasail():
+    blosum, letters = parasail.Matrix("blosum62"), "ARNDCQEGHILKMFPSTWYV"
+    for _ in range(20):
+        x, y = ("".join(RNG.choice([*letters], n)) for n in RNG.integers(1, 60, 2))
+        for ends, name in (
+            ("x", "sg_qx"), ("y", "sg_dx"), ("x_start", "sg_qb"), ("y_end", "sg_de"),
+            (["x_end", "y_start"], "sg_qe_db"), (["x", "y"], "sg"), ((), "nw"),
+        ):  # fmt: skip
+            expected = getattr(parasail, f"{name}_striped_16")(x, y, 11, 1, blosum).score
+            options = {"matrix": "BLOSUM62", "gap": -1, "gap_open": -10, "free_ends": ends}
+            if name in ("sg", "sg_qe_db"):  # parasail always aligns something
+                expected = max(0, expected)
+            assert alignment.needleman_wunsch(x, y, **options) == expected
 
 
 def test_pairs_are_as_alone():
@@ -134,6 +162,7 @@ def test_pieces_and_plain_python(monkeypatch):
     """The rows of a table in several calls; the same kernels in Python."""
     x, y = (RNG.integers(0, 4, n) for n in (70, 65))
     cases = [(v, o) for v in VERBS.values() for o in ({}, {"band": 7})]
+    cases += [(alignment.edit_distance, {"free_ends": ends}) for ends in ENDS]
     cases += [(alignment.needleman_wunsch, {"gap_open": -2}), (alignment.smith_waterman, SCORES[2])]
     expected = [verb(x, y, return_path=True, **options) for verb, options in cases]
     monkeypatch.setattr(traceback, "_PIECE", 200)
