@@ -166,14 +166,16 @@ def edit_distance(
         For lists of different lengths, entries that are not whole numbers, other ends; for
         `return_path` of sequences on a device.
     MemoryError
-        Where there is no room for the table of `return_path`.
+        Where there is no room for the rows of `return_path`.
 
     Notes
     -----
     Levenshtein's distance (1966), in O(n m) as of :func:`dtw`. With `return_path` the host fills a
-    table of a byte for each cell, or for those of the band. Of equally good alignments the one is
-    returned that, seen from the end, has entries of both before one of x alone, and that before one
-    of y; of ends equally good the first.
+    table of a byte for each cell, or for those of the band. Where that is more than 1 GiB, or than
+    is free, it keeps every r-th row, r of about the square root of n, and computes the cells
+    between two of them again: O(√n m) memory, twice the time, the same alignment. Of equally good
+    alignments the one is returned that, seen from the end, has entries of both before one of x
+    alone, and that before one of y; of ends equally good the first.
 
     Examples
     --------

@@ -5,14 +5,12 @@ import re
 
 import numpy as np
 import pytest
-from optional import Optional
 from plain_kernels import both
 from reference import naive
 
 from semiring_mm import alignment, arrays, traceback
 from semiring_mm import traceback_kernels as kernels
 
-parasail = Optional("parasail")
 RNG = np.random.default_rng(32)
 VERBS = {
     "edit_distance": alignment.edit_distance,
@@ -97,6 +95,7 @@ def test_columns_have_the_score(name, options):
 
 
 def test_parasail():
+    parasail = pytest.importorskip("parasail")
     blosum, letters = parasail.Matrix("blosum62"), "ARNDCQEGHILKMFPSTWYV"
     for _ in range(20):
         x, y = ("".join(RNG.choice([*letters], n)) for n in RNG.integers(1, 60, 2))
@@ -188,9 +187,31 @@ def test_pieces_and_plain_python(monkeypatch):
     assert {*compiled} == {kernels.fill, kernels.walk}
 
 
+@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize("piece", [1, 1 << 24])
+def test_rows_that_are_computed_again(name, options, piece, monkeypatch):
+    """Where a table would not fit the alignment is the same; one gap goes through blocks."""
+    pairs = [
+        [RNG.integers(0, 3, n) for n in some] for some in ((90, 90), (150, 60), (1, 9), (0, 3))
+    ]
+    pairs.append([np.r_[x := RNG.integers(0, 3, 50), [2] * 150, x], np.r_[x, x]])
+    expected = [VERBS[name](*pair, return_path=True, **options) for pair in pairs]
+    monkeypatch.setattr(traceback, "_TABLE", 0)
+    monkeypatch.setattr(traceback, "_PIECE", piece)
+    told = []
+    for pair, own in zip(pairs, expected, strict=True):
+        progress = lambda done, total: told.append(done / total)  # noqa: E731
+        assert VERBS[name](*pair, return_path=True, progress=progress, **options) == own
+        assert told[-1] == 1.0 or own.cigar == ""
+
+
 def test_no_room_for_the_table(monkeypatch):
-    monkeypatch.setattr(arrays.engines.named("cpu"), "free_memory", lambda: 10**6)
+    cpu = arrays.engines.named("cpu")
+    monkeypatch.setattr(cpu, "free_memory", lambda: 2 * 10**6)
     x = np.zeros(3000, int)
+    assert alignment.edit_distance(x, x, return_path=True).cigar == "3000="
+    monkeypatch.setattr(cpu, "free_memory", lambda: 5 * 10**5)
+    monkeypatch.setattr(arrays, "_UNASKED", 10**5)
     with pytest.raises(MemoryError, match=r"return_path for sequences of 3,000 and 3,000.*band="):
         alignment.edit_distance(x, x, return_path=True)
     assert alignment.edit_distance(x, x, return_path=True, band=9).cigar == "3000="
