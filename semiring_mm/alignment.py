@@ -124,7 +124,8 @@ def dtw(
         features = {s.entries.shape[1] for s in pairs.both if len(s.entries)}
         if len(features) > 1:
             raise ValueError(f"dtw: all series have as many features, got {sorted(features)}")
-        narrow = all(s.entries.dtype == np.float32 for s in pairs.both)
+        first, second = pairs.both
+        narrow = first.entries.dtype == second.entries.dtype == np.float32
         rule = AlignmentRule("f4" if narrow else "f8", cost, warp=True)
         found, path = pairs.align(rule, band, [0.0] * 4, keep=return_path)
         distance = pairs.give(found)
@@ -192,12 +193,12 @@ def edit_distance(
     with _pairs("edit_distance", x, y, _code, device, lengths, progress) as pairs:
         rule = AlignmentRule("f4", "equal", ends=_ends("edit_distance", free_ends))
         if return_path:
-            return pairs.trace(
-                rule, band, _EDITS, score=lambda cost: -1 if math.isinf(cost) else int(cost)
-            )
+            return pairs.trace(rule, band, _EDITS, score=_edits)
         found, _ = pairs.align(rule, band, _EDITS)
+        if not pairs.many:
+            return _edits(found.item())
         whole = pairs.xp.where(pairs.xp.isinf(found), -1, found).astype(np.int64)
-        return pairs.give(whole) if pairs.many else int(whole[0])
+        return pairs.give(whole)
 
 
 def needleman_wunsch(
@@ -477,6 +478,7 @@ def within(
         return Within(indptr, indices, distance, shape)
 
 
+_BEGIN = np.zeros(1, np.int64)  # where a single sequence starts
 _TOGETHER = 1 << 20  # pairs
 _PAIR = 64  # bytes of one that is found, while all are put in order
 _METRICS: dict[str, Callable[..., Any]] = {
@@ -534,6 +536,10 @@ def _scores(
         return pairs.give(0.0 - found)
 
 
+def _edits(cost: float) -> int:
+    return -1 if math.isinf(cost) else int(cost)
+
+
 _EDITS = [0.0, 1.0, 0.0, 1.0]  # what the numbers of gaps and entries are for edit distances
 _ENDS = {"x_start": 1, "x_end": 2, "y_start": 4, "y_end": 8, "x": 3, "y": 12}
 
@@ -568,7 +574,7 @@ def _named(verb: str, name: str) -> tuple[Array, str]:
 # --- sequences in, costs out ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Pairs:
     """As many first as second sequences, checked."""
 
@@ -592,10 +598,8 @@ class _Pairs:
         limit = self._limit(band)
         dtype = np.dtype(rule.dtype)
         kind = dtype if rule.warp else np.dtype(np.int32)
-        x, y = (
-            s._replace(entries=self.xp.ascontiguousarray(s.entries.astype(kind, copy=False)))
-            for s in self.both
-        )
+        x, y = self.both
+        x, y = self._of_kind(x, kind), self._of_kind(y, kind)
         if not len(x.starts):
             return self.xp.zeros(0, dtype), None
         if table is not None:
@@ -605,6 +609,11 @@ class _Pairs:
         if keep and limit is not None and abs(x.lengths[0] - y.lengths[0]) > limit:
             path = np.empty((0, 2), np.int64)  # there is none
         return found, path
+
+    def _of_kind(self, s: Ragged, kind: np.dtype[Any]) -> Ragged:
+        if s.entries.dtype == kind and s.entries.flags.c_contiguous:
+            return s
+        return s._replace(entries=self.xp.ascontiguousarray(s.entries.astype(kind, copy=False)))
 
     def _limit(self, band: int | None) -> int | None:
         limit = None if band is None else integer(band, f"{self.verb}: band", " or None")
@@ -788,10 +797,12 @@ class _Side:
         if self._stack:
             return self._of_stack(xp, call[self._name])
         found = [self._read(self._verb, name, call[name], False) for name in self.given]
+        if not self.many:
+            return Ragged(found[0], _BEGIN, np.array([len(found[0])]))
         lengths = self._lengths
         if lengths is None:
             lengths = np.fromiter(map(len, found), np.int64, len(found))
-        starts = np.cumsum(lengths) - lengths
+        starts = lengths.cumsum() - lengths
         if self._none:
             return Ragged(found[0], starts[:0], lengths[:0])
         if len(found) == 1:
@@ -857,7 +868,7 @@ def _series(verb: str, name: str, x: Array, stack: bool) -> Array:
             f"{verb}: a series is of real numbers, shape (n,) or (n, d), and a stack of them "
             f"(pairs, n, d); got {name} of {x.dtype}, shape {x.shape}"
         )
-    if x.dtype != np.float32:
+    if x.dtype not in (np.float64, np.float32):
         x = x.astype(np.float64)
     return x[:, np.newaxis] if x.ndim == 1 else x
 

@@ -131,8 +131,7 @@ class Trees(Protocol):
         """Whether ``closure_batch`` of n rows gives predecessors soon, whatever edges are tight."""
 
 
-@dataclass(frozen=True)
-class AlignmentRule:
+class AlignmentRule(NamedTuple):
     """What a cell of an alignment's table is made of; costs are minimised.
 
     Parameters
