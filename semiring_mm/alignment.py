@@ -604,6 +604,12 @@ class _Pairs:
             return self.xp.zeros(0, dtype), None
         if table is not None:
             table = self.call.engine.from_host(np.ascontiguousarray(table, dtype))
+        if keep and self.call.engine.HOST:
+            longest = int(max(x.lengths[0], y.lengths[0]))
+            what = f"{self.verb}: the table of return_path for {longest:,} points"
+            check_memory(
+                2 * longest * longest * dtype.itemsize, what, less="leave return_path out,"
+            )
         tick = self._tick(limit)
         found, path = self.call.engine.align(rule, x, y, limit, gaps, table, keep=keep, tick=tick)
         if keep and limit is not None and abs(x.lengths[0] - y.lengths[0]) > limit:

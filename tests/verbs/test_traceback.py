@@ -216,6 +216,8 @@ def test_no_room_for_the_table(monkeypatch):
         alignment.edit_distance(x, x, return_path=True)
     assert alignment.edit_distance(x, x, return_path=True, band=9).cigar == "3000="
     assert alignment.edit_distance(x, x) == 0
+    with pytest.raises(MemoryError, match=r"dtw: the table of return_path for 3,000 points.*leave"):
+        alignment.dtw(x, x[:9], return_path=True)
 
 
 def test_named_matrices_and_what_is_refused(monkeypatch):
