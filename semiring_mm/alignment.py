@@ -676,10 +676,11 @@ def _named(verb: str, name: str) -> tuple[Array, str]:
         raise ImportError(
             f"{verb}: matrix={name!r} is read from Biopython: pip install biopython"
         ) from None
-    known = substitution_matrices.load()
+    load: Any = substitution_matrices.load  # without types
+    known = load()
     if name not in known:
         raise ValueError(f"{verb}: matrix is an array or one of {', '.join(known)}; got {name!r}")
-    found = substitution_matrices.load(name)
+    found = load(name)
     if not isinstance(found.alphabet, str):
         raise ValueError(f"{verb}: matrix {name} is of {found.alphabet[0]!r} and such, not letters")
     return np.array(found, np.float64), found.alphabet
