@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList, both_ways, is_table
-from ..closures.labelled import pandas
-from ..display import cell, chosen, html_table
+from ..closures.labelled import objects, pandas
+from ..display import Shown, Table
 from ..hierarchy.demand import Demand, DemandRows
 from ..progress import Progress, reporter
 from .inputs import are_paths, as_graph, positions
@@ -34,7 +34,7 @@ _FORMS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Flows:
+class Flows(Shown):
     """Flows along the edges of a graph: an all-or-nothing assignment of trips.
 
     Attributes
@@ -62,24 +62,13 @@ class Flows:
         used = self.load != 0
         return float(np.dot(self.load[used], self.edges.weight[used]))
 
-    def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
     def _title(self) -> str:
         lost = f", {self.without_path:,.8g} without a path" if self.without_path else ""
         return f"Flows: {self.trips:,.8g} trips on {len(self.load)} edges{lost}"
 
-    def _repr_html_(self) -> str:
-        x = self.edges
-
-        def row(e: int | None) -> list[str]:
-            if e is None:
-                return ["..."] * 4
-            ends = (cell(x.nodes[v[e]]) for v in (x.row, x.col))
-            return [*ends, cell(x.weight[e]), cell(self.load[e])]
-
-        rows = [row(e) for e in chosen(len(self.load))]
-        return html_table(self._title(), ["from", "to", "weight", "load"], rows)
+    def _table(self) -> Table:
+        head, count, edge = self.edges._table()
+        return [*head, "load"], count, lambda e: [*edge(e), self.load[e]]
 
     def to_frame(self) -> Any:
         """A table of pandas with a row for each edge.
@@ -89,8 +78,7 @@ class Flows:
         pandas.DataFrame
             Columns from, to, weight and load.
         """
-        x, names = self.edges, np.empty(self.edges.n, object)
-        names[:] = list(x.nodes)
+        x, names = self.edges, objects(self.edges.nodes)
         return pandas().DataFrame(
             {"from": names[x.row], "to": names[x.col], "weight": x.weight, "load": self.load}
         )

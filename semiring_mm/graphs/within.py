@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory
-from ..closures.labelled import pandas
-from ..display import cell, chosen, html_table
+from ..closures.labelled import objects, pandas
+from ..display import Shown, Table
 from ..graph_kernels import offsets, ranges
 from ..hierarchy.reach import Reach
 from ..memory import too_large
@@ -40,7 +40,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True, repr=False)
-class Within:
+class Within(Shown):
     """Pairs of nodes within a radius: a sparse matrix by rows, one for each source.
 
     The pairs of source i are the entries from ``indptr[i]`` to ``indptr[i + 1]``, in no order of
@@ -78,37 +78,17 @@ class Within:
         """Number of pairs."""
         return len(self.indices)
 
-    def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
     def _title(self) -> str:
         rows, columns = self.shape
         return f"Within: {len(self):,} pairs of {rows} x {columns} nodes, {self.distance.dtype}"
 
-    def _ends(self, some: Any = slice(None)) -> tuple[Index, Index]:
-        """The positions of the sources and the targets of pairs."""
-        row = np.repeat(np.arange(len(self.sources)), np.diff(self.indptr))[some]
-        column = self.indices[some]
-        return self.sources[row], column if self.targets is None else self.targets[column]
+    def _table(self) -> Table:
+        def row(i: int) -> list[Any]:
+            source = self.sources[np.searchsorted(self.indptr, i, side="right") - 1]
+            target = self.indices[i] if self.targets is None else self.targets[self.indices[i]]
+            return [self.nodes[int(source)], self.nodes[int(target)], self.distance[i]]
 
-    def _repr_html_(self) -> str:
-        shown = chosen(len(self))
-        at = [i for i in shown if i is not None]
-        row = np.searchsorted(self.indptr, at, side="right") - 1
-        source = dict(zip(at, self.sources[row].tolist(), strict=True))
-        column = self.indices[at] if self.targets is None else self.targets[self.indices[at]]
-        target = dict(zip(at, column.tolist(), strict=True))
-
-        def line(i: int | None) -> list[str]:
-            if i is None:
-                return ["..."] * 3
-            return [
-                cell(self.nodes[source[i]]),
-                cell(self.nodes[target[i]]),
-                cell(self.distance[i]),
-            ]
-
-        return html_table(self._title(), ["source", "target", "distance"], [*map(line, shown)])
+        return ["source", "target", "distance"], len(self), row
 
     def to_scipy(self) -> Any:
         """The pairs as a sparse matrix of SciPy's, which shares the memory.
@@ -126,10 +106,10 @@ class Within:
         return sparse.csr_array((self.distance, self.indices, self.indptr), shape=self.shape)
 
     def _columns(self) -> dict[str, Any]:
-        source, target = self._ends()
+        source = np.repeat(self.sources, np.diff(self.indptr))
+        target = self.indices if self.targets is None else self.targets[self.indices]
         if not isinstance(self.nodes, range):
-            names = np.empty(len(self.nodes), object)
-            names[:] = list(self.nodes)
+            names = objects(self.nodes)
             source, target = names[source], names[target]
         return {"source": source, "target": target, "distance": self.distance}
 
