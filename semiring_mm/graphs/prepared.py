@@ -317,21 +317,8 @@ class PreparedGraph:
     def reweighted(self, weights: Array) -> PreparedGraph:
         """The same graph with other weights, in float64; this one stays as it is.
 
-        That of the weights of the last call is kept, of which a gradient asks again.
-
-        Parameters
-        ----------
-        weights : (m,) array
-            As for :meth:`customize`; none of them negative.
-
-        Returns
-        -------
-        PreparedGraph
-
-        Raises
-        ------
-        ValueError
-            If a weight is negative, or there is not one for each edge.
+        That of the weights of the last call is kept, of which a gradient asks again. `weights` as
+        for :meth:`customize`, but that negative ones are a ValueError.
         """
         values = np.array(self._as_weights(weights, None), np.float64)  # theirs may change in place
         last, edges = self._last, self._weighted(values)
@@ -427,16 +414,9 @@ class PreparedGraph:
         return other
 
     def spread(self, values: Array) -> Array:
-        """Numbers for the edges before there were places on them, such as lengths, for all edges.
+        """Numbers for the edges before there were places on them, (m,), for all edges: (edges,).
 
-        Parameters
-        ----------
-        values : (m,) array
-            Edges to and from places have their shares of it.
-
-        Returns
-        -------
-        (edges,) array
+        Edges to and from places have their shares of them.
 
         Examples
         --------
@@ -451,16 +431,7 @@ class PreparedGraph:
         return values
 
     def whole(self, edges: Index) -> Index:
-        """Of which edges, before there were places on them, some edges are parts.
-
-        Parameters
-        ----------
-        edges : (k,) int64
-
-        Returns
-        -------
-        (k,) int64
-        """
+        """Of which edges, before there were places on them, some edges, (k,), are parts: (k,)."""
         first, edges = len(self._arcs.row), edges.copy()
         for edge, _ in self._parts[::-1]:
             first -= len(edge)
@@ -682,19 +653,17 @@ class PreparedGraph:
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
             tick = reporter(progress, float(count), "sweeps", "sources")
-            host, sums = call.engine.FactorSweeps is None, None
-            if along is not None:
-                if not host:
-                    raise ValueError(
-                        "along is computed on the CPU: leave device out, and give sources and "
-                        "targets from there"
-                    )
-                sums = np.empty((count, width))
-                d = self.table(start, columns, part_of(tick, 0.0, count), along, sums)
-            elif host:
-                d = self.table(start, columns, part_of(tick, 0.0, count))
-            else:
+            host = call.engine.FactorSweeps is None
+            sums = None if along is None else np.empty((count, width))
+            if host:
+                d = self._on_host(start, columns, part_of(tick, 0.0, count), along, sums)
+            elif along is None:
                 d = self._on_device(call, state, start, columns)
+            else:
+                raise ValueError(
+                    "along is computed on the CPU: leave device out, and give sources and targets "
+                    "from there"
+                )
             if tick is not None:
                 tick(float(count))
             if not (host or call.moved):
@@ -704,28 +673,11 @@ class PreparedGraph:
             found = [labelled(x, None, self.semiring, self.nodes, rows, columns)[0] for x in found]
         return found[0] if sums is None else tuple(found)
 
-    def table(
-        self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None,
-        along: Any = None, sums: Array | None = None,
+    def _on_host(
+        self, start: Index, end: Index | None, tick: Callable[[float], None] | None,
+        along: Any, sums: Array | None,
     ) -> Array:  # fmt: skip
-        """Distances by positions of nodes, on the host.
-
-        Parameters
-        ----------
-        start : (k,) int64
-        end : (l,) int64, optional
-            Default: all nodes.
-        tick : callable, optional
-            Is told the fraction done.
-        along : optional
-            As for :meth:`distances`.
-        sums : (k, l) array of float64, optional
-            Is filled with its sums.
-
-        Returns
-        -------
-        (k, l) array
-        """
+        """Rows by positions of nodes on the host; `sums` is filled with those of `along`."""
         n, x, state = len(self.nodes), self._structure, self._state
         metric, problem = state.metric, state.problem
         if along is not None:
@@ -953,17 +905,7 @@ class PreparedGraph:
         return self._state.paths(ends, tick)
 
     def weights(self, ends: Index) -> Array:
-        """The weights of best paths between positions of nodes.
-
-        Parameters
-        ----------
-        ends : (k, 2) int64
-            Sources and targets.
-
-        Returns
-        -------
-        (k,) array
-        """
+        """The weights of best paths between positions of nodes, (k, 2) int64: (k,) array."""
         return self._state.weights(ends)
 
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
@@ -1162,7 +1104,9 @@ class _State:
             self._before = before._before | before._placed
         x = metric.structure
         self._position = x.rank
-        self._zero, self._one = (y.item() for y in self._identities())
+        steps = metric.steps
+        identities = problem.restore(np.array(steps.identities, steps.dtype))
+        self._zero, self._one = (y.item() for y in identities)
         info = np.iinfo(problem.dtype) if problem.dtype.kind in "iu" else None
         self._reach = (info.min, info.max) if info and metric.plan.missing is not None else None
         self._free: list[PathQuery] = []  # one for each thread that asks
@@ -1183,11 +1127,6 @@ class _State:
         """Whether ties may close rings."""
         facts, source = self.problem.weights.facts, self.problem.source
         return has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi)
-
-    def _identities(self) -> list[Any]:
-        steps = self.customized.steps
-        stored = np.array(steps.identities, steps.dtype)
-        return list(self.problem.restore(stored))
 
     def placed(self, indices: Sequence[int]) -> Placed:
         """The metric on CUDA devices, in the layout of the one before."""
@@ -1239,10 +1178,7 @@ class _State:
                 return [i, *self.metric.structure.order[positions_after].tolist()]
         elif self.distance(i, j) == self._zero:
             return None
-        return self._walk(i, j)
-
-    def _walk(self, i: int, j: int) -> list[int]:
-        """The path by the predecessors of a sweep: through a core, or where ties close rings."""
+        # by the predecessors of a sweep: through a core, or where ties close rings
         path: list[int] = reconstruct_path(self._tree(i)[1], i, j)
         return path
 
