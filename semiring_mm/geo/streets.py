@@ -235,13 +235,17 @@ class Streets:
         u, v = np.where(backward, v, u), np.where(backward, u, v)
         shape = None
         if self.shape is not None:
-            first, points = self.shape
-            count = first[edges + 1] - first[edges]
-            row, begin = ranges(first[edges], count), offsets(count)
-            turned = np.repeat(backward, count)
-            mirror = np.repeat(2 * first[edges] + count - 1, count) - row
-            shape = begin, points[np.where(turned, mirror, row)]
+            begin, at = some_lines(self.shape[0], edges, backward)
+            shape = begin, self.shape[1][at]
         return Streets(self.nodes, self.x, self.y, self.crs, u, v, columns, shape)
+
+
+def some_lines(first: Index, edges: Index, backward: NDArray[np.bool_]) -> tuple[Index, Index]:
+    """Where the lines of some edges begin, and which points they have, of some backwards."""
+    count = first[edges + 1] - first[edges]
+    at = ranges(first[edges], count)
+    mirror = np.repeat(2 * first[edges] + count - 1, count) - at
+    return offsets(count), np.where(np.repeat(backward, count), mirror, at)
 
 
 def _precedes(a: Float, b: Float) -> NDArray[np.bool_]:
