@@ -226,12 +226,8 @@ def accessibility(
         Or an expression in d such as ``"exp(-d / 500)"``, of what :class:`Semiring` takes in a and
         b. Or zones, ``{300: 1, 600: 0.5}``: 1 up to 300, 0.5 up to 600, then 0. Default: 1, which
         takes a radius.
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype : optional
+    weight, source, target, dtype, directed : optional
         As for :func:`statistics`.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     sources : node, or sequence of nodes, optional
         The nodes whose sums are wanted. Default: all nodes.
     outward : bool, default True

@@ -178,9 +178,7 @@ def flows(
         matrix, or a sparse one of SciPy's, with a row for each of the `sources` and a column for
         each of the `targets`, which a DataFrame has as its labels; or masses and a decay,
         :class:`Gravity`. Trips from a node to itself use no edge.
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype, directed : optional
+    weight, source, target, dtype, directed : optional
         As for :func:`statistics`.
     trips : str or int, default "trips"
         The column of a table or file that holds the trips, by name or number.

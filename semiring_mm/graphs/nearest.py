@@ -111,12 +111,8 @@ def nearest(
     facilities : node, or sequence of nodes, or dict of these
         A dict has the facilities of several categories, by their names.
     k : int, default 1
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype : optional
+    weight, source, target, dtype, directed : optional
         As for :func:`statistics`.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     outward : bool, default False
         In a directed graph: the distances from the facilities, not to them.
     progress : bool or callable, optional

@@ -319,6 +319,8 @@ class PreparedGraph:
 
         That of the weights of the last call is kept, of which a gradient asks again. `weights` as
         for :meth:`customize`, but that negative ones are a ValueError.
+
+        :meta private:
         """
         values = np.array(self._as_weights(weights, None), np.float64)  # theirs may change in place
         last, edges = self._last, self._weighted(values)
@@ -342,6 +344,8 @@ class PreparedGraph:
         """The graph with nodes on its edges, which numbers name; this one stays as it is.
 
         An edge with a place leads as before, and over it.
+
+        :meta private:
 
         Parameters
         ----------
@@ -370,15 +374,6 @@ class PreparedGraph:
         -----
         No elimination: arrays are copied, with two edges for each place. O(n + m + f + k log k)
         time, f being the edges of the elimination.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import semiring_mm as sm
-        >>> net = sm.prepare({"a": {"b": 8.0}, "b": {"c": 2.0}})
-        >>> more = net.with_places(np.array([0, 1]), np.array([0.25, 0.5]))
-        >>> more.distance(0, 3), more.distance(3, 4), more.path(3, 4)
-        (2.0, 7.0, [3, 1, 4])
         """
         m = len(self._arcs.row)
         if self.semiring.name != "min_plus" or self.dtype.kind != "f":
@@ -418,20 +413,17 @@ class PreparedGraph:
 
         Edges to and from places have their shares of them.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import semiring_mm as sm
-        >>> more = sm.prepare({"a": {"b": 8.0}}).with_places(np.array([0]), np.array([0.25]))
-        >>> more.spread(np.array([100.0]))
-        array([100.,  25.,  75.])
+        :meta private:
         """
         for edge, share in self._parts:
             values = np.concatenate([values, values[edge] * share])
         return values
 
     def whole(self, edges: Index) -> Index:
-        """Of which edges, before there were places on them, some edges, (k,), are parts: (k,)."""
+        """Of which edges, before there were places on them, some edges, (k,), are parts: (k,).
+
+        :meta private:
+        """
         first, edges = len(self._arcs.row), edges.copy()
         for edge, _ in self._parts[::-1]:
             first -= len(edge)
@@ -656,7 +648,7 @@ class PreparedGraph:
             host = call.engine.FactorSweeps is None
             sums = None if along is None else np.empty((count, width))
             if host:
-                d = self._on_host(start, columns, part_of(tick, 0.0, count), along, sums)
+                d = self.table(start, columns, part_of(tick, 0.0, count), along, sums)
             elif along is None:
                 d = self._on_device(call, state, start, columns)
             else:
@@ -673,11 +665,14 @@ class PreparedGraph:
             found = [labelled(x, None, self.semiring, self.nodes, rows, columns)[0] for x in found]
         return found[0] if sums is None else tuple(found)
 
-    def _on_host(
-        self, start: Index, end: Index | None, tick: Callable[[float], None] | None,
-        along: Any, sums: Array | None,
+    def table(
+        self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None,
+        along: Any = None, sums: Array | None = None,
     ) -> Array:  # fmt: skip
-        """Rows by positions of nodes on the host; `sums` is filled with those of `along`."""
+        """Distances by positions of nodes, on the host; `sums` is filled with those of `along`.
+
+        :meta private:
+        """
         n, x, state = len(self.nodes), self._structure, self._state
         metric, problem = state.metric, state.problem
         if along is not None:
@@ -883,14 +878,9 @@ class PreparedGraph:
     def routes(
         self, ends: Index, tick: Callable[[float], None] | None = None
     ) -> tuple[Array, Index, Array, Index]:
-        """Best paths between positions of nodes.
+        """Best paths between positions of nodes, (k, 2) int64.
 
-        Parameters
-        ----------
-        ends : (k, 2) int64
-            Sources and targets.
-        tick : callable, optional
-            Is told the fraction done.
+        :meta private:
 
         Returns
         -------
@@ -905,27 +895,16 @@ class PreparedGraph:
         return self._state.paths(ends, tick)
 
     def weights(self, ends: Index) -> Array:
-        """The weights of best paths between positions of nodes, (k, 2) int64: (k,) array."""
+        """The weights of best paths between positions of nodes, (k, 2) int64: (k,) array.
+
+        :meta private:
+        """
         return self._state.weights(ends)
 
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
-        """Positions in ``nodes`` of one node or several.
+        """Positions of one node or several, which an error calls by a name; None stays None.
 
-        Parameters
-        ----------
-        nodes : node, or sequence of nodes, optional
-            None: all.
-        name : str
-            What an error calls them.
-
-        Returns
-        -------
-        (k,) int64, or None for all
-
-        Raises
-        ------
-        ValueError
-            If there is no such node.
+        :meta private:
         """
         return positions(nodes, len(self.nodes), self._labels, name)
 

@@ -174,12 +174,8 @@ def within(
     radius : float
         Pairs at this distance belong to it; inf: all that there are paths between. In the unit of
         the weights.
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype : optional
+    weight, source, target, dtype, directed : optional
         As for :func:`statistics`.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     sources, targets : node, or sequence of nodes, optional
         Default: all nodes. A target that is given twice has one column.
     outward : bool, default True
