@@ -14,7 +14,7 @@ from ..deprecated import renamed
 from ..display import cell, chosen, html_table, text_table
 from ..engine import Engine
 from ..lazy import cached_property
-from ..naming import install, integer
+from ..naming import integer, optional
 from ..semirings import Semiring
 from .paths import leg_counts
 
@@ -350,11 +350,7 @@ def _array(
 
 def pandas() -> Any:
     """The module pandas, for the methods ``to_frame``."""
-    try:
-        import pandas as pd
-    except ImportError:
-        raise ImportError(f"to_frame() makes a table of pandas: {install('pandas')}") from None
-    return pd
+    return optional("pandas", "to_frame() makes a table of pandas", "pandas")
 
 
 def objects(labels: Sequence[Any]) -> Any:

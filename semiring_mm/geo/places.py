@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..engine import compiled
-from ..naming import install
+from ..naming import optional
 from . import kernels
 from .outputs import geopandas
 from .streets import Streets, as_crs, distance
@@ -277,10 +277,7 @@ def points_of(x: Any, y: Any, crs: Any, streets: Streets) -> tuple[Float, Sequen
 
 
 def _coordinates(points: Any, ids: Sequence[Any] | None) -> Float:
-    try:
-        import shapely
-    except ImportError:
-        raise ImportError(f"points are shapely's: {install('geo')}") from None
+    shapely = optional("shapely", "points are shapely's", "geo")
     kind = shapely.get_type_id(points)
     wrong = np.flatnonzero((kind != 0) | shapely.is_empty(points))
     if wrong.size:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graph_kernels import offsets
-from ..naming import install
+from ..naming import optional
 from .osm import SUFFIXES, Profile, read_osm
 from .streets import Streets, as_crs, some_lines
 
@@ -287,10 +287,7 @@ def _of_file(path: Any, how: Reading) -> Streets:
     name = os.fspath(path)
     if name.endswith(SUFFIXES):
         return read_osm(name, how.profile)
-    try:
-        import geopandas
-    except ImportError:
-        raise ImportError(f"{name!r} is read by GeoPandas: {install('geo')}") from None
+    geopandas = optional("geopandas", f"{name!r} is read by GeoPandas", "geo")
     if not os.path.exists(name):
         raise FileNotFoundError(f"there is no file {name!r}")
     if name.endswith((".parquet", ".pq")):

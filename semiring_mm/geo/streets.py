@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..display import cell
 from ..graph_kernels import offsets, ranges
 from ..lazy import cached_property
-from ..naming import install
+from ..naming import optional
 
 __all__ = ["Streets", "as_crs", "lengths"]
 
@@ -262,10 +262,7 @@ def as_crs(crs: Any) -> Any:
     ValueError
         If pyproj knows no such system.
     """
-    try:
-        import pyproj
-    except ImportError:
-        raise ImportError(f"pyproj knows coordinate systems: {install('geo')}") from None
+    pyproj = optional("pyproj", "pyproj knows coordinate systems", "geo")
     try:
         return pyproj.CRS.from_user_input(crs)
     except pyproj.exceptions.CRSError as error:

@@ -18,7 +18,7 @@ from ..display import Shown, Table
 from ..graph_kernels import offsets, ranges
 from ..hierarchy.reach import Reach
 from ..memory import too_large
-from ..naming import install, integer
+from ..naming import integer, optional
 from ..progress import Progress, reporter
 from .inputs import positions
 from .prepared import distances_of
@@ -99,10 +99,7 @@ class Within(Shown):
         -------
         scipy.sparse.csr_array, shape (sources, targets)
         """
-        try:
-            from scipy import sparse
-        except ImportError:
-            raise ImportError(f"to_scipy() makes an array of SciPy: {install('scipy')}") from None
+        sparse = optional("scipy.sparse", "to_scipy() makes an array of SciPy", "scipy")
         return sparse.csr_array((self.distance, self.indices, self.indptr), shape=self.shape)
 
     def _columns(self) -> dict[str, Any]:
@@ -131,10 +128,7 @@ class Within(Shown):
         pyarrow.Table
             Columns source, target and distance.
         """
-        try:
-            import pyarrow as pa
-        except ImportError:
-            raise ImportError(f"to_arrow() makes a table of Arrow: {install('io')}") from None
+        pa = optional("pyarrow", "to_arrow() makes a table of Arrow", "io")
         return pa.table(self._columns())
 
 
