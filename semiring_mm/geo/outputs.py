@@ -67,8 +67,7 @@ def batches(
     from .places import Places
 
     if not isinstance(sources, Places):
-        at = net.graph.positions(sources, "sources")
-        sources = net.nodes if at is None else [net.nodes[i] for i in at]
+        sources = net._names(sources, net.graph.positions(sources, "sources"))
     some = net.distances(sources[:1], targets, **options)
     first = some[0] if isinstance(some, tuple) else some
     names = pa.array(list(first.nodes))

@@ -26,7 +26,7 @@ from ..warn import warn
 from .inputs import positions
 from .prepared import PreparedGraph, distances_of
 from .rows import Rows, Sweeps
-from .statistics import finder, request_of
+from .statistics import rows_for
 from .within import check_radius
 
 __all__ = ["DECAYS", "Decay", "accessibility"]
@@ -304,8 +304,7 @@ def accessibility(
     demand = None if competition is None else _demand(competition, edges.n, edges.nodes)
     origins = positions(sources, edges.n, edges.nodes, "sources")
     reporter(progress, 1.0)  # the argument's own errors come first
-    request = request_of(edges, min(len(at), edges.n), metric=True)
-    rows = finder(request) if metric is None else Sweeps(*metric)
+    rows = rows_for(edges, min(len(at), edges.n), metric, metric=True)
     if isinstance(graph, PreparedGraph):
         rows.placed = graph.placed
     at, amounts = _joined(at, amounts)

@@ -17,8 +17,8 @@ from ..hierarchy.demand import Demand, DemandRows
 from ..progress import Progress, reporter
 from .inputs import are_paths, as_graph, positions
 from .prepared import distances_of
-from .rows import Rows, Sweeps
-from .statistics import finder, of_all_edges, request_of
+from .rows import Rows
+from .statistics import of_all_edges, rows_for
 
 __all__ = ["Flows", "Gravity", "flows"]
 
@@ -226,10 +226,7 @@ def flows(
     else:
         asked = _given(edges, demand, trips, sources, targets)
     reporter(progress, 1.0)  # the argument's own errors come first
-    if metric is None:
-        rows = finder(request_of(edges, len(asked.sources), loads=True))
-    else:
-        rows = Sweeps(*metric)
+    rows = rows_for(edges, len(asked.sources), metric, loads=True)
     if isinstance(asked, _Model):
         asked.rows = rows
     tick = reporter(progress, float(len(asked.sources)), rows.method, "sources")

@@ -19,7 +19,7 @@ from .inputs import positions
 from .kernels import nearest as kernels
 from .prepared import distances_of
 from .rows import Rows, Sweeps
-from .statistics import finder, request_of
+from .statistics import rows_for
 
 __all__ = ["Nearest", "nearest"]
 
@@ -159,8 +159,7 @@ def nearest(
     total, each = sum(map(len, groups.values())), sum(kept.values())
     check_memory(n * each * 24, f"the table of the {each} nearest of {n} nodes")
     tick = reporter(progress, float(total), "the nearest facilities", "facilities")
-    request = request_of(edges, total, metric=True)
-    rows = finder(request) if metric is None else Sweeps(*metric)
+    rows = rows_for(edges, total, metric, metric=True)
     rows = rows if outward else rows.reversed
     results, done = dict[Any, Nearest](), 0.0
     for name, places in groups.items():

@@ -39,7 +39,7 @@ from .rows import HopRows, Rows, Searches, Sweeps
 
 __all__ = [
     "FEW", "OF_PATHS", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder",
-    "loads", "of_all_edges", "request_of", "statistics",
+    "loads", "of_all_edges", "request_of", "rows_for", "statistics",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -467,6 +467,13 @@ def request_of(edges: EdgeList, count: int, **more: Any) -> Request:
     )  # fmt: skip
     request.sparse = problem
     return request
+
+
+def rows_for(
+    edges: EdgeList, count: int, known: tuple[Metric, Problem] | None, **more: Any
+) -> Rows:
+    """What finds rows from so many nodes: sweeps of a prepared graph, or the cheapest method."""
+    return finder(request_of(edges, count, **more)) if known is None else Sweeps(*known)
 
 
 def finder(request: Request, *refused: str) -> Rows:

@@ -19,11 +19,11 @@ from ..graph_kernels import offsets, ranges
 from ..hierarchy.reach import Reach
 from ..memory import too_large
 from ..naming import integer, optional
-from ..progress import Progress, reporter
+from ..progress import Progress, Tick, reporter
 from .inputs import positions
 from .prepared import distances_of
 from .rows import Rows, Sweeps
-from .statistics import finder, request_of
+from .statistics import rows_for
 
 __all__ = ["Within", "check_radius", "within"]
 
@@ -225,27 +225,16 @@ def within(
     if end is not None:
         end = end[np.sort(np.unique(end, return_index=True)[1])]
     reporter(progress, 1.0)  # the argument's own errors come first
-    request = request_of(edges, len(start), metric=True)
-    rows = finder(request) if metric is None else Sweeps(*metric)
+    rows = rows_for(edges, len(start), metric, metric=True)
     rows = rows if outward else rows.reversed
-    order = rows.order(start)
-    parts = _parts(rows, radius, start[order], end, batch)
+    order, nodes = rows.order(start), edges.nodes
     tick = reporter(progress, float(len(start)), "pairs within a radius", "sources")
-    make = functools.partial(Within, edges.nodes)
-
-    def told(parts: Iterator[tuple[Index, Part]]) -> Iterator[tuple[Index, Part]]:
-        done = 0
-        for some, part in parts:
-            done += len(some)
-            if tick is not None:
-                tick(float(done))
-            yield some, part
-
+    parts = _parts(rows, radius, start[order], end, batch, tick)
     if batch is not None:
-        return (make(some, end, offsets(part[0]), *part[1:]) for some, part in told(parts))
+        return (Within(nodes, some, end, offsets(part[0]), *part[1:]) for some, part in parts)
     kept = list[Part]()
     pairs = done = 0
-    for some, part in told(parts):
+    for some, part in parts:
         kept.append(part)
         pairs, done = pairs + len(part[1]), done + len(some)
         _check(pairs, 12 * max(pairs, pairs * len(start) // done // 4))  # others may have fewer
@@ -261,7 +250,7 @@ def within(
         at = ranges(indptr[order[done : done + len(count)]], count)
         indices[at], distance[at] = index, d
         done += len(count)
-    return make(start, end, indptr, indices, distance)
+    return Within(nodes, start, end, indptr, indices, distance)
 
 
 def check_radius(radius: Any, name: str = "radius") -> float:
@@ -288,7 +277,7 @@ def _check(pairs: int, needed: int) -> None:
 
 def _parts(
     rows: Rows, radius: float, sources: Index, targets: Index | None,
-    batch: int | Literal["auto"] | None,
+    batch: int | Literal["auto"] | None, tick: Tick | None,
 ) -> Iterator[tuple[Index, Part]]:  # fmt: skip
     """Sources, in their order, and what they reach."""
     if isinstance(rows, Sweeps):
@@ -301,8 +290,10 @@ def _parts(
     while done < len(sources):
         some = sources[done : done + size]
         part = pairs(some)
-        yield some, part
         done += len(some)
+        if tick is not None:
+            tick(float(done))
+        yield some, part
         if not isinstance(batch, int):
             size = min(8 * size, max(_LEAST, _PAIRS * len(some) // max(1, len(part[1]))))
 
