@@ -36,7 +36,15 @@ from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, digest, one_line, read_arrays
 from ..warn import warn
-from .inputs import are_paths, as_graph, check_matrix, positions, warn_of_edges, warn_of_entries
+from .inputs import (
+    are_paths,
+    as_graph,
+    check_matrix,
+    is_matrix,
+    positions,
+    warn_of_edges,
+    warn_of_entries,
+)
 from .queries import PathQuery
 from .rows import Sweeps
 
@@ -171,6 +179,7 @@ class PreparedGraph:
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._table: Any = None  # what it was prepared from, if that has columns of weights
+        self._said: list[Array] | None = None  # of its edges by that, if it is in memory
         self._customizers: dict[int, Callable[[Problem], Metric]] = {}  # of CUDA devices
         self._rows = edges.table_rows
         self._parts: list[tuple[Index, NDArray[np.float64]]] = []  # what edges of places are of
@@ -477,6 +486,12 @@ class PreparedGraph:
 
     def _of_graph(self, graph: Any, weight: str | int | None) -> Array:
         """The weights of a graph with the same edges."""
+        if graph is self._table and self._said is not None:  # unchanged, it is not read again
+            said, given = provided("columns_of")(graph, weight, *self._columns[1:])
+            alike = len(said) == len(self._said) and all(map(np.array_equal, said, self._said))
+            if alike and given is not None:
+                values: Array = given if self._rows is None else given[self._rows]
+                return values
         other = edges_of_graph(self.semiring, graph, weight, self.directed, *self._columns[1:])
         return self._matched(other)
 
@@ -1333,6 +1348,8 @@ def prepare(
     net = PreparedGraph(s, edges, structure, (weight, source, target), progress)
     if is_table(graph) or isinstance(graph, (str, os.PathLike)) or are_paths(graph):
         net._table = graph
+        if is_table(graph) and not is_matrix(graph):
+            net._said = provided("columns_of")(graph, weight, source, target)[0]
     return net
 
 
