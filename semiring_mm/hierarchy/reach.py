@@ -206,7 +206,7 @@ class Reach:
 
     def pairs(self, position: Index, dtype: np.dtype[Any]) -> tuple[Index, Node, Array]:
         """How many positions each of some, ascending, reaches; their columns, and the distances."""
-        counts, indices, distances = [np.empty(0, np.int64)], [], []
+        found = list[tuple[Index, Node, Array]]()
         plan = self.metric.plan
         if self.dtype != dtype:
             missing = np.array(self.metric.steps.s.identities(dtype)[0], dtype).item()
@@ -217,24 +217,20 @@ class Reach:
         count_pairs = self.metric.compiled(kernels.count_pairs)
 
         def consume(*, begin: int, end: int, ends: Index, vertex: Node, near: Array) -> None:
-            found = np.empty((end, self.width), np.int64)
+            counts = np.empty((end, self.width), np.int64)
             given = {**fields, "begin": begin, "end": end, "ends": ends, "near": near}
-            count_pairs(**given, part=part, count=found)
-            count = found[begin:].ravel()
-            place = np.zeros_like(found)
+            count_pairs(**given, part=part, count=counts)
+            count = counts[begin:].ravel()
+            place = np.zeros_like(counts)
             place[begin:] = (np.cumsum(count) - count).reshape(-1, self.width)
             index = np.empty(int(count.sum()), np.int32)
             distance = np.empty(len(index), dtype)
             write(**given, vertex=vertex, place=place, index=index, distance=distance)
-            counts.append(count)
-            indices.append(index)
-            distances.append(distance)
+            found.append((count, index, distance))
 
         self.run(position, consume, whole=True)
-        if not indices:
-            return counts[0], np.empty(0, np.int32), np.empty(0, dtype)
-        each = np.concatenate(counts)[: len(position)]
-        return each, np.concatenate(indices), np.concatenate(distances)
+        each, indices, distances = (np.concatenate(x) for x in zip(*found, strict=True))
+        return each[: len(position)], indices, distances
 
     def parts(self, position: Index) -> list[Index]:
         """Positions that a thread takes at a time."""
