@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.labelled import objects
 from ..graph_kernels import offsets
 from ..naming import optional
 from .osm import SUFFIXES, Profile, read_osm
@@ -105,9 +106,7 @@ def _column(values: list[Any]) -> Array:
         if type(None) in kinds:
             return np.array([np.nan if x is None else x for x in values], np.float64)
         return np.array(values)
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
+    return np.asarray(objects(values))
 
 
 # --- GeoPandas ----------------------------------------------------------------------------------
