@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .arrays import Call, check_memory, joined
+from .bit_rows import in_rows
 from .chains import as_lengths
 from .engine import AlignmentRule, Ragged
 from .naming import integer, listing
@@ -410,8 +411,10 @@ def within(
 
     Notes
     -----
-    Sequences whose lengths differ by more than the cutoff are not compared; a group of comparisons
-    ends where none of them can come within it. Else as :func:`cdist`: O(n m) pairs.
+    Sequences are compared if their lengths differ by no more than the cutoff, and the numbers of
+    their letters and of two letters side by side by no more than six times the cutoff: these are
+    compared before, as rows of bits, of all O(n m) pairs. If more than some hundredths of the pairs
+    remain, all are computed as for :func:`cdist`, on a CPU.
 
     Examples
     --------
@@ -423,40 +426,151 @@ def within(
     limit = integer(cutoff, "within: cutoff")
     if limit < 0:
         raise ValueError(f"within: cutoff must be at least 0, got {cutoff}")
-    other = x if y is None else y
-    with _pairs("within", x, other, _code, device, lengths, progress, every=True) as pairs:
-        xp, (first, second) = pairs.xp, pairs.both
-        shape = len(first.starts), len(second.starts)
-        parts = [(np.empty(0, np.int64),) * 2 + (np.empty(0, np.int32),)]
-
-        def take(i: Array, j: Array, d: Array) -> None:
-            at, place = np.nonzero(d <= limit)
-            needed = _PAIR * (len(at) + sum(len(k) for k, _, _ in parts))
-            what = "the pairs within the cutoff"
-            check_memory(needed, what, less="take a smaller one", halves=False)
-            parts.append((i[place], j[at], d[at, place].astype(np.int32)))
-
-        if shape[0] and shape[1] and not pairs.by_rows(limit, take):
-            tick = reporter(progress, float(shape[0]), "within", "sequences")
-            for k in range(shape[0]):
-                apart = np.abs(second.lengths - first.lengths[k])
-                near = np.flatnonzero(apart <= limit)
-                for begin in range(0, len(near), _TOGETHER):
-                    some = near[begin : begin + _TOGETHER]
-                    found = edit_distance(pairs.of(np.full(len(some), k), some), None)
-                    take(np.array([k]), some, pairs.call.engine.to_host(found)[:, np.newaxis])
-                if tick is not None:
-                    tick(float(k + 1))
-        i, j, d = (np.concatenate(some) for some in zip(*parts, strict=True))
-        if y is None:
-            i, j, d = (some[i != j] for some in (i, j, d))
-        order = np.lexsort((j, i))
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=shape[0]))])
-        given = tuple(map(xp.asarray, (indptr, j[order], d[order])))
-        indptr, indices, distance = pairs.call.give(given)
+    with _pairs("within", x, x if y is None else y, _code, device, lengths, progress,
+                every=True) as pairs:  # fmt: skip
+        shape = len(pairs.both[0].starts), len(pairs.both[1].starts)
+        parts, needed, what = list[tuple[Array, ...]](), 0, "the pairs within the cutoff"
+        for part in _near(pairs, limit, y is None) if all(shape) else ():
+            parts.append(part)
+            needed += _PAIR * len(part[0])
+            check_memory(needed, what, pairs.call.engine, "take a smaller one", halves=False)
+        found = in_rows(pairs.xp, shape, parts, np.int32, mirror=y is None)
+        indptr, indices, distance = pairs.call.give(found)
         return Within(indptr, indices, distance, shape)
 
 
+def _near(pairs: _Pairs, limit: int, same: bool) -> Iterator[tuple[Array, ...]]:
+    """First and second sequences within a distance, and it; of one set each pair once.
+
+    Candidates are those whose letters are alike, unless these are so many that all are compared.
+    """
+    engine, xp, shape = pairs.call.engine, pairs.xp, [len(s.starts) for s in pairs.both]
+    few = engine.edit_rows is not None and math.prod(shape) <= _FEW
+    sieve = None if few else _Sieve(pairs, limit, same)
+    share = 1.0 if sieve is None else sieve.share()
+    if share > _ALIKE:
+        parts = list[tuple[Array, ...]]()
+
+        def take(i: Array, j: Array, d: Array) -> None:
+            near = (d <= limit) & (i < j[:, np.newaxis]) if same else d <= limit
+            at, place = np.nonzero(near)
+            parts.append((i[place], j[at], d[at, place].astype(np.int32)))
+
+        if pairs.by_rows(limit, take):
+            yield from parts
+            return
+    sieve = sieve or _Sieve(pairs, limit, same)
+    tick = reporter(pairs.progress, float(shape[0]), pairs.verb, "sequences")
+    step = max(1, min(shape[0], int(_LISTED / max(1.0, share * shape[1]))))
+    for begin in range(0, shape[0], step):
+        end = min(begin + step, shape[0])
+        for i, j in sieve.alike(begin, end):
+            for some in range(0, len(i), _TOGETHER):
+                a, b = (v[some : some + _TOGETHER] for v in (i, j))
+                d = edit_distance(pairs.of(engine.to_host(a), engine.to_host(b)), None)
+                near = xp.flatnonzero(d <= limit)
+                yield a[near], b[near], d[near].astype(np.int32)
+        if tick is not None:
+            tick(float(end))
+
+
+class _Sieve:
+    """Bits of sequences, of which similar ones have few that differ.
+
+    A bit says whether a letter, or two of them side by side, occurs so often. Each insertion,
+    deletion or substitution changes at most two numbers of letters and four of neighbours by one
+    (Ukkonen, 1992), and so six bits.
+    """
+
+    def __init__(self, pairs: _Pairs, limit: int, same: bool) -> None:
+        self.engine, self.same, self.both = pairs.call.engine, same, pairs.both
+        self.limit = limit
+        some = [self._counts(s, _evenly(len(s.starts), _SAMPLE)) for s in self.both[: 2 - same]]
+        count = np.minimum(self.engine.to_host(self.engine.xp.concatenate(some)), _LEVELS)
+        each = (count * _FEATURES + np.arange(_FEATURES)).ravel()
+        each = np.bincount(each, minlength=(_LEVELS + 1) * _FEATURES).reshape(-1, _FEATURES)
+        part = each[:0:-1].cumsum(axis=0)[::-1] / len(count)  # that have at least so many
+        spread = (part * (1 - part)).ravel()
+        best = np.argsort(-spread, kind="stable")[:_BITS]
+        level, feature = np.unravel_index(best[spread[best] > 0], part.shape)
+        self.columns, self.level = len(level), self.engine.xp.asarray(level + 1)
+        self.used, place = np.unique(feature, return_inverse=True)
+        self.feature = self.engine.xp.asarray(place)
+        self.radius = _CHANGED * limit / max(1, self.columns)
+        self.bits = [self._bits(s) for s in self.both[: 2 - same]]
+
+    def _counts(self, s: Ragged, rows: Array, used: Array | None = None) -> Array:
+        """How often sequences have each letter and each two neighbours, by their remainders."""
+        xp, kinds = self.engine.xp, _FEATURES if used is None else len(used)
+        place = np.full(_FEATURES, -1)
+        place[slice(None) if used is None else used] = np.arange(kinds)
+        place, length = xp.asarray(place), s.lengths[rows]
+        total = int(length.sum())
+        row = xp.asarray(np.repeat(np.arange(len(rows)), length))
+        at = np.repeat(s.starts[rows] - np.cumsum(length) + length, length)
+        code = s.entries[xp.asarray(at) + xp.arange(total)].astype(np.int64)
+        beside = row[1:] == row[:-1]
+        two = _LETTERS + (code[:-1] * 31 + code[1:])[beside] % (_FEATURES - _LETTERS)
+        kind = place[xp.concatenate([code % _LETTERS, two])]
+        row = xp.concatenate([row, row[1:][beside]])
+        place = (row * kinds + kind)[kind >= 0]
+        if not len(place):
+            return xp.zeros((len(rows), kinds), np.int64)
+        return xp.bincount(place, minlength=len(rows) * kinds).reshape(len(rows), kinds)
+
+    def _bits(self, s: Ragged) -> Array:
+        xp, n = self.engine.xp, len(s.starts)
+        words = max(1, -(-self.columns // 64))
+        out = xp.zeros((n, 8 * words), np.uint8)
+        step = max(1, _COUNTED // max(1, len(self.used), int(s.lengths.max())))
+        for begin in range(0, n if self.columns else 0, step):
+            rows = np.arange(begin, min(begin + step, n))
+            count = xp.minimum(self._counts(s, rows, self.used), _LEVELS).astype(np.uint8)
+            packed = self.engine.pack_bits(count[:, self.feature] >= self.level)
+            out[rows[0] : rows[-1] + 1, : packed.shape[1]] = packed
+        return out.view(np.uint64)
+
+    def _within(self, x: Array, y: Array, *, itself: bool, lists: bool) -> tuple[Array, Any]:
+        return self.engine.bit_rows.within(
+            "hamming", max(1, self.columns), x, y, self.radius, itself, lists
+        )
+
+    def share(self) -> float:
+        """Which part of the pairs are alike, by a sample."""
+        x, y = self.bits[0], self.bits[-1]
+        some = x[self.engine.xp.asarray(_evenly(len(x), 64))]
+        counts, _ = self._within(some, y, itself=False, lists=False)
+        return float(counts.sum()) / (len(some) * len(y))
+
+    def alike(self, begin: int, end: int) -> Iterator[tuple[Array, Array]]:
+        """The pairs of some of the first sequences that may be near each other."""
+        xp, x, y = self.engine.xp, self.bits[0], self.bits[-1]
+        first, second = (xp.asarray(s.lengths) for s in self.both)
+        whole = self.same and end - begin == len(x)
+        start = begin if self.same else 0
+        some = x if whole else x[begin:end]
+        _, parts = self._within(some, x if whole else y[start:], itself=whole, lists=True)
+        for i, j, _ in parts:
+            i, j = i + begin, j + start
+            near = xp.abs(first[i] - second[j]) <= self.limit
+            if self.same and not whole:
+                near &= i < j
+            yield i[near], j[near]
+
+
+def _evenly(n: int, most: int) -> NDArray[np.int64]:
+    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
+
+
+_SAMPLE = 1024  # sequences by which bits are chosen
+_LETTERS, _FEATURES = 64, 320  # remainders of letters, and with those of neighbours
+_LEVELS = 255  # of their numbers
+_BITS = 512
+_CHANGED = 6  # bits that an edit changes, at most
+_COUNTED = 1 << 22  # numbers at a time
+_FEW = 1 << 17  # pairs of which all are compared at once
+_ALIKE = 0.02  # of all pairs, from which comparing all takes less time
+_LISTED = 1 << 23  # pairs that are alike, at a time
 _TOGETHER = 1 << 20  # pairs
 _PAIR = 64  # bytes of one that is found, while all are put in order
 _METRICS: dict[str, Callable[..., Any]] = {
