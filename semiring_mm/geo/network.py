@@ -353,14 +353,14 @@ class Network:
         """
         roots = tuple({id(x.root[0]): x.root[0] for x in given if isinstance(x, Places)}.values())
         graph, at = self._extension(roots)
-        every = np.arange(len(self.nodes)) if len(graph.nodes) > len(self.nodes) else None
-        found: list[Any] = []
+        n, found = len(self.nodes), list[Any]()
         for x in given:
             if isinstance(x, Places):
                 root, rows = x.root
                 found.append(at[[y is root for y in roots].index(True)][rows])
             else:
-                found.append(every if x is None else self.graph.positions(x))
+                more = x is None and len(graph.nodes) > n
+                found.append(np.arange(n) if more else self.graph.positions(x))
         return graph, found
 
     def _extension(self, roots: tuple[Places, ...]) -> tuple[PreparedGraph, list[Index]]:
@@ -398,7 +398,7 @@ class Network:
         """What results call nodes or places."""
         if isinstance(given, Places):
             return given.ids
-        return self.nodes if at is None else [self.nodes[i] for i in at]
+        return self.nodes if given is None or at is None else [self.nodes[i] for i in at]
 
     # --- questions ------------------------------------------------------------------------------
 
