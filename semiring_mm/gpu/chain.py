@@ -603,7 +603,7 @@ class Model:
     def launch(
         self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
     ) -> None:
-        """Launch sr::Posterior, or sr::BestPath: see :meth:`semiring_mm.engine.ChainModel.launch`."""
+        """Launch sr::Posterior, or sr::BestPath: see :class:`semiring_mm.engine.ChainModel`."""
         replay = prepared((self, wanted, tagged), lambda: self._prepared(wanted, tagged))
         replay.run(addresses, stream, captured=device.current().captures(stream))
 
