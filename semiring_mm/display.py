@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["cell", "chosen", "html_table", "text_table"]
+__all__ = ["Shown", "cell", "chosen", "html_table", "text_table"]
+
+#: The names of columns, how many rows there are, and what is in a row.
+Table = tuple[Sequence[str], int, Callable[[int], Iterable[Any]]]
 
 _LABEL = 24  # signs of a label that are shown
 _WIDTH = 80  # of a line
 _HEAD = "<th>{}</th>"
+
+
+class Shown:
+    """A result that is shown by its title, and in notebooks as a table: first and last rows."""
+
+    def __repr__(self) -> str:
+        return f"<{self._title()}>"
+
+    def _title(self) -> str:
+        raise NotImplementedError
+
+    def _table(self) -> Table:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        head, count, row = self._table()
+        rows = [["..."] * len(head) if i is None else [*map(cell, row(i))] for i in chosen(count)]
+        return html_table(self._title(), head, rows)
 
 
 def chosen(count: int, most: int = 10) -> list[int | None]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["install", "integer", "listing", "named", "naming_options"]
+__all__ = ["install", "integer", "listing", "named", "naming_options", "optional"]
 
 _options: dict[str, str] = {}
 
@@ -63,6 +64,20 @@ def install(extra: str) -> str:
     'python -m pip install "semiring-mm[plot]"'
     """
     return f'python -m pip install "semiring-mm[{extra}]"'
+
+
+def optional(module: str, use: str, extra: str, instead: str = "") -> Any:
+    """A module of a package that an extra installs; else an error that says what is its use.
+
+    Raises
+    ------
+    ImportError
+        With the command that installs it, and what to do `instead`.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"{use}: {install(extra)}{instead}") from None
 
 
 def listing(names: Iterable[str]) -> Callable[[], list[str]]:

@@ -32,7 +32,7 @@ from .graphs.accessibility import accessibility
 from .graphs.nearest import nearest
 from .graphs.prepared import PreparedGraph, prepare
 from .lazy import cached_property
-from .naming import install, listing
+from .naming import install, listing, optional
 from .warn import warn
 
 try:
@@ -439,11 +439,8 @@ class Network:
 
     @cached_property
     def _tree(self) -> Any:
-        try:
-            from scipy.spatial import cKDTree
-        except ImportError:
-            raise ImportError(f"SciPy finds the nearest nodes: {install('scipy')}") from None
-        return cKDTree(self.nodes_df[["x", "y"]].to_numpy(np.float64))
+        spatial = optional("scipy.spatial", "SciPy finds the nearest nodes", "scipy")
+        return spatial.cKDTree(self.nodes_df[["x", "y"]].to_numpy(np.float64))
 
     def get_node_ids(self, x_col: Any, y_col: Any, mapping_distance: float | None = None) -> Any:
         """The nearest node to each point, as the crow flies in the plane of the coordinates.
@@ -648,10 +645,7 @@ class Network:
         -------
         (Figure, Axes)
         """
-        try:
-            from matplotlib import pyplot as plt
-        except ImportError:
-            raise ImportError(f"plot() draws by Matplotlib: {install('plot')}") from None
+        plt = optional("matplotlib.pyplot", "plot() draws by Matplotlib", "plot")
         if plot_type not in ("scatter", "hexbin"):
             raise ValueError(f"plot_type is 'scatter' or 'hexbin', got {plot_type!r}")
         figure, axes = plt.subplots(**(fig_kwargs or {"figsize": (10, 8)}))

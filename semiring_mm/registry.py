@@ -17,6 +17,7 @@ HOMES = {
     "multiply_tiles": "tiled.stored",  # a product over tiles
     "sparse_rows": "tiled.sparse",  # rows of a sparse graph's closure in files, or little memory
     "read_graph": "files.formats",  # the graph of a file, of several, or of a table
+    "columns_of": "files.formats",  # what a table says of its edges, and their weights
     "Table": "files.tables",  # a table of any library by its columns
 }
 

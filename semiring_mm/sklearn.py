@@ -364,16 +364,11 @@ class KNeighborsTransformer(
         metric_params: dict[str, Any] | None = None, leaf_size: int = 30,
         n_jobs: int | None = None,
     ) -> None:  # fmt: skip
-        self.mode = mode
-        self.n_neighbors = n_neighbors
-        self.algorithm = algorithm
-        self.metric = metric
-        self.p = p
-        self.metric_params = metric_params
-        self.leaf_size = leaf_size
-        self.n_jobs = n_jobs
-
-    radius = None
+        super().__init__(
+            n_neighbors=n_neighbors, algorithm=algorithm, metric=metric, p=p,
+            metric_params=metric_params, leaf_size=leaf_size, n_jobs=n_jobs,
+        )  # fmt: skip
+        self.mode, self.radius = mode, None
 
     def fit(self, X: ArrayLike, y: Any = None) -> KNeighborsTransformer:
         """Keep the points, as :meth:`NearestNeighbors.fit` does.

@@ -14,7 +14,7 @@ from .arrays import Call, repeat
 from .engine import Engine
 from .expressions import Expr, evaluate
 from .laws import SemiringLawError, check_laws
-from .naming import install, integer
+from .naming import integer, optional
 from .plan import make_plan, overflow
 from .products import check_out, common_dtype, flatten_leading, multiply
 from .semirings import Semiring, as_semiring
@@ -398,13 +398,10 @@ def found_path(
 def _found_path(
     subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Any
 ) -> Sequence[tuple[int, ...]]:
-    try:
-        import opt_einsum
-    except ImportError:
-        raise ImportError(
-            f"einsum of three or more operands asks opt_einsum for their order: "
-            f"{install('einsum')}, or pass optimize=False to go from left to right"
-        ) from None
+    opt_einsum = optional(
+        "opt_einsum", "einsum of three or more operands asks opt_einsum for their order", "einsum",
+        ", or pass optimize=False to go from left to right",
+    )  # fmt: skip
     path, _ = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
     return list(path)
 

@@ -67,7 +67,6 @@ _WEIGHTS = """
 _PLACES = "CSV with columns x and y, or lon and lat (and id or name), or a file of points"
 _MAPS = ".gpkg, .geojson, .shp, .fgb or GeoParquet; .osm.pbf, .osm"
 _STREETS = """
-streets: of a map
   --speed KMH          a number, or a column of km/h: gives the weight travel_time
   --profile {driving,cycling,walking}  for OpenStreetMap; default driving
   --crs CRS            of coordinates without one: EPSG:2154, or metres
@@ -90,7 +89,8 @@ the graph:
   --directed           edges lead one way
   | --undirected       edges lead both ways
   --through            paths may pass through the zone centroids of a TNTP network, the nodes below
-                       its first through node{_STREETS}"""
+                       its first through node
+streets: of a map{_STREETS}"""
 
 
 _SEMIRING = f"""
@@ -222,12 +222,7 @@ the streets:
                        (and key), the ends of the edges, or whose first column is one of the map's
   --directed           a line leads one way
   | --undirected       lines lead both ways; default: what the column oneway says
-  --limit METRES       places farther from any street are off the network
-  --speed KMH          a number, or a column of km/h: gives the weight travel_time
-  --profile {{driving,cycling,walking}}  for OpenStreetMap; default driving
-  --crs CRS            of coordinates without one: EPSG:2154, or metres
-  --layer NAME         of a file that has several
-  --largest            leave out what is not connected with the largest part"""
+  --limit METRES       places farther from any street are off the network{_STREETS}"""
 _ACCESS = f"""{_MAP}
 the places:
   --places FILE!       what is to be reached: {_PLACES}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +16,8 @@ from ..text import NumberFormat
 from .compute import refused, watched
 from .graph import Finder, GivenGraph, read_network
 from .options import Refusal
-from .report import finish, graph_name, summary, warn
-from .tables import Columns, csv_lines, number, print_data, write_columns
+from .report import finish_rows, graph_name, summary, warn
+from .tables import Columns, number, print_data
 
 __all__ = ["run"]
 
@@ -49,30 +48,11 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     }  # fmt: skip
     if found.without_path:
         given.notes.append(f"{found.without_path:,.8g} trips have no path and are left out")
-    written: dict[str, str] = {}
-    data: Iterable[str] | None = None
-    if args.output:
-        written[args.output] = f"{write_columns(args.output, [columns]):,} rows"
-    else:
-        data = csv_lines([columns])
-
-    def table() -> dict[str, Any]:
-        rows = [] if args.output else zip(
-            *(np.asarray(x).tolist() for x in columns.values()), strict=True
-        )  # fmt: skip
-        return {
-            "trips": number(found.trips), "without_path": number(found.without_path),
-            "distance": number(found.distance),
-            "flows": [
-                {"from": a, "to": b, "weight": number(w), "load": number(x)} for a, b, w, x in rows
-            ],
-        }  # fmt: skip
-
-    def lines() -> list[str]:
-        return _summary(args, given, found) if args.output else []
-
-    finish(args, given, warnings, written, table, lines, data)
-    return 0
+    told = {name: number(getattr(found, name)) for name in ("trips", "without_path", "distance")}
+    return finish_rows(
+        args, given, warnings, columns, found=told,
+        lines=lambda: _summary(args, given, found) if args.output else [],
+    )  # fmt: skip
 
 
 def _demand(args: argparse.Namespace, given: GivenGraph, nodes: Any) -> Graph:

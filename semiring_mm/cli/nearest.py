@@ -14,9 +14,9 @@ import semiring_mm as sm
 from .compute import refused
 from .graph import Finder, GivenGraph, read_network, read_nodes
 from .options import Refusal
-from .report import finish, warn
+from .report import finish_rows, warn
 from .streets import has_points, places_of
-from .tables import Columns, csv_lines, number, print_data, write_columns
+from .tables import Columns, print_data
 
 __all__ = ["run"]
 
@@ -65,20 +65,4 @@ def _told(
     }
     if without := int((found.facility[:, 0] < 0).sum()):
         given.notes.append(f"{without:,} nodes have no path to a facility and are left out")
-    written, data = {}, None
-    if args.output:
-        written[args.output] = f"{write_columns(args.output, [columns]):,} rows"
-    else:
-        data = csv_lines([columns])
-
-    def table() -> dict[str, Any]:
-        rows = [] if args.output else zip(*(list(x) for x in columns.values()), strict=True)
-        return {
-            "nearest": [
-                {"node": a, "rank": int(b), "facility": c, "distance": number(float(d))}
-                for a, b, c, d in rows
-            ]
-        }
-
-    finish(args, given, warnings, written, table, data=data)
-    return 0
+    return finish_rows(args, given, warnings, columns)

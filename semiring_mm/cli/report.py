@@ -22,9 +22,11 @@ from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import Result
 from .graph import GivenGraph
-from .tables import number, print_data
+from .tables import Columns, csv_lines, number, print_data, write_columns
 
-__all__ = ["Report", "finish", "graph_name", "reach_as_text", "remark", "summary", "warn"]
+__all__ = [
+    "Report", "finish", "finish_rows", "graph_name", "reach_as_text", "remark", "summary", "warn",
+]  # fmt: skip
 
 #: What a column of weights is called that does not add up along a path.
 _NOT_SUMMED = {
@@ -90,6 +92,38 @@ def finish(
     if written:
         words = (f"{name} ({what})" if what else name for name, what in written.items())
         remark(args, f"wrote {', '.join(words)}")
+
+
+def finish_rows(
+    args: argparse.Namespace, given: GivenGraph, warnings: Sequence[str], columns: Columns, *,
+    found: Mapping[str, Any] | None = None, lines: Callable[[], Sequence[str]] = list,
+    write: Callable[[], int] | None = None, drawn: str | None = None,
+) -> int:  # fmt: skip
+    """Write a table, or print it if it is not drawn: as :func:`finish`, and the exit code.
+
+    Parameters
+    ----------
+    found : dict, optional
+        What is known besides its rows, for JSON.
+    write : callable, optional
+        Writes it, and returns the number of rows. Default: as CSV or Parquet.
+    drawn : str, optional
+        The file of a picture of it.
+    """
+    write = write or (lambda: write_columns(args.output, [columns]))
+    written = {args.output: f"{write():,} rows"} if args.output else {}
+    data = None if written or drawn else csv_lines([columns])
+
+    def told() -> dict[str, Any]:
+        lists = [x.tolist() if isinstance(x, np.ndarray) else x for x in columns.values()]
+        rows = [] if args.output else zip(*lists, strict=True)
+        return {**(found or {}), args.command: [
+            {x: number(y) if isinstance(y, float) else y for x, y in zip(columns, row, strict=True)}
+            for row in rows
+        ]}  # fmt: skip
+
+    finish(args, given, warnings, written | ({drawn: ""} if drawn else {}), told, lines, data)
+    return 0
 
 
 def summary(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:

@@ -24,8 +24,8 @@ from ..storage import atomic_write
 from .compute import refused, watched
 from .graph import Finder, GivenGraph, read_nodes
 from .options import KINDS, Refusal
-from .report import finish, graph_name, warn
-from .tables import csv_lines, number, quoted, write_columns
+from .report import finish_rows, graph_name, warn
+from .tables import quoted
 
 __all__ = ["access", "check", "has_points", "is_streets", "places_of", "read_streets", "routes"]
 
@@ -311,26 +311,17 @@ def routes(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     """Run ``semiring-mm routes`` and return its exit code."""
     given, net = read_streets(args)
     warnings = warn(given, chosen=True)
-    names: dict[str, Any]
+    columns: dict[str, Any]
     if has_points(args.pairs):
-        start, _ = places_of(args, args.pairs, net, "from_")
-        end, _ = places_of(args, args.pairs, net, "to_")
-        names = {"trip": [*start.ids]}
-        ends: Any = start, end
-        return _routes(args, stack, given, net, warnings, ends, names)
-    pairs = read_nodes("--pairs", args.pairs, Finder(given.graph), given.notes, (FROM, TO))
-    labels = given.graph.nodes
-    names = {word: [labels[p[i]] for p in pairs] for i, word in enumerate(("from", "to"))}
-    ends = tuple([net.nodes[p[i]] for p in pairs] for i in (0, 1))
-    return _routes(args, stack, given, net, warnings, ends, names)
-
-
-def _routes(
-    args: argparse.Namespace, stack: contextlib.ExitStack, given: GivenGraph, net: Any,
-    warnings: Sequence[str], ends: Any, names: dict[str, Any],
-) -> int:  # fmt: skip
+        ends = [places_of(args, args.pairs, net, word)[0] for word in ("from_", "to_")]
+        columns = {"trip": [*ends[0].ids]}
+    else:
+        pairs = read_nodes("--pairs", args.pairs, Finder(given.graph), given.notes, (FROM, TO))
+        labels = given.graph.nodes
+        columns = {word: [labels[p[i]] for p in pairs] for i, word in enumerate(("from", "to"))}
+        ends = [[net.nodes[p[i]] for p in pairs] for i in (0, 1)]
     found = net.paths(*ends, progress=watched(args, stack))
-    columns = names | {
+    columns |= {
         net.weight: np.array([x.weight for x in found]),
         "edges": np.array([len(x.edges) for x in found], np.int64),
     }
@@ -350,36 +341,21 @@ def _out(
     shapes: Any, *, geometry: bool = False, drawn: str | None = None,
 ) -> int:  # fmt: skip
     """Write a table, with shapes where the format has them, or print it if it is not drawn."""
-    written, data = {}, None
-    if args.output:
-        suffix = Path(args.output).suffix.lower()
-        if geometry or suffix in _DRIVERS:
-            import geopandas
+    suffix = Path(args.output or "").suffix.lower()
 
-            crs = given.streets.streets.crs
-            frame = geopandas.GeoDataFrame(columns, geometry=shapes(), crs=crs)
-            with atomic_write(args.output) as part:
-                if suffix == ".parquet":
-                    frame.to_parquet(part)
-                else:
-                    if suffix == ".geojson" and crs is not None:
-                        frame = frame.to_crs("EPSG:4326")
-                    frame.to_file(part, driver=_DRIVERS[suffix], layer=args.command)
-            written[args.output] = f"{len(frame):,} rows"
-        else:
-            written[args.output] = f"{write_columns(args.output, [columns]):,} rows"
-    elif not drawn:
-        data = csv_lines([columns])
-    if drawn:
-        written[drawn] = ""
+    def write() -> int:
+        import geopandas
 
-    def told() -> dict[str, Any]:
-        lists = {x: y if isinstance(y, list) else y.tolist() for x, y in columns.items()}
-        rows = [] if args.output else zip(*lists.values(), strict=True)
-        return {args.command: [
-            {x: number(y) if isinstance(y, float) else y for x, y in zip(lists, row, strict=True)}
-            for row in rows
-        ]}  # fmt: skip
+        crs = given.streets.streets.crs
+        frame = geopandas.GeoDataFrame(columns, geometry=shapes(), crs=crs)
+        with atomic_write(args.output) as part:
+            if suffix == ".parquet":
+                frame.to_parquet(part)
+            else:
+                if suffix == ".geojson" and crs is not None:
+                    frame = frame.to_crs("EPSG:4326")
+                frame.to_file(part, driver=_DRIVERS[suffix], layer=args.command)
+        return len(frame)
 
-    finish(args, given, warnings, written, told, data=data)
-    return 0
+    shaped = write if geometry or suffix in _DRIVERS else None
+    return finish_rows(args, given, warnings, columns, write=shaped, drawn=drawn)

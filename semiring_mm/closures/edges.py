@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..display import cell, chosen, html_table
+from ..display import Shown, Table
 from ..engine import Engine
 from ..expressions import evaluate
 from ..graph_kernels import offsets
@@ -26,7 +26,7 @@ E = TypeVar("E", bound="EdgeList")
 
 
 @dataclass(frozen=True, repr=False)
-class EdgeList:
+class EdgeList(Shown):
     """The edges of a graph, parallel ones and loops included.
 
     Attributes
@@ -74,9 +74,6 @@ class EdgeList:
         )
         return row
 
-    def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
     def _title(self) -> str:
         return f"{type(self).__name__}: {self.summary}, {self.weight.dtype}"
 
@@ -86,14 +83,11 @@ class EdgeList:
         kind = "directed" if self.directed else "undirected"
         return f"{self.n} nodes, {len(self.col)} {kind} edges"
 
-    def _repr_html_(self) -> str:
-        def row(e: int | None) -> list[str]:
-            if e is None:
-                return ["..."] * 3
-            return [*(cell(self.nodes[x[e]]) for x in (self.row, self.col)), cell(self.weight[e])]
+    def _table(self) -> Table:
+        def row(e: int) -> list[Any]:
+            return [self.nodes[self.row[e]], self.nodes[self.col[e]], self.weight[e]]
 
-        rows = [row(e) for e in chosen(len(self.col))]
-        return html_table(self._title(), ["from", "to", "weight"], rows)
+        return ["from", "to", "weight"], len(self.col), row
 
     @classmethod
     def by_rows(cls, first: NDArray[np.int64], col: NDArray[Any], weight: Array) -> EdgeList:

@@ -14,11 +14,11 @@ from ..deprecated import renamed
 from ..display import cell, chosen, html_table, text_table
 from ..engine import Engine
 from ..lazy import cached_property
-from ..naming import install, integer
+from ..naming import integer, optional
 from ..semirings import Semiring
 from .paths import leg_counts
 
-__all__ = ["LabelledArray", "Labels", "labelled", "pandas", "reconstruct_path"]
+__all__ = ["LabelledArray", "Labels", "labelled", "objects", "pandas", "reconstruct_path"]
 
 _SOURCE, _TARGET = "one of the sources", "one of the targets"
 _PIECE = 1 << 22  # entries of a predecessor matrix that are searched at a time
@@ -201,7 +201,7 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
         (columns, rows), tree = self._own(), self.predecessors
         values, name = np.asarray(self), "distance"
         if self._semiring is None:
-            values, name = _objects([*columns.nodes, None])[np.maximum(values, -1)], "predecessor"
+            values, name = objects([*columns.nodes, None])[np.maximum(values, -1)], "predecessor"
         elif self._semiring.name != "min_plus":
             name = self._semiring.name
         if not long:
@@ -219,7 +219,7 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
             own = np.flatnonzero(sources >= 0)
             there[own, sources[own]] = False
         row, col = np.nonzero(there)
-        table = {"from": _objects(rows.nodes)[row], "to": _objects(columns.nodes)[col]}
+        table = {"from": objects(rows.nodes)[row], "to": objects(columns.nodes)[col]}
         table = {word: pd.Series(x).infer_objects() for word, x in table.items()}
         table[name] = values[row, col]
         if tree is not None:
@@ -350,14 +350,10 @@ def _array(
 
 def pandas() -> Any:
     """The module pandas, for the methods ``to_frame``."""
-    try:
-        import pandas as pd
-    except ImportError:
-        raise ImportError(f"to_frame() makes a table of pandas: {install('pandas')}") from None
-    return pd
+    return optional("pandas", "to_frame() makes a table of pandas", "pandas")
 
 
-def _objects(labels: Sequence[Any]) -> Any:
+def objects(labels: Sequence[Any]) -> Any:
     """Labels, which may be tuples, as an array of one dimension."""
     found = np.empty(len(labels), object)
     found[:] = list(labels)

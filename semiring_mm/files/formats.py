@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..closures.edges import is_table
 from ..naming import named
@@ -30,7 +31,7 @@ from .graph import Graph, in_both_directions
 from .join import joined
 from .nodes import Nodes, great_circle_weights, read_nodes
 
-__all__ = ["FORMATS", "Format", "Source", "read_graph"]
+__all__ = ["FORMATS", "Format", "Source", "columns_of", "read_graph"]
 
 Source: TypeAlias = str | PathLike[str] | BinaryIO
 Table: TypeAlias = Any  # of pandas, Polars or Arrow
@@ -158,6 +159,17 @@ def read_graph(
     table = None if nodes is None else read_nodes(File.of(nodes))
     graphs = [_read(file, weight, source, target, table, directed) for file in files]
     return graphs[0] if len(graphs) == 1 else joined(files, graphs)
+
+
+def columns_of(
+    table: Table, weight: Any, source: Any, target: Any
+) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
+    """Copies of what a table says of the ends and directions of its edges; and their weights."""
+    given, words = tables.Table(table), {"weight": weight, "source": source, "target": target}
+    chosen = (_column(name, word) for name, word in words.items())
+    columns = edge_list.headed(given, None, given.names, *chosen)
+    said = [np.array(given.column(k)) for k in (columns.source, columns.target, *columns.ways)]
+    return said, None if columns.weight is None else given.weights(columns.weight)
 
 
 def _column(name: str, word: Any) -> str | None:

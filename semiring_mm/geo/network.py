@@ -346,17 +346,21 @@ class Network:
                 f"network (places.off) and reach nothing"
             )
 
-    def _with(self, *given: Any) -> tuple[PreparedGraph, list[Index | None]]:
-        """The graph with the places among what is given, and the positions of all of that."""
+    def _with(self, *given: Any) -> tuple[PreparedGraph, list[Any]]:
+        """The graph with the places among what is given, and the positions of all of that.
+
+        None, for all nodes, stays None where there are no others.
+        """
         roots = tuple({id(x.root[0]): x.root[0] for x in given if isinstance(x, Places)}.values())
         graph, at = self._extension(roots)
-        found: list[Index | None] = []
+        n, found = len(self.nodes), list[Any]()
         for x in given:
             if isinstance(x, Places):
                 root, rows = x.root
                 found.append(at[[y is root for y in roots].index(True)][rows])
             else:
-                found.append(self.graph.positions(x))
+                more = x is None and len(graph.nodes) > n
+                found.append(np.arange(n) if more else self.graph.positions(x))
         return graph, found
 
     def _extension(self, roots: tuple[Places, ...]) -> tuple[PreparedGraph, list[Index]]:
@@ -394,7 +398,7 @@ class Network:
         """What results call nodes or places."""
         if isinstance(given, Places):
             return given.ids
-        return self.nodes if at is None else [self.nodes[i] for i in at]
+        return self.nodes if given is None or at is None else [self.nodes[i] for i in at]
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -415,29 +419,19 @@ class Network:
             inf where there is no path.
         """
         graph, (rows, columns) = self._with(sources, targets)
-        n = len(self.nodes)
         if "along" in options:
-            options["along"] = graph.spread(self._values(options["along"]))
-        if columns is None and len(graph.nodes) > n:
-            columns = np.arange(n)
-        if rows is None and len(graph.nodes) > n:
-            rows = np.arange(n)
+            along = options["along"]
+            values = self._column(along) if isinstance(along, str) else np.asarray(along, float)
+            options["along"] = graph.spread(values)
         once, inverse = (None, None) if rows is None else np.unique(rows, return_inverse=True)
         found = graph.distances(once, columns, **options)
         tables = [np.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
         if inverse is not None and not np.array_equal(inverse, np.arange(len(inverse))):
             tables = [x[inverse] for x in tables]
-        names = [self._names(x, at) for x, at in ((sources, rows), (targets, columns))]
-        made = [self._labelled(x, *names) for x in tables]
+        names = [*self._names(sources, rows), *self._names(targets, columns)]
+        which = range(len(tables[0])), range(len(tables[0]), len(names))
+        made = [labelled(x, None, graph.semiring, names, *which)[0] for x in tables]
         return tuple(made) if isinstance(found, tuple) else made[0]
-
-    def _labelled(self, table: Array, rows: Sequence[Any], columns: Sequence[Any]) -> Any:
-        names = [*rows, *columns]
-        which = range(len(rows)), range(len(rows), len(names))
-        return labelled(table, None, self.graph.semiring, names, *which)[0]
-
-    def _values(self, along: Any) -> Float:
-        return self._column(along) if isinstance(along, str) else np.asarray(along, np.float64)
 
     def distance(self, source: Any, target: Any) -> float:
         """The weight of a best path between two nodes or places.
@@ -451,17 +445,8 @@ class Network:
         float
             inf if there is no path.
         """
-        graph, i, j = self._two(source, target)
-        return float(graph.distance(i, j))
-
-    def _two(self, source: Any, target: Any) -> tuple[PreparedGraph, int, int]:
-        pair = []
-        for x, name in ((source, "source"), (target, "target")):
-            check_single(x, name)
-            pair.append(x if isinstance(x, Places) else [x])
-        graph, ends = self._with(*pair)
-        i, j = (int(x[0]) for x in ends if x is not None)
-        return graph, i, j
+        graph, ends = self._with(_one(source, "source"), _one(target, "target"))
+        return float(graph.distance(*(int(x[0]) for x in ends)))
 
     def path(self, source: Any, target: Any) -> Route:
         """A best path between two nodes or places: crossings, edges, and the line.
@@ -490,9 +475,7 @@ class Network:
         >>> route.line.tolist()
         [[0.0, 0.0], [300.0, 0.0], [300.0, 100.0]]
         """
-        one = [x if isinstance(x, Places) else [x] for x in (source, target)]
-        self._two(source, target)
-        route = self.paths(*one)[0]
+        route = self.paths(_one(source, "source"), _one(target, "target"))[0]
         if not np.isfinite(route.weight):
             raise ValueError(f"there is no path from {_name(source)} to {_name(target)}")
         return route
@@ -517,7 +500,7 @@ class Network:
             If there are not as many sources as targets.
         """
         graph, (rows, ends) = self._with(sources, targets)
-        if rows is None or ends is None or len(rows) != len(ends):
+        if sources is None or targets is None or len(rows) != len(ends):
             raise ValueError("paths() takes as many sources as targets")
         found = graph.paths((rows, ends), progress=progress)
         n = len(self.nodes)
@@ -610,9 +593,9 @@ class Network:
                 name: self.nearest(some, k, sources=sources, **options)
                 for name, some in facilities.items()
             }
-        graph, (places, rows) = self._with(facilities, sources)
-        if places is None:
+        if facilities is None:
             raise TypeError("facilities: a node or several, or Places, got None")
+        graph, (places, rows) = self._with(facilities, sources)
         names = list(self._names(facilities, places))
         here = np.arange(len(places))
         if isinstance(facilities, Places):
@@ -669,10 +652,9 @@ class Network:
         """
         demand = competition if isinstance(competition, tuple) else (None, competition)
         graph, (at, rows, needy) = self._with(places, sources, demand[0])
-        every = np.arange(len(self.nodes))
         if competition is not None:
-            options["competition"] = (every if needy is None else needy, demand[1])
-        rows = every if rows is None else rows
+            options["competition"] = demand[1] if needy is None else (needy, demand[1])
+        at = None if places is None else at  # which is refused
         return np.asarray(graph.accessibility(at, weights, sources=rows, **options))
 
     def within(
@@ -752,10 +734,6 @@ class Network:
                 f"{min(paths)} counts shortest paths, and a street with a place on it is two of "
                 f"them: ask for it between nodes"
             )
-        if ends is None and count > n:
-            ends = np.arange(n)
-        if rows is None and count > n:
-            rows = np.arange(n)
         values, all_ends = None if attribute is None else np.asarray(attribute), ends
         if ends is not None:
             once = np.unique(ends)
@@ -767,9 +745,7 @@ class Network:
                 np.add.at(values, ends, each)
             ends = once
         names = list(self._names(sources, rows))
-        found = statistics(
-            graph, what, sources=rows, targets=ends, attribute=values, **options
-        )  # fmt: skip
+        found = statistics(graph, what, sources=rows, targets=ends, attribute=values, **options)
         called = dict(enumerate(self.nodes))
         for given, at in ((targets, all_ends), (sources, rows)):
             if isinstance(given, Places) and at is not None:
@@ -835,6 +811,12 @@ class Network:
             Columns from, to, distance (and along), of pairs with a path.
         """
         return outputs.batches(self, sources, targets, pairs, options)
+
+
+def _one(x: Any, name: str) -> Any:
+    """A node or a place as one of several, if it is no more."""
+    check_single(x, name)
+    return x if isinstance(x, Places) else [x]
 
 
 def _name(x: Any) -> str:

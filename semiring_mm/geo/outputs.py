@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..naming import install
+from ..naming import optional
 
 if TYPE_CHECKING:
     from .network import Network, Route
@@ -23,11 +23,7 @@ _PAIRS = 1 << 20
 
 def geopandas() -> Any:
     """The module GeoPandas."""
-    try:
-        import geopandas as found
-    except ImportError:
-        raise ImportError(f"GeoDataFrames are of GeoPandas: {install('geo')}") from None
-    return found
+    return optional("geopandas", "GeoDataFrames are of GeoPandas", "geo")
 
 
 def frame_of(net: Network, what: str, columns: dict[str, Any]) -> Any:
@@ -67,15 +63,11 @@ def batches(
     net: Network, sources: Any, targets: Any, pairs: int | None, options: dict[str, Any]
 ) -> Iterator[Any]:
     """Record batches of Arrow, of the pairs between which there is a path."""
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise ImportError(f"record batches are of pyarrow: {install('io')}") from None
+    pa = optional("pyarrow", "record batches are of pyarrow", "io")
     from .places import Places
 
     if not isinstance(sources, Places):
-        at = net.graph.positions(sources, "sources")
-        sources = net.nodes if at is None else [net.nodes[i] for i in at]
+        sources = net._names(sources, net.graph.positions(sources, "sources"))
     some = net.distances(sources[:1], targets, **options)
     first = some[0] if isinstance(some, tuple) else some
     names = pa.array(list(first.nodes))

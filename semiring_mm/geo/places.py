@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from .. import pool
 from ..engine import compiled
-from ..lazy import cached_property
-from ..naming import install
+from ..naming import optional
 from . import kernels
 from .outputs import geopandas
 from .streets import Streets, as_crs, distance
@@ -113,8 +112,8 @@ class Locator:
     Parameters
     ----------
     streets : Streets
-    weight : (m,) array
-        Of the edges: those that are closed (inf) both ways are no streets.
+    closed : (m,) bool
+        Which edges are: those that are so both ways are no streets.
     """
 
     def __init__(self, streets: Streets, closed: NDArray[np.bool_]) -> None:
@@ -129,7 +128,8 @@ class Locator:
         row = np.repeat(edges, count)
         begin = np.arange(len(row)) + row  # each line has one more point than segments
         keep = mine[row]
-        self.edge, begin = row[keep], begin[keep]
+        self.edge, self.begin = row[keep], begin[keep]  # of each segment, and its first point
+        begin = self.begin
         flat = self._flat(points)
         self.low = flat.min(axis=1, initial=np.inf) if len(points) else np.zeros(2)
         extent = flat.max(axis=1) - self.low if len(points) else np.ones(2)
@@ -194,7 +194,8 @@ class Locator:
             found[:] = kernels.NONE
         there = found >= 0
         s, t = found[there], part[there]
-        begin, end = self._ends(s)
+        corners, at_begin = streets.lines[1], self.begin[s]
+        begin, end = corners[at_begin], corners[at_begin + 1]
         if streets.geographic:  # a long segment is not straight in both planes
             scale = np.cos(np.radians(points[there, 1:])) * [1.0, 0.0] + [0.0, 1.0]
             span, from_begin = (end - begin) * scale, (points[there] - begin) * scale
@@ -213,18 +214,6 @@ class Locator:
             edge[beyond], fraction[beyond], far[beyond] = -1, np.nan, np.inf
             at[beyond] = points[beyond]
         return Places(edge, fraction, far, at[:, 0], at[:, 1], ids)
-
-    def _ends(self, s: Index) -> tuple[Float, Float]:
-        """The ends of segments in the streets' CRS."""
-        first, points = self.streets.lines
-        place = first[self.edge] + self._number
-        return points[place[s]], points[place[s] + 1]
-
-    @cached_property
-    def _number(self) -> Index:
-        """The number of each segment along its edge."""
-        starts = np.flatnonzero(np.diff(self.edge, prepend=-1))
-        return np.arange(len(self.edge)) - np.repeat(starts, np.diff(starts, append=len(self.edge)))
 
 
 def check_single(x: Any, name: str) -> None:
@@ -288,10 +277,7 @@ def points_of(x: Any, y: Any, crs: Any, streets: Streets) -> tuple[Float, Sequen
 
 
 def _coordinates(points: Any, ids: Sequence[Any] | None) -> Float:
-    try:
-        import shapely
-    except ImportError:
-        raise ImportError(f"points are shapely's: {install('geo')}") from None
+    shapely = optional("shapely", "points are shapely's", "geo")
     kind = shapely.get_type_id(points)
     wrong = np.flatnonzero((kind != 0) | shapely.is_empty(points))
     if wrong.size:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph_kernels import offsets, ranges
-from ..naming import install
+from ..closures.labelled import objects
+from ..graph_kernels import offsets
+from ..naming import optional
 from .osm import SUFFIXES, Profile, read_osm
-from .streets import Streets, as_crs
+from .streets import Streets, as_crs, some_lines
 
 __all__ = ["METRES", "Reading", "read"]
 
@@ -105,9 +106,7 @@ def _column(values: list[Any]) -> Array:
         if type(None) in kinds:
             return np.array([np.nan if x is None else x for x in values], np.float64)
         return np.array(values)
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
+    return np.asarray(objects(values))
 
 
 # --- GeoPandas ----------------------------------------------------------------------------------
@@ -117,7 +116,9 @@ def _of_lines(edges: Any, how: Reading) -> Streets:
     """A GeoDataFrame of lines, whose ends are joined where they are exactly the same."""
     import shapely
 
-    table, lines = _exploded(edges)
+    shapes = np.asarray(edges.geometry.values)
+    _refuse_empty(shapes, edges.index, "edges", {1, 5})
+    lines, row = shapely.get_parts(shapes, return_index=True)  # parts are edges of their own
     first = np.append(0, np.cumsum(shapely.get_num_points(lines)))
     points = shapely.get_coordinates(lines)
     ends = np.concatenate([points[first[:-1]], points[first[1:] - 1]])
@@ -125,11 +126,11 @@ def _of_lines(edges: Any, how: Reading) -> Streets:
     u, v = number.reshape(2, -1)
     crs = _crs(how, edges.crs, nodes)
     labels: Sequence[Any] = range(len(nodes))
-    if _named_ends(edges) is not None:
-        given = [np.asarray(x)[table["row"]] for x in _ends_of(edges)]
+    if _named_ends(edges):
+        given = [np.asarray(x)[row] for x in _ends_of(edges)]
         labels, u, v, nodes = _labelled(np.concatenate([u, v]), nodes, np.concatenate(given))
     x, y = nodes.T
-    streets = Streets(labels, x, y, crs, u, v, _columns(table, edges), (first, points))
+    streets = Streets(labels, x, y, crs, u, v, _columns(row, edges), (first, points))
     return _directed(streets, edges, how)
 
 
@@ -161,15 +162,14 @@ def _of_pair(pair: Any, how: Reading) -> Streets:
     place = {label: i for i, label in enumerate(labels)}
     if _is_libpysal(edges):
         given, columns = _of_libpysal(edges)
-        lines, rows = None, edges
+        lines = None
     else:
         given, columns = _ends_of(edges), _columns_of(edges)
         columns["row"] = np.arange(len(given[0]))
         lines = columns.pop("geometry", None)
         if lines is not None:
-            _refuse_empty(np.asarray(edges.geometry.values), edges.index, "edges", {1})
             lines = np.asarray(edges.geometry.values)
-        rows = edges
+            _refuse_empty(lines, edges.index, "edges", {1})
     ends = [np.array([place.get(x, -1) for x in np.asarray(z).tolist()], np.int64) for z in given]
     wrong = np.flatnonzero((ends[0] < 0) | (ends[1] < 0))
     if wrong.size:
@@ -181,7 +181,7 @@ def _of_pair(pair: Any, how: Reading) -> Streets:
             f"{wrong.size} such edges)"
         )
     streets = _made(labels, points, crs, ends[0], ends[1], columns, lines)
-    return _directed(streets, rows, how)
+    return _directed(streets, edges, how)
 
 
 def _of_libpysal(graph: Any) -> tuple[list[Array], dict[str, Array]]:
@@ -197,16 +197,6 @@ def _of_libpysal(graph: Any) -> tuple[list[Array], dict[str, Array]]:
     ]
     ends = [_column([pair[k] for pair in pairs]).astype(object) for k in (0, 1)]
     return ends, {"weight": np.array([w for *_, w in pairs], np.float64)}
-
-
-def _exploded(edges: Any) -> tuple[dict[str, Array], Array]:
-    """Rows and lines; the parts of a line of several are edges of their own."""
-    import shapely
-
-    shapes = np.asarray(edges.geometry.values)
-    _refuse_empty(shapes, edges.index, "edges", {1, 5})
-    lines, row = shapely.get_parts(shapes, return_index=True)
-    return {"row": row}, lines
 
 
 def _refuse_empty(shapes: Array, index: Any, what: str, kinds: set[int]) -> None:
@@ -252,26 +242,18 @@ def _labelled(number: Index, points: Array, labels: Array) -> tuple[list[Any], I
 
 def _columns_of(table: Any) -> dict[str, Array]:
     """The columns of a table of pandas, Arrow or Polars."""
-    if isinstance(table, Mapping):
-        return {str(name): np.asarray(x) for name, x in table.items()}
-    names = table.column_names if hasattr(table, "column_names") else table.columns
-    found = {}
-    for name in names:
-        column = table[name]
-        if hasattr(column, "combine_chunks"):  # of Arrow
-            found[str(name)] = column.to_numpy()
-        else:
-            found[str(name)] = column.to_numpy() if hasattr(column, "to_numpy") else column
-    return {name: np.asarray(column) for name, column in found.items()}
+    names = table if isinstance(table, Mapping) else getattr(table, "column_names", None)
+    names = table.columns if names is None else names
+    return {str(name): np.asarray(table[name]) for name in names}
 
 
-def _columns(table: dict[str, Array], edges: Any) -> dict[str, Array]:
-    """The columns of a GeoDataFrame but its geometry, for the rows of a table."""
+def _columns(row: Index, edges: Any) -> dict[str, Array]:
+    """The columns of a GeoDataFrame but its geometry, for rows, and these."""
     columns = _columns_of(edges.drop(columns=edges.geometry.name))
     names = list(edges.index.names)
     if len(names) == 3 and names[2] == "key":
         columns["key"] = np.asarray(edges.index.get_level_values(2))
-    return {name: x[table["row"]] for name, x in columns.items()} | table
+    return {name: x[row] for name, x in columns.items()} | {"row": row}
 
 
 def _find(
@@ -284,14 +266,13 @@ def _find(
     raise ValueError(f"{what} are columns {words}; there are {', '.join(map(repr, table))}")
 
 
-def _named_ends(edges: Any) -> tuple[str, str] | None:
-    """Levels of an index (u, v, ...), as OSMnx has it, that are the ends of edges."""
-    names = list(getattr(getattr(edges, "index", None), "names", ()))
-    return ("u", "v") if names[:2] == ["u", "v"] else None
+def _named_ends(edges: Any) -> bool:
+    """Whether the ends of edges are levels of an index (u, v, ...), as OSMnx has it."""
+    return list(getattr(getattr(edges, "index", None), "names", ()))[:2] == ["u", "v"]
 
 
 def _ends_of(edges: Any) -> list[Array]:
-    if _named_ends(edges) is not None:
+    if _named_ends(edges):
         return [np.asarray(edges.index.get_level_values(i)) for i in (0, 1)]
     table = _columns_of(edges)
     return [table[name] for name in _find(table, _ENDS, "ends of edges")]
@@ -305,10 +286,7 @@ def _of_file(path: Any, how: Reading) -> Streets:
     name = os.fspath(path)
     if name.endswith(SUFFIXES):
         return read_osm(name, how.profile)
-    try:
-        import geopandas
-    except ImportError:
-        raise ImportError(f"{name!r} is read by GeoPandas: {install('geo')}") from None
+    geopandas = optional("geopandas", f"{name!r} is read by GeoPandas", "geo")
     if not os.path.exists(name):
         raise FileNotFoundError(f"there is no file {name!r}")
     if name.endswith((".parquet", ".pq")):
@@ -390,17 +368,14 @@ def _made(
     a, b = found[first[:-1]], found[first[1:] - 1]
     gap = [np.abs(p - points[e]).sum(1) for p, e in ((a, u), (b, v), (a, v), (b, u))]
     turned = gap[0] + gap[1] > gap[2] + gap[3]
-    row = ranges(first[:-1], count)
-    mirror = np.repeat(first[:-1] + first[1:] - 1, count) - row
-    found = found[np.where(np.repeat(turned, count), mirror, row)]
-    return replace(bare, shape=(first, found))
+    return replace(bare, shape=(first, found[some_lines(first, np.arange(len(u)), turned)[1]]))
 
 
 def _directed(streets: Streets, edges: Any, how: Reading) -> Streets:
     """Edges of the rows of a table, both ways but where it says that they are one-way."""
     way, name = np.zeros(len(streets.u), np.int64), how.oneway
     osmnx = {"u", "v", "key"} <= streets.columns.keys()
-    listed = osmnx or _named_ends(edges) is not None or _is_libpysal(edges)
+    listed = osmnx or _named_ends(edges) or _is_libpysal(edges)
     if how.directed is True or (how.directed is None and name is None and listed):
         return streets
     if how.directed is None and name is not None:
@@ -450,15 +425,11 @@ def _is_libpysal(graph: Any) -> bool:
     return hasattr(graph, "adjacency") or hasattr(graph, "neighbors")
 
 
-def _is_pair(source: Any) -> bool:
-    return isinstance(source, tuple) and len(source) == 2
-
-
 #: Which sources a reader takes, and the reader: the first that does.
 READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Reading], Streets]], ...] = (
     (lambda x: isinstance(x, Streets), lambda x, how: x),
     (lambda x: isinstance(x, (str, os.PathLike)), _of_file),
-    (_is_pair, _of_pair),
+    (lambda x: isinstance(x, tuple) and len(x) == 2, _of_pair),
     (lambda x: hasattr(x, "is_multigraph") and hasattr(x, "graph"), _of_networkx),
     (lambda x: hasattr(x, "geometry") and hasattr(x, "columns"), _of_lines),
 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..display import cell
 from ..graph_kernels import offsets, ranges
 from ..lazy import cached_property
-from ..naming import install
+from ..naming import optional
 
 __all__ = ["Streets", "as_crs", "lengths"]
 
@@ -235,13 +235,17 @@ class Streets:
         u, v = np.where(backward, v, u), np.where(backward, u, v)
         shape = None
         if self.shape is not None:
-            first, points = self.shape
-            count = first[edges + 1] - first[edges]
-            row, begin = ranges(first[edges], count), offsets(count)
-            turned = np.repeat(backward, count)
-            mirror = np.repeat(2 * first[edges] + count - 1, count) - row
-            shape = begin, points[np.where(turned, mirror, row)]
+            begin, at = some_lines(self.shape[0], edges, backward)
+            shape = begin, self.shape[1][at]
         return Streets(self.nodes, self.x, self.y, self.crs, u, v, columns, shape)
+
+
+def some_lines(first: Index, edges: Index, backward: NDArray[np.bool_]) -> tuple[Index, Index]:
+    """Where the lines of some edges begin, and which points they have, of some backwards."""
+    count = first[edges + 1] - first[edges]
+    at = ranges(first[edges], count)
+    mirror = np.repeat(2 * first[edges] + count - 1, count) - at
+    return offsets(count), np.where(np.repeat(backward, count), mirror, at)
 
 
 def _precedes(a: Float, b: Float) -> NDArray[np.bool_]:
@@ -258,10 +262,7 @@ def as_crs(crs: Any) -> Any:
     ValueError
         If pyproj knows no such system.
     """
-    try:
-        import pyproj
-    except ImportError:
-        raise ImportError(f"pyproj knows coordinate systems: {install('geo')}") from None
+    pyproj = optional("pyproj", "pyproj knows coordinate systems", "geo")
     try:
         return pyproj.CRS.from_user_input(crs)
     except pyproj.exceptions.CRSError as error:

@@ -68,16 +68,7 @@ class Shape(NamedTuple):
 
 
 class HopSearches:
-    """A graph whose edges all count 1, on the current device.
-
-    Parameters
-    ----------
-    n : int
-    out, back : (n + 1,) int64 and (arcs,) int32
-        The heads of the edges from each node, and the tails of those to it, on the host or the
-        device. None leads from a node to itself.
-    shape : Shape, optional
-    """
+    """See :class:`semiring_mm.graph_kernels.HopSearches`; on the current device."""
 
     LANES = 1024 * max(each for each, _ in _BLOCKS)
 
@@ -115,12 +106,7 @@ class HopSearches:
         return n * (2 * 128 * Shape.of(n).each + 24) + 8 * arcs
 
     def statistics(self, sources: Index, radii: Index) -> dict[str, NDArray[Any]]:
-        """Numbers of nodes at each distance from some sources, added up.
-
-        For each source: ``reached`` nodes beside itself, the ``total`` of their distances and of
-        the inverse distances, the largest, ``far``, and the number ``within`` each radius (a row
-        for each). ``table`` has the number of pairs for each distance but 0.
-        """
+        """See :meth:`semiring_mm.graph_kernels.HopSearches.statistics`."""
         xp, room = self.here.xp, len(sources)
         results = xp.zeros((4, room), np.int64)
         within = xp.zeros((len(radii), room), np.int64)

@@ -603,33 +603,12 @@ class Model:
     def launch(
         self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
     ) -> None:
-        """Launch sr::Posterior, or sr::BestPath over max_plus if nothing is wanted of the former.
-
-        Parameters
-        ----------
-        stream : int
-        addresses : sequence of int
-            Of the arrays of :data:`POINTERS`; 0 for none.
-        wanted : int, optional
-            The total (0), also probabilities of the states (1) and of pairs of states (2).
-        tagged : bool
-            Less the scores of tags.
-        """
+        """Launch sr::Posterior, or sr::BestPath: see :class:`semiring_mm.engine.ChainModel`."""
         replay = prepared((self, wanted, tagged), lambda: self._prepared(wanted, tagged))
         replay.run(addresses, stream, captured=device.current().captures(stream))
 
     def gradients(self, stream: int, addresses: Sequence[int], step: int) -> None:
-        """Launch sr::TotalGradients, on what the launch before found.
-
-        Parameters
-        ----------
-        stream : int
-        addresses : sequence of int
-            Of the gradients of totals, what they are to be multiplied by, of states and of pairs of
-            states, and both results; 0 where pairs are not wanted.
-        step : int
-            Elements from one gradient of a total to the next.
-        """
+        """Launch sr::TotalGradients: see :meth:`semiring_mm.engine.ChainModel.gradients`."""
         pairs = addresses[2] != 0
         replay = prepared((self, "gradients", pairs), lambda: self._gradients(pairs))
         captured = device.current().captures(stream)

@@ -31,15 +31,9 @@ _MOST = (1 << 31) - 1  # edges
 
 
 class Customizer:
-    """A symbolic factor on the current device, for the weights of one list of arcs after the other.
+    """See :class:`semiring_mm.graph_kernels.Customizer`; on the current device.
 
-    Parameters
-    ----------
-    structure : SymbolicFactor
-    slot : (arcs,) int64
-    undirected : bool
-    few : int
-        Triangles of a level up to which it shares a launch with others.
+    Levels of up to `few` triangles share a launch.
     """
 
     def __init__(

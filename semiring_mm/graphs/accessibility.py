@@ -29,7 +29,7 @@ from ..warn import warn
 from .inputs import positions
 from .prepared import PreparedGraph, distances_of
 from .rows import Rows, Sweeps
-from .statistics import finder, request_of
+from .statistics import rows_for
 from .within import check_radius
 
 __all__ = ["DECAYS", "Decay", "accessibility"]
@@ -240,12 +240,8 @@ def accessibility(
         Or an expression in d such as ``"exp(-d / 500)"``, of what :class:`Semiring` takes in a and
         b. Or zones, ``{300: 1, 600: 0.5}``: 1 up to 300, 0.5 up to 600, then 0. Default: 1, which
         takes a radius.
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype : optional
+    weight, source, target, dtype, directed : optional
         As for :func:`statistics`.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     sources : node, or sequence of nodes, optional
         The nodes whose sums are wanted. Default: all nodes.
     outward : bool, default True
@@ -322,8 +318,7 @@ def accessibility(
     demand = None if competition is None else _demand(competition, edges.n, edges.nodes)
     origins = positions(sources, edges.n, edges.nodes, "sources")
     reporter(progress, 1.0)  # the argument's own errors come first
-    request = request_of(edges, min(len(at), edges.n), metric=True)
-    rows = finder(request) if metric is None else Sweeps(*metric)
+    rows = rows_for(edges, min(len(at), edges.n), metric, metric=True)
     if isinstance(graph, PreparedGraph):
         rows.placed = graph.placed
     at, amounts = _joined(at, amounts)

@@ -125,12 +125,9 @@ def explain(
         one of roads.
     semiring : str or Semiring, default "min_plus"
         As for :func:`closure`.
-    weight, source, target, dtype, directed, method, sources, return_predecessors, max_hops
+    weight, source, target, dtype, directed, method, sources, return_predecessors, max_hops, \
+overwrite, device, tiles
         As for :func:`apsp`.
-    overwrite, device
-        As for :func:`apsp`.
-    tiles : Tiles, optional
-        As for :func:`apsp`, too.
 
     Returns
     -------

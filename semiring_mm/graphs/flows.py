@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList, both_ways, is_table
-from ..closures.labelled import pandas
-from ..display import cell, chosen, html_table
+from ..closures.labelled import objects, pandas
+from ..display import Shown, Table
 from ..hierarchy.demand import Demand, DemandRows
 from ..progress import Progress, reporter
 from .inputs import are_paths, as_graph, positions
 from .prepared import distances_of
-from .rows import Rows, Sweeps
-from .statistics import finder, of_all_edges, request_of
+from .rows import Rows
+from .statistics import of_all_edges, rows_for
 
 __all__ = ["Flows", "Gravity", "flows"]
 
@@ -34,7 +34,7 @@ _FORMS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Flows:
+class Flows(Shown):
     """Flows along the edges of a graph: an all-or-nothing assignment of trips.
 
     Attributes
@@ -62,24 +62,13 @@ class Flows:
         used = self.load != 0
         return float(np.dot(self.load[used], self.edges.weight[used]))
 
-    def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
     def _title(self) -> str:
         lost = f", {self.without_path:,.8g} without a path" if self.without_path else ""
         return f"Flows: {self.trips:,.8g} trips on {len(self.load)} edges{lost}"
 
-    def _repr_html_(self) -> str:
-        x = self.edges
-
-        def row(e: int | None) -> list[str]:
-            if e is None:
-                return ["..."] * 4
-            ends = (cell(x.nodes[v[e]]) for v in (x.row, x.col))
-            return [*ends, cell(x.weight[e]), cell(self.load[e])]
-
-        rows = [row(e) for e in chosen(len(self.load))]
-        return html_table(self._title(), ["from", "to", "weight", "load"], rows)
+    def _table(self) -> Table:
+        head, count, edge = self.edges._table()
+        return [*head, "load"], count, lambda e: [*edge(e), self.load[e]]
 
     def to_frame(self) -> Any:
         """A table of pandas with a row for each edge.
@@ -89,8 +78,7 @@ class Flows:
         pandas.DataFrame
             Columns from, to, weight and load.
         """
-        x, names = self.edges, np.empty(self.edges.n, object)
-        names[:] = list(x.nodes)
+        x, names = self.edges, objects(self.edges.nodes)
         return pandas().DataFrame(
             {"from": names[x.row], "to": names[x.col], "weight": x.weight, "load": self.load}
         )
@@ -190,9 +178,7 @@ def flows(
         matrix, or a sparse one of SciPy's, with a row for each of the `sources` and a column for
         each of the `targets`, which a DataFrame has as its labels; or masses and a decay,
         :class:`Gravity`. Trips from a node to itself use no edge.
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype, directed : optional
+    weight, source, target, dtype, directed : optional
         As for :func:`statistics`.
     trips : str or int, default "trips"
         The column of a table or file that holds the trips, by name or number.
@@ -245,10 +231,7 @@ def flows(
             raise ValueError("demand: trips to zone centroids are given by pairs, not as a matrix")
         asked = asked.ending(edges.ends, edges.n)
     reporter(progress, 1.0)  # the argument's own errors come first
-    if metric is None:
-        rows = finder(request_of(edges, len(asked.sources), loads=True))
-    else:
-        rows = Sweeps(*metric)
+    rows = rows_for(edges, len(asked.sources), metric, loads=True)
     if isinstance(asked, _Model):
         asked.rows = rows
     tick = reporter(progress, float(len(asked.sources)), rows.method, "sources")

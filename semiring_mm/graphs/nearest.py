@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from ..arrays import check_memory
-from ..closures.labelled import pandas
-from ..display import cell, chosen, html_table
+from ..closures.labelled import objects, pandas
+from ..display import Shown, Table
 from ..hierarchy.metric import Metric
 from ..progress import Progress, Tick, reporter
 from .inputs import positions
 from .kernels import nearest as kernels
 from .prepared import distances_of
 from .rows import Rows, Sweeps
-from .statistics import finder, request_of
+from .statistics import rows_for
 
 __all__ = ["Nearest", "nearest"]
 
@@ -30,7 +30,7 @@ _ROWS = 64
 
 
 @dataclass(frozen=True, repr=False)
-class Nearest:
+class Nearest(Shown):
     """The nearest facilities of every node.
 
     Attributes
@@ -49,24 +49,18 @@ class Nearest:
     facility: Index
     distance: Array
 
-    def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
     def _title(self) -> str:
         n, k = self.facility.shape
         return f"Nearest: {n} nodes, k = {k}, {self.distance.dtype}"
 
-    def _repr_html_(self) -> str:
-        def row(i: int | None) -> list[str]:
-            if i is None:
-                return ["..."] * 4
+    def _table(self) -> Table:
+        def row(i: int) -> list[Any]:
             node, rank = divmod(i, self.facility.shape[1])
             at = int(self.facility[node, rank])
-            name = "" if at < 0 else cell(self.nodes[at])
-            return [cell(self.nodes[node]), str(rank + 1), name, cell(self.distance[node, rank])]
+            name = "" if at < 0 else self.nodes[at]
+            return [self.nodes[node], rank + 1, name, self.distance[node, rank]]
 
-        rows = [row(i) for i in chosen(self.facility.size)]
-        return html_table(self._title(), ["node", "rank", "facility", "distance"], rows)
+        return ["node", "rank", "facility", "distance"], self.facility.size, row
 
     def to_frame(self) -> Any:
         """A table of pandas with a row for each node and facility.
@@ -76,11 +70,9 @@ class Nearest:
         pandas.DataFrame
             Columns node, rank (from 1), facility and distance.
         """
-        pd = pandas()
         node, rank = np.nonzero(self.facility >= 0)
-        names = np.empty(len(self.nodes), object)
-        names[:] = list(self.nodes)
-        return pd.DataFrame({
+        names = objects(self.nodes)
+        return pandas().DataFrame({
             "node": names[node], "rank": rank + 1, "facility": names[self.facility[node, rank]],
             "distance": self.distance[node, rank],
         })  # fmt: skip
@@ -119,12 +111,8 @@ def nearest(
     facilities : node, or sequence of nodes, or dict of these
         A dict has the facilities of several categories, by their names.
     k : int, default 1
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype : optional
+    weight, source, target, dtype, directed : optional
         As for :func:`statistics`.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     outward : bool, default False
         In a directed graph: the distances from the facilities, not to them.
     progress : bool or callable, optional
@@ -172,8 +160,7 @@ def nearest(
     total, each = sum(map(len, groups.values())), sum(kept.values())
     check_memory(n * each * 24, f"the table of the {each} nearest of {n} nodes")
     tick = reporter(progress, float(total), "the nearest facilities", "facilities")
-    request = request_of(edges, total, metric=True)
-    rows = finder(request) if metric is None else Sweeps(*metric)
+    rows = rows_for(edges, total, metric, metric=True)
     rows = rows if outward else rows.reversed
     results, done = dict[Any, Nearest](), 0.0
     for name, places in groups.items():

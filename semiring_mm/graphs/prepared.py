@@ -36,7 +36,15 @@ from ..registry import provided
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write, digest, one_line, read_arrays
 from ..warn import warn
-from .inputs import are_paths, as_graph, check_matrix, positions, warn_of_edges, warn_of_entries
+from .inputs import (
+    are_paths,
+    as_graph,
+    check_matrix,
+    is_matrix,
+    positions,
+    warn_of_edges,
+    warn_of_entries,
+)
 from .queries import PathQuery
 from .rows import Sweeps
 
@@ -176,6 +184,7 @@ class PreparedGraph:
         self._labels = None if numbered else Labels(self.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._table: Any = None  # what it was prepared from, if that has columns of weights
+        self._said: list[Array] | None = None  # of its edges by that, if it is in memory
         self._customizers: dict[int, Callable[[Problem], Metric]] = {}  # of CUDA devices
         self._rows = edges.table_rows
         self._parts: list[tuple[Index, NDArray[np.float64]]] = []  # what edges of places are of
@@ -331,21 +340,10 @@ class PreparedGraph:
     def reweighted(self, weights: Array) -> PreparedGraph:
         """The same graph with other weights, in float64; this one stays as it is.
 
-        That of the weights of the last call is kept, of which a gradient asks again.
+        That of the weights of the last call is kept, of which a gradient asks again. `weights` as
+        for :meth:`customize`, but that negative ones are a ValueError.
 
-        Parameters
-        ----------
-        weights : (m,) array
-            As for :meth:`customize`; none of them negative.
-
-        Returns
-        -------
-        PreparedGraph
-
-        Raises
-        ------
-        ValueError
-            If a weight is negative, or there is not one for each edge.
+        :meta private:
         """
         self._refuse_ends("lengths that are learned are")
         values = np.array(self._as_weights(weights, None), np.float64)  # theirs may change in place
@@ -370,6 +368,8 @@ class PreparedGraph:
         """The graph with nodes on its edges, which numbers name; this one stays as it is.
 
         An edge with a place leads as before, and over it.
+
+        :meta private:
 
         Parameters
         ----------
@@ -398,15 +398,6 @@ class PreparedGraph:
         -----
         No elimination: arrays are copied, with two edges for each place. O(n + m + f + k log k)
         time, f being the edges of the elimination.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import semiring_mm as sm
-        >>> net = sm.prepare({"a": {"b": 8.0}, "b": {"c": 2.0}})
-        >>> more = net.with_places(np.array([0, 1]), np.array([0.25, 0.5]))
-        >>> more.distance(0, 3), more.distance(3, 4), more.path(3, 4)
-        (2.0, 7.0, [3, 1, 4])
         """
         self._refuse_ends("places are")
         m = len(self._arcs.row)
@@ -445,39 +436,20 @@ class PreparedGraph:
         return other
 
     def spread(self, values: Array) -> Array:
-        """Numbers for the edges before there were places on them, such as lengths, for all edges.
+        """Numbers for the edges before there were places on them, (m,), for all edges: (edges,).
 
-        Parameters
-        ----------
-        values : (m,) array
-            Edges to and from places have their shares of it.
+        Edges to and from places have their shares of them.
 
-        Returns
-        -------
-        (edges,) array
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import semiring_mm as sm
-        >>> more = sm.prepare({"a": {"b": 8.0}}).with_places(np.array([0]), np.array([0.25]))
-        >>> more.spread(np.array([100.0]))
-        array([100.,  25.,  75.])
+        :meta private:
         """
         for edge, share in self._parts:
             values = np.concatenate([values, values[edge] * share])
         return values
 
     def whole(self, edges: Index) -> Index:
-        """Of which edges, before there were places on them, some edges are parts.
+        """Of which edges, before there were places on them, some edges, (k,), are parts: (k,).
 
-        Parameters
-        ----------
-        edges : (k,) int64
-
-        Returns
-        -------
-        (k,) int64
+        :meta private:
         """
         first, edges = len(self._arcs.row), edges.copy()
         for edge, _ in self._parts[::-1]:
@@ -532,6 +504,12 @@ class PreparedGraph:
 
     def _of_graph(self, graph: Any, weight: str | int | None) -> Array:
         """The weights of a graph with the same edges."""
+        if graph is self._table and self._said is not None:  # unchanged, it is not read again
+            said, given = provided("columns_of")(graph, weight, *self._columns[1:])
+            alike = len(said) == len(self._said) and all(map(np.array_equal, said, self._said))
+            if alike and given is not None:
+                values: Array = given if self._rows is None else given[self._rows]
+                return values
         other = edges_of_graph(self.semiring, graph, weight, self.directed, *self._columns[1:])
         return self._matched(other)
 
@@ -718,19 +696,17 @@ class PreparedGraph:
             )  # fmt: skip
             start = np.arange(n) if rows is None else rows
             tick = reporter(progress, float(count), "sweeps", "sources")
-            host, sums = call.engine.FactorSweeps is None, None
-            if along is not None:
-                if not host:
-                    raise ValueError(
-                        "along is computed on the CPU: leave device out, and give sources and "
-                        "targets from there"
-                    )
-                sums = np.empty((count, width))
+            host = call.engine.FactorSweeps is None
+            sums = None if along is None else np.empty((count, width))
+            if host:
                 d = self.table(start, columns, part_of(tick, 0.0, count), along, sums)
-            elif host:
-                d = self.table(start, columns, part_of(tick, 0.0, count))
-            else:
+            elif along is None:
                 d = self._on_device(call, state, start, columns)
+            else:
+                raise ValueError(
+                    "along is computed on the CPU: leave device out, and give sources and targets "
+                    "from there"
+                )
             if tick is not None:
                 tick(float(count))
             if not (host or call.moved):
@@ -744,23 +720,9 @@ class PreparedGraph:
         self, start: Index, end: Index | None, tick: Callable[[float], None] | None = None,
         along: Any = None, sums: Array | None = None,
     ) -> Array:  # fmt: skip
-        """Distances by positions of nodes, on the host.
+        """Distances by positions of nodes, on the host; `sums` is filled with those of `along`.
 
-        Parameters
-        ----------
-        start : (k,) int64
-        end : (l,) int64, optional
-            Default: all nodes.
-        tick : callable, optional
-            Is told the fraction done.
-        along : optional
-            As for :meth:`distances`.
-        sums : (k, l) array of float64, optional
-            Is filled with its sums.
-
-        Returns
-        -------
-        (k, l) array
+        :meta private:
         """
         n, x, state = len(self._nodes), self._structure, self._state
         metric, problem = state.metric, state.problem
@@ -973,14 +935,9 @@ class PreparedGraph:
     def routes(
         self, ends: Index, tick: Callable[[float], None] | None = None
     ) -> tuple[Array, Index, Array, Index]:
-        """Best paths between positions of nodes.
+        """Best paths between positions of nodes, (k, 2) int64.
 
-        Parameters
-        ----------
-        ends : (k, 2) int64
-            Sources and targets.
-        tick : callable, optional
-            Is told the fraction done.
+        :meta private:
 
         Returns
         -------
@@ -999,37 +956,16 @@ class PreparedGraph:
         return weight, steps, nodes, edges
 
     def weights(self, ends: Index) -> Array:
-        """The weights of best paths between positions of nodes.
+        """The weights of best paths between positions of nodes, (k, 2) int64: (k,) array.
 
-        Parameters
-        ----------
-        ends : (k, 2) int64
-            Sources and targets.
-
-        Returns
-        -------
-        (k,) array
+        :meta private:
         """
         return self._state.weights(self._ending(ends))
 
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
-        """Positions in ``nodes`` of one node or several.
+        """Positions of one node or several, which an error calls by a name; None stays None.
 
-        Parameters
-        ----------
-        nodes : node, or sequence of nodes, optional
-            None: all.
-        name : str
-            What an error calls them.
-
-        Returns
-        -------
-        (k,) int64, or None for all
-
-        Raises
-        ------
-        ValueError
-            If there is no such node.
+        :meta private:
         """
         return positions(nodes, len(self.nodes), self._labels, name)
 
@@ -1210,7 +1146,9 @@ class _State:
             self._before = before._before | before._placed
         x = metric.structure
         self._position = x.rank
-        self._zero, self._one = (y.item() for y in self._identities())
+        steps = metric.steps
+        identities = problem.restore(np.array(steps.identities, steps.dtype))
+        self._zero, self._one = (y.item() for y in identities)
         info = np.iinfo(problem.dtype) if problem.dtype.kind in "iu" else None
         self._reach = (info.min, info.max) if info and metric.plan.missing is not None else None
         self._free: list[PathQuery] = []  # one for each thread that asks
@@ -1231,11 +1169,6 @@ class _State:
         """Whether ties may close rings."""
         facts, source = self.problem.weights.facts, self.problem.source
         return has_ties(source.s, source.n, source.dtype, facts.lo, facts.hi)
-
-    def _identities(self) -> list[Any]:
-        steps = self.customized.steps
-        stored = np.array(steps.identities, steps.dtype)
-        return list(self.problem.restore(stored))
 
     def placed(self, indices: Sequence[int]) -> Placed:
         """The metric on CUDA devices, in the layout of the one before."""
@@ -1287,10 +1220,7 @@ class _State:
                 return [i, *self.metric.structure.order[positions_after].tolist()]
         elif self.distance(i, j) == self._zero:
             return None
-        return self._walk(i, j)
-
-    def _walk(self, i: int, j: int) -> list[int]:
-        """The path by the predecessors of a sweep: through a core, or where ties close rings."""
+        # by the predecessors of a sweep: through a core, or where ties close rings
         path: list[int] = reconstruct_path(self._tree(i)[1], i, j)
         return path
 
@@ -1466,6 +1396,8 @@ def prepare(
     net = PreparedGraph(s, edges, structure, (weight, source, target), progress)
     if is_table(graph) or isinstance(graph, (str, os.PathLike)) or are_paths(graph):
         net._table = graph
+        if is_table(graph) and not is_matrix(graph):
+            net._said = provided("columns_of")(graph, weight, source, target)[0]
     return net
 
 

@@ -112,7 +112,5 @@ class PathQuery:
             steps = int(np.maximum(count[done:after], 0).sum())
             parts.append((walk[:steps].copy(), used[:steps].copy()))
             done = after
-        if not parts:
-            return value, count, walk[:0], used[:0]
         walk, used = (np.concatenate(x) for x in zip(*parts, strict=True))
         return value, count, walk, used

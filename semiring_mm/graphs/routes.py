@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList, is_table
-from ..closures.labelled import pandas
-from ..display import cell, chosen, html_table
+from ..closures.labelled import objects, pandas
+from ..display import Shown, Table
 from ..graph_kernels import offsets
 from ..naming import integer
 from ..progress import Progress, part_of, reporter
@@ -33,7 +33,7 @@ _FORMS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Paths:
+class Paths(Shown):
     """Best paths of many pairs of nodes: :meth:`PreparedGraph.paths` finds them.
 
     Path i, from ``sources[i]`` to ``targets[i]``, has the nodes
@@ -148,25 +148,17 @@ class Paths:
             found[some] = np.add.reduceat(along, self.edge_indptr[some])
         return found
 
-    def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
     def _title(self) -> str:
         lost = int(self.without_path.sum())
         rest = f", {lost} pairs without a path" if lost else ""
         return f"Paths: {len(self)} with {len(self.edges)} edges{rest}"
 
-    def _repr_html_(self) -> str:
-        names = self.graph.nodes
+    def _table(self) -> Table:
+        def row(i: int) -> list[Any]:
+            ends = (self.graph.nodes[v[i]] for v in (self.sources, self.targets))
+            return [*ends, self.weight[i], self.legs[i]]
 
-        def row(i: int | None) -> list[str]:
-            if i is None:
-                return ["..."] * 4
-            ends = (cell(names[v[i]]) for v in (self.sources, self.targets))
-            return [*ends, cell(self.weight[i]), str(self.legs[i])]
-
-        rows = [row(i) for i in chosen(len(self))]
-        return html_table(self._title(), ["from", "to", "weight", "legs"], rows)
+        return ["from", "to", "weight", "legs"], len(self), row
 
     def to_frame(self, *, legs: bool = False) -> Any:
         """A table of pandas with a row for each path, or for each edge of them.
@@ -182,8 +174,7 @@ class Paths:
             Columns from, to, weight and legs, the number of edges; of edges path, the number of the
             path, from, to, and edge, its position in the graph.
         """
-        pd, names = pandas(), np.empty(len(self.graph.nodes), object)
-        names[:] = list(self.graph.nodes)
+        pd, names = pandas(), objects(self.graph.nodes)
 
         def labels(x: Array) -> Any:
             return pd.Series(names[x]).infer_objects()

@@ -21,7 +21,7 @@ from ..closures.labelled import pandas
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..deprecated import apart
-from ..display import cell, chosen, html_table
+from ..display import Shown, Table, cell
 from ..hierarchy.collector import Collector, LoadCollector, Wanted, zero_bin
 from ..hierarchy.demand import Demand
 from ..hierarchy.metric import Metric, customize
@@ -39,7 +39,7 @@ from .rows import HopRows, Rows, Searches, Sweeps
 
 __all__ = [
     "FEW", "OF_PATHS", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder",
-    "loads", "of_all_edges", "request_of", "statistics",
+    "loads", "of_all_edges", "request_of", "rows_for", "statistics",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -94,7 +94,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, repr=False)
-class Statistics:
+class Statistics(Shown):
     """Statistics of the distances of a graph; None is what was not asked for.
 
     Distances are from each of the `nodes` to all others, or to the targets, but closeness and
@@ -161,9 +161,6 @@ class Statistics:
     stress: NDArray[np.float64] | None = None
     radii: tuple[Any, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
     def _title(self) -> str:
         count = f"{self.n} nodes"
         words = [count if len(self.nodes) == self.n else f"{len(self.nodes)} of {count}"]
@@ -172,16 +169,9 @@ class Statistics:
                 words.append(f"{name.replace('_', ' ')} {value:.8g}")
         return f"Statistics: {', '.join(words)}"
 
-    def _repr_html_(self) -> str:
-        columns = self.columns()
-
-        def row(i: int | None) -> list[str]:
-            if i is None:
-                return ["..."] * (1 + len(columns))
-            return [cell(x) for x in (self.nodes[i], *(x[i] for x in columns.values()))]
-
-        rows = [row(i) for i in chosen(len(self.nodes))]
-        return html_table(self._title(), ["node", *columns], rows)
+    def _table(self) -> Table:
+        columns = {"node": self.nodes} | self.columns()
+        return [*columns], len(self.nodes), lambda i: [x[i] for x in columns.values()]
 
     @property
     def connected(self) -> bool | None:
@@ -481,6 +471,13 @@ def request_of(edges: EdgeList, count: int, **more: Any) -> Request:
     )  # fmt: skip
     request.sparse = problem
     return request
+
+
+def rows_for(
+    edges: EdgeList, count: int, known: tuple[Metric, Problem] | None, **more: Any
+) -> Rows:
+    """What finds rows from so many nodes: sweeps of a prepared graph, or the cheapest method."""
+    return finder(request_of(edges, count, **more)) if known is None else Sweeps(*known)
 
 
 def finder(request: Request, *refused: str) -> Rows:

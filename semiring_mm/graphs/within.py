@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..arrays import check_memory
-from ..closures.labelled import pandas
-from ..display import cell, chosen, html_table
+from ..closures.labelled import objects, pandas
+from ..display import Shown, Table
 from ..graph_kernels import offsets, ranges
 from ..hierarchy.reach import Reach
 from ..memory import too_large
-from ..naming import install, integer
-from ..progress import Progress, reporter
+from ..naming import integer, optional
+from ..progress import Progress, Tick, reporter
 from .inputs import positions
 from .prepared import distances_of
 from .rows import Rows, Sweeps
-from .statistics import finder, request_of
+from .statistics import rows_for
 
 __all__ = ["Within", "check_radius", "within"]
 
@@ -40,7 +40,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True, repr=False)
-class Within:
+class Within(Shown):
     """Pairs of nodes within a radius: a sparse matrix by rows, one for each source.
 
     The pairs of source i are the entries from ``indptr[i]`` to ``indptr[i + 1]``, in no order of
@@ -78,37 +78,17 @@ class Within:
         """Number of pairs."""
         return len(self.indices)
 
-    def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
     def _title(self) -> str:
         rows, columns = self.shape
         return f"Within: {len(self):,} pairs of {rows} x {columns} nodes, {self.distance.dtype}"
 
-    def _ends(self, some: Any = slice(None)) -> tuple[Index, Index]:
-        """The positions of the sources and the targets of pairs."""
-        row = np.repeat(np.arange(len(self.sources)), np.diff(self.indptr))[some]
-        column = self.indices[some]
-        return self.sources[row], column if self.targets is None else self.targets[column]
+    def _table(self) -> Table:
+        def row(i: int) -> list[Any]:
+            source = self.sources[np.searchsorted(self.indptr, i, side="right") - 1]
+            target = self.indices[i] if self.targets is None else self.targets[self.indices[i]]
+            return [self.nodes[int(source)], self.nodes[int(target)], self.distance[i]]
 
-    def _repr_html_(self) -> str:
-        shown = chosen(len(self))
-        at = [i for i in shown if i is not None]
-        row = np.searchsorted(self.indptr, at, side="right") - 1
-        source = dict(zip(at, self.sources[row].tolist(), strict=True))
-        column = self.indices[at] if self.targets is None else self.targets[self.indices[at]]
-        target = dict(zip(at, column.tolist(), strict=True))
-
-        def line(i: int | None) -> list[str]:
-            if i is None:
-                return ["..."] * 3
-            return [
-                cell(self.nodes[source[i]]),
-                cell(self.nodes[target[i]]),
-                cell(self.distance[i]),
-            ]
-
-        return html_table(self._title(), ["source", "target", "distance"], [*map(line, shown)])
+        return ["source", "target", "distance"], len(self), row
 
     def to_scipy(self) -> Any:
         """The pairs as a sparse matrix of SciPy's, which shares the memory.
@@ -119,17 +99,14 @@ class Within:
         -------
         scipy.sparse.csr_array, shape (sources, targets)
         """
-        try:
-            from scipy import sparse
-        except ImportError:
-            raise ImportError(f"to_scipy() makes an array of SciPy: {install('scipy')}") from None
+        sparse = optional("scipy.sparse", "to_scipy() makes an array of SciPy", "scipy")
         return sparse.csr_array((self.distance, self.indices, self.indptr), shape=self.shape)
 
     def _columns(self) -> dict[str, Any]:
-        source, target = self._ends()
+        source = np.repeat(self.sources, np.diff(self.indptr))
+        target = self.indices if self.targets is None else self.targets[self.indices]
         if not isinstance(self.nodes, range):
-            names = np.empty(len(self.nodes), object)
-            names[:] = list(self.nodes)
+            names = objects(self.nodes)
             source, target = names[source], names[target]
         return {"source": source, "target": target, "distance": self.distance}
 
@@ -151,10 +128,7 @@ class Within:
         pyarrow.Table
             Columns source, target and distance.
         """
-        try:
-            import pyarrow as pa
-        except ImportError:
-            raise ImportError(f"to_arrow() makes a table of Arrow: {install('io')}") from None
+        pa = optional("pyarrow", "to_arrow() makes a table of Arrow", "io")
         return pa.table(self._columns())
 
 
@@ -194,12 +168,8 @@ def within(
     radius : float
         Pairs at this distance belong to it; inf: all that there are paths between. In the unit of
         the weights.
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target, dtype : optional
+    weight, source, target, dtype, directed : optional
         As for :func:`statistics`.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     sources, targets : node, or sequence of nodes, optional
         Default: all nodes. A target that is given twice has one column.
     outward : bool, default True
@@ -255,27 +225,16 @@ def within(
     if end is not None:
         end = end[np.sort(np.unique(end, return_index=True)[1])]
     reporter(progress, 1.0)  # the argument's own errors come first
-    request = request_of(edges, len(start), metric=True)
-    rows = finder(request) if metric is None else Sweeps(*metric)
+    rows = rows_for(edges, len(start), metric, metric=True)
     rows = rows if outward else rows.reversed
-    order = rows.order(start)
-    parts = _parts(rows, radius, start[order], end, batch)
+    order, nodes = rows.order(start), edges.nodes
     tick = reporter(progress, float(len(start)), "pairs within a radius", "sources")
-    make = functools.partial(Within, edges.nodes)
-
-    def told(parts: Iterator[tuple[Index, Part]]) -> Iterator[tuple[Index, Part]]:
-        done = 0
-        for some, part in parts:
-            done += len(some)
-            if tick is not None:
-                tick(float(done))
-            yield some, part
-
+    parts = _parts(rows, radius, start[order], end, batch, tick)
     if batch is not None:
-        return (make(some, end, offsets(part[0]), *part[1:]) for some, part in told(parts))
+        return (Within(nodes, some, end, offsets(part[0]), *part[1:]) for some, part in parts)
     kept = list[Part]()
     pairs = done = 0
-    for some, part in told(parts):
+    for some, part in parts:
         kept.append(part)
         pairs, done = pairs + len(part[1]), done + len(some)
         _check(pairs, 12 * max(pairs, pairs * len(start) // done // 4))  # others may have fewer
@@ -291,7 +250,7 @@ def within(
         at = ranges(indptr[order[done : done + len(count)]], count)
         indices[at], distance[at] = index, d
         done += len(count)
-    return make(start, end, indptr, indices, distance)
+    return Within(nodes, start, end, indptr, indices, distance)
 
 
 def check_radius(radius: Any, name: str = "radius") -> float:
@@ -318,7 +277,7 @@ def _check(pairs: int, needed: int) -> None:
 
 def _parts(
     rows: Rows, radius: float, sources: Index, targets: Index | None,
-    batch: int | Literal["auto"] | None,
+    batch: int | Literal["auto"] | None, tick: Tick | None,
 ) -> Iterator[tuple[Index, Part]]:  # fmt: skip
     """Sources, in their order, and what they reach."""
     if isinstance(rows, Sweeps):
@@ -331,8 +290,10 @@ def _parts(
     while done < len(sources):
         some = sources[done : done + size]
         part = pairs(some)
-        yield some, part
         done += len(some)
+        if tick is not None:
+            tick(float(done))
+        yield some, part
         if not isinstance(batch, int):
             size = min(8 * size, max(_LEAST, _PAIRS * len(some) // max(1, len(part[1]))))
 

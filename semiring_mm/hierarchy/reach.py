@@ -206,7 +206,7 @@ class Reach:
 
     def pairs(self, position: Index, dtype: np.dtype[Any]) -> tuple[Index, Node, Array]:
         """How many positions each of some, ascending, reaches; their columns, and the distances."""
-        counts, indices, distances = [np.empty(0, np.int64)], [], []
+        found = list[tuple[Index, Node, Array]]()
         plan = self.metric.plan
         if self.dtype != dtype:
             missing = np.array(self.metric.steps.s.identities(dtype)[0], dtype).item()
@@ -217,24 +217,20 @@ class Reach:
         count_pairs = self.metric.compiled(kernels.count_pairs)
 
         def consume(*, begin: int, end: int, ends: Index, vertex: Node, near: Array) -> None:
-            found = np.empty((end, self.width), np.int64)
+            counts = np.empty((end, self.width), np.int64)
             given = {**fields, "begin": begin, "end": end, "ends": ends, "near": near}
-            count_pairs(**given, part=part, count=found)
-            count = found[begin:].ravel()
-            place = np.zeros_like(found)
+            count_pairs(**given, part=part, count=counts)
+            count = counts[begin:].ravel()
+            place = np.zeros_like(counts)
             place[begin:] = (np.cumsum(count) - count).reshape(-1, self.width)
             index = np.empty(int(count.sum()), np.int32)
             distance = np.empty(len(index), dtype)
             write(**given, vertex=vertex, place=place, index=index, distance=distance)
-            counts.append(count)
-            indices.append(index)
-            distances.append(distance)
+            found.append((count, index, distance))
 
         self.run(position, consume, whole=True)
-        if not indices:
-            return counts[0], np.empty(0, np.int32), np.empty(0, dtype)
-        each = np.concatenate(counts)[: len(position)]
-        return each, np.concatenate(indices), np.concatenate(distances)
+        each, indices, distances = (np.concatenate(x) for x in zip(*found, strict=True))
+        return each[: len(position)], indices, distances
 
     def parts(self, position: Index) -> list[Index]:
         """Positions that a thread takes at a time."""
@@ -304,17 +300,15 @@ class Sums:
             Is told the fraction done.
         """
         width, kernel = self.reach.width, self.kernel(kernels.add_at_vertices)
-        parts = self.reach.parts(position)
-        places = np.cumsum([0, *map(len, parts)])
         most, following = 2 * pool.get_num_threads(), [0]
         done, waiting = threading.Condition(), dict[int, Array]()
 
-        def some(part: int) -> None:
+        def some(part: int, chosen: Index, place: slice) -> None:
             with done:  # no part is far ahead of the others, whose sums would wait
                 while part >= following[0] + most:
                     done.wait(0.1)
                     pool.look()
-            chosen, given = parts[part], weight[:, places[part] : places[part + 1]]
+            given = weight[:, place]
             amounts = np.zeros((len(weight), -(-len(chosen) // width), width))
             amounts.reshape(len(weight), -1)[:, : len(chosen)] = given
             own = np.zeros(total.shape)
@@ -334,32 +328,20 @@ class Sums:
                     following[0] += 1
                 done.notify_all()
 
-        tasks = [functools.partial(some, i) for i in range(len(parts) if len(position) else 0)]
-        pool.run(tasks, None if told is None else (lambda done: told(done / len(parts))))
+        self._in_parts(position, some, told)
 
     def at_sources(
         self, position: Index, weight: NDArray[np.float64], told: Told = None
     ) -> NDArray[np.float64]:
-        """The sums of sources over all columns.
+        """The sums of sources over all columns, (k, r, a) float64; as :meth:`at_vertices`.
 
-        Parameters
-        ----------
-        position : (k,) int64
-            Ascending.
-        weight : (a, columns) float64
-        told : callable, optional
-
-        Returns
-        -------
-        (k, r, a) float64
+        `weight` is (a, columns).
         """
         width, kernel = self.reach.width, self.kernel(kernels.add_at_sources)
         shape = len(self.radii), len(weight)
-        total, parts = np.zeros((len(position), *shape)), self.reach.parts(position)
-        places = np.cumsum([0, *map(len, parts)])
+        total = np.zeros((len(position), *shape))
 
-        def some(part: int) -> None:
-            chosen = parts[part]
+        def some(part: int, chosen: Index, place: slice) -> None:
             own = np.zeros((-(-len(chosen) // width), *shape, width))
 
             def consume(*, begin: int, end: int, ends: Index, vertex: Node, near: Array) -> None:
@@ -372,8 +354,19 @@ class Sums:
 
             self.reach.run(chosen, consume)
             sums = np.moveaxis(own, -1, 1).reshape(-1, *shape)
-            total[places[part] : places[part + 1]] = sums[: len(chosen)]
+            total[place] = sums[: len(chosen)]
 
-        tasks = [functools.partial(some, i) for i in range(len(parts) if len(position) else 0)]
-        pool.run(tasks, None if told is None else (lambda done: told(done / len(parts))))
+        self._in_parts(position, some, told)
         return total
+
+    def _in_parts(
+        self, position: Index, some: Callable[[int, Index, slice], None], told: Told
+    ) -> None:
+        """Call a function with the number, the positions and the place of each part of these."""
+        parts = self.reach.parts(position) if len(position) else []
+        ends = np.cumsum([0, *map(len, parts)]).tolist()
+        places = itertools.starmap(slice, itertools.pairwise(ends))
+        tasks = [
+            functools.partial(some, i, *x) for i, x in enumerate(zip(parts, places, strict=True))
+        ]
+        pool.run(tasks, None if told is None else (lambda done: told(done / len(parts))))

@@ -15,7 +15,7 @@ from ..engine import compiled
 from ..graph_kernels import Index, Node, SymbolicFactor, offsets, ranges
 from ..graphs.kernels import elimination as kernels
 from ..lazy import cached_property
-from ..naming import install
+from ..naming import optional
 from ..progress import Progress, reporter
 from . import costs
 from .costs import TooExpensive
@@ -281,12 +281,7 @@ def _dissected(order: Node, rest: Rest | None) -> Node:
     The few edges that the nodes before fill in are the same in either order, and METIS has a
     smaller graph to look at: that takes a twentieth of the time, and the tree is nearly as flat.
     """
-    try:
-        import pymetis
-    except ImportError:
-        raise ImportError(
-            f"order='nested_dissection' is computed by METIS: {install('metis')}"
-        ) from None
+    pymetis = optional("pymetis", "order='nested_dissection' is computed by METIS", "metis")
     if rest is None:
         return order
     nodes, begin, beside = rest

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..naming import install
+from ..naming import optional
 from ..storage import sync_folder
 
 __all__ = ["NpyStore", "Shape", "Store", "ZarrStore", "open_zarr", "sync_file"]
@@ -210,13 +210,9 @@ def _bytes(x: Array) -> memoryview:
 
 
 def _zarr() -> Any:
-    try:
-        import zarr
-    except ImportError:
-        raise ImportError(
-            f"a result in .zarr needs Zarr: {install('zarr')}, or use a path that ends in .npy"
-        ) from None
-    return zarr
+    return optional(
+        "zarr", "a result in .zarr needs Zarr", "zarr", ", or use a path that ends in .npy"
+    )
 
 
 def open_zarr(path: Path) -> Any:

@@ -12,7 +12,7 @@ from optional import nx, pa, pd, pl, pq
 
 import semiring_mm as sm
 from semiring_mm import cli
-from semiring_mm.files import read_graph
+from semiring_mm.files import formats, read_graph
 
 inf = np.inf
 
@@ -278,6 +278,32 @@ def test_rows_are_edges_or_two(directed, word):
         net.customize(table["minutes"])
         net.customize(new)
         assert_array_equal(net.distances(), expected)
+
+
+def test_a_table_is_read_again_if_its_edges_have_changed(monkeypatch):
+    reads = []
+    real = formats.read_graph
+    monkeypatch.setattr(formats, "read_graph", lambda *a, **k: reads.append(1) or real(*a, **k))
+    for kind in (str, object, "category"):
+        table = pd.DataFrame(STREETS).astype({"from": kind})
+        net = sm.prepare(table, weight="minutes")
+        before = len(reads)
+        table["rush"] *= 2
+        net.customize("rush")
+        assert_array_equal(net.distances(), sm.apsp(table.copy(), weight="rush"))
+        assert len(reads) == before + 1  # that of apsp
+        table.loc[:, :] = table.iloc[::-1].to_numpy()  # in place, in another order
+        net.customize("minutes")
+        assert len(reads) == before + 2
+        for u, v in ("BA", "AB", "CB", "AD"):
+            expected = sm.prepare(pd.DataFrame(STREETS), weight="minutes").distance(u, v)
+            assert net.distance(u, v) == expected
+        table.loc[1, "oneway"] = "yes"
+        with pytest.raises(ValueError, match="the weights are of another graph"):
+            net.customize("rush")
+        table.loc[1, "oneway"], table.loc[0, "to"] = "-1", "A"
+        with pytest.raises(ValueError, match="the weights are of another graph"):
+            net.customize("rush")
 
 
 def test_a_string_is_a_column_before_it_is_a_file(tmp_path, monkeypatch):
