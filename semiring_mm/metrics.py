@@ -152,6 +152,8 @@ class BuiltIn(Metric):
         Whether distances compare as what was joined, so that `final` can wait.
     counts : bool
         Whether `pair` is 0 or 1, for integers too.
+    order : float
+        Of a p-norm, or its p-th power, p from 1 on; else 0.
     """
 
     chooses: bool = False
@@ -160,6 +162,7 @@ class BuiltIn(Metric):
     centred: bool = False
     rising: bool = True
     counts: bool = False
+    order: float = 0.0
 
     @cached_property
     def over_metric(self) -> Metric:
@@ -168,10 +171,10 @@ class BuiltIn(Metric):
 
 
 _TABLE = (
-    BuiltIn("cityblock", "abs(a - b)"),
-    BuiltIn("euclidean", "(a - b) * (a - b)", final="sqrt(a)"),
-    BuiltIn("sqeuclidean", "(a - b) * (a - b)"),
-    BuiltIn("chebyshev", "abs(a - b)", "max(a, b)", chooses=True),
+    BuiltIn("cityblock", "abs(a - b)", order=1),
+    BuiltIn("euclidean", "(a - b) * (a - b)", final="sqrt(a)", order=2),
+    BuiltIn("sqeuclidean", "(a - b) * (a - b)", order=2),
+    BuiltIn("chebyshev", "abs(a - b)", "max(a, b)", chooses=True, order=math.inf),
     BuiltIn("hamming", "a != b", final="a / b", counts=True),
     BuiltIn("canberra", "abs(a - b) / (abs(a) + abs(b) + ((a == 0) & (b == 0)))"),
     BuiltIn("braycurtis", "abs(a - b)", final="a / b", over="abs(a + b)", rising=False),
@@ -233,7 +236,7 @@ def _power_mean(p: float) -> Metric:
         pair = _power(gap, int(p)) + (f" * sqrt({gap})" if p % 1 else "")
     else:
         pair = f"exp({p!r} * log({gap}))"
-    return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})")
+    return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})", order=p if p > 1 else 0.0)
 
 
 def known_in_both(metric: str | Metric, missing: Any) -> str | Metric:

@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import sys
 import warnings
 
 import numpy as np
@@ -386,6 +387,85 @@ def test_what_is_not_finite_is_not_screened():
     d, i = sm.neighbours.knn(x, y, 900)
     assert_array_equal(d, expected[:, :900])
     assert_array_equal(i, order[:, :900])
+
+
+def holes(rows, columns=2):
+    """Points some of which have coordinates that are NaN or infinite."""
+    points = RNG.random((rows, columns))
+    points[::7, 0], points[1::11, 1], points[2::13] = nan, inf, -inf
+    return points
+
+
+GRID = RNG.integers(0, 50, (2900, 2))
+#: X and Y of few coordinates, and of which rows a tree is sure.
+PLANTED = {
+    "uniform": (RNG.random((700, 3)), RNG.random((2900, 3)), "all"),
+    "a line": (RNG.random((700, 1)), RNG.random((2900, 1)), "all"),
+    "a grid": (GRID[:700] * 0.1, GRID * 0.1, "some"),
+    "whole numbers": (GRID[:700], GRID, "some"),
+    "equal pairs": (RNG.random((700, 2)), np.repeat(RNG.random((1450, 2)), 2, 0), "some"),
+    "one place": (np.ones((700, 2)), np.ones((2900, 2)), "none"),
+    "around a place": (np.full((700, 2), 0.1), RNG.choice([-0.4, 0.6], (2900, 2)), "none"),
+    "far from the origin": (
+        1e6 + RNG.random((700, 2)),
+        1e6 + RNG.random((2900, 2)),
+        "some, in float32",
+    ),
+    "not finite": (holes(700), holes(2900), "some"),
+    "tiny": (1e-25 * RNG.random((700, 2)), 1e-25 * RNG.random((2900, 2)), "some, in float32"),
+    "huge": (
+        1e38 * RNG.normal(size=(700, 2)),
+        1e38 * RNG.normal(size=(2900, 2)),
+        "some, in float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("points", PLANTED)
+def test_a_tree_leaves_every_bit_as_it_is(points, dtype, monkeypatch):
+    """Ties at the k-th place and at the radius; what is beyond the range of squares, too."""
+    pytest.importorskip("scipy")
+    x, y, sure = PLANTED[points]
+    with warnings.catch_warnings(action="ignore"):
+        x, y = x.astype(dtype), y.astype(dtype)
+    monkeypatch.setattr(neighbours, "_PLANTED", 1 << 20)
+    left, search = [], neighbours._Tree.search
+    monkeypatch.setattr(
+        neighbours._Tree, "search", lambda *args: left.append(search(*args)) or left[-1]
+    )
+    metrics = {
+        "euclidean": 2, "sqeuclidean": 2, "cityblock": 1, "chebyshev": inf, "minkowski": 2.3
+    }  # fmt: skip
+    found, direct = [], []
+    for metric, p in metrics.items():
+        d = sm.neighbours.cdist(x[:9], y, metric, p=p)
+        near = np.sort(d[np.isfinite(d)])  # a radius that some pairs are at
+        radius = float(near[near.size // 200]) if near.size else 1.0
+        calls = [
+            *(functools.partial(sm.neighbours.knn, x, y, k, metric, p=p) for k in (1, 40)),
+            functools.partial(sm.neighbours.radius_count, x, y, radius, metric, p=p),
+            functools.partial(sm.neighbours.within, x, y, radius=radius, metric=metric, p=p),
+        ]
+        found += [call() for call in calls]
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "scipy.spatial", None)
+            direct += [call() for call in calls]
+    assert len(left) == 2 * len(metrics)
+    shares = [len(rest) / len(x) for rest in left]
+    if sure == "some, in float32":
+        sure = "some" if dtype == "f4" else "all"
+    assert (max(shares) < 0.05, min(shares) == 1) == (sure == "all", sure == "none")
+    for got, want in zip(found, direct, strict=True):
+        for one, other in zip(_parts(got), _parts(want), strict=True):
+            assert one.dtype == other.dtype
+            assert_array_equal(one, other)
+
+
+def _parts(found):
+    if isinstance(found, sm.neighbours.Within):
+        return found.indptr, found.indices, found.distance
+    return found if isinstance(found, tuple) else (found,)
 
 
 @pytest.mark.parametrize("order", ["falling", "rising", "equal"])
