@@ -22,8 +22,8 @@ from .semirings import Semiring
 Array = Any
 
 __all__ = [
-    "ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "centred", "known_in_both", "reach",
-    "smooth", "weighted",
+    "ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "centred", "known_in_both", "on_sphere",
+    "reach", "smooth", "weighted",
 ]  # fmt: skip
 
 #: Of rows of bits, from how many bits they have, and have in common; kernels have their places.
@@ -154,6 +154,9 @@ class BuiltIn(Metric):
         Whether `pair` is 0 or 1, for integers too.
     order : float
         Of a p-norm, or its p-th power, p from 1 on; else 0.
+    sphere : bool
+        Whether rows are latitudes and longitudes, in place of which unit vectors are joined, and
+        distances are twice the arcsine of `final`.
     """
 
     chooses: bool = False
@@ -163,6 +166,7 @@ class BuiltIn(Metric):
     rising: bool = True
     counts: bool = False
     order: float = 0.0
+    sphere: bool = False
 
     @cached_property
     def over_metric(self) -> Metric:
@@ -190,6 +194,7 @@ _TABLE = (
         "correlation", "b * a", final="min(max(1 - a, 0), 2)", unit=True, centred=True,
         rising=False,
     ),
+    BuiltIn("haversine", "(a - b) * (a - b)", final="min(sqrt(a) / 2, 1)", order=2, sphere=True),
 )  # fmt: skip
 _NAMES = {metric.name: metric for metric in _TABLE}
 #: Other names.
@@ -293,6 +298,13 @@ def centred(x: Array, w: Array | None = None) -> Array:
         x = x - x[:, :1]
         mean = x.mean(1, dtype=np.float64) if w is None else (x @ w.astype(x.dtype)) / w.sum()
         return x - mean[:, None].astype(x.dtype)
+
+
+def on_sphere(xp: Any, x: Array) -> Array:
+    """Unit vectors of rows of latitude and longitude, in radians."""
+    latitude, longitude = x[..., 0], x[..., 1]
+    across = xp.cos(latitude)
+    return xp.stack((across * xp.cos(longitude), across * xp.sin(longitude), xp.sin(latitude)), -1)
 
 
 def weighted(xp: Any, x: Array, y: Array, w: Array) -> tuple[Array, Array]:

@@ -31,6 +31,7 @@ from .metrics import (
     as_metric,
     centred,
     known_in_both,
+    on_sphere,
     weighted,
 )  # fmt: skip
 from .naming import install, integer, listing
@@ -71,6 +72,7 @@ _PROPOSED, _AGAIN = (
 )  # the share of its rows that it proposes at most, and if asked again
 _NEAR = 1 / 32  # the share of all pairs up to which near ones are found in it
 _STRIP, _FOUND = 4096, 1 << 16  # rows that it is asked for together, and pairs that these have
+_POLE = 1.572  # the largest latitude in radians, and what 16 bits round
 _POWERS = 1000  # below which logarithms of sums of powers are in the range of its floats
 _EXACT = 1 << 24  # integers below are exact in float32
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
@@ -99,7 +101,8 @@ def cdist(
         ``"cityblock"`` (or ``"l1"``, ``"manhattan"``), ``"euclidean"`` (``"l2"``),
         ``"sqeuclidean"``, ``"chebyshev"`` (``"linf"``), ``"minkowski"``, ``"hamming"``,
         ``"canberra"``, ``"braycurtis"``, ``"cosine"``, ``"correlation"``, ``"jaccard"``
-        (``"tanimoto"``), ``"dice"``, of rows of bits ``"intersection"``, or a :class:`Metric`.
+        (``"tanimoto"``), ``"dice"``, ``"haversine"``, of rows of bits ``"intersection"``, or a
+        :class:`Metric`.
     p : float, default 2
         Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
@@ -139,6 +142,11 @@ def cdist(
     Weights multiply what pairs of coordinates add, after their difference is taken: weighted sums
     of small integers are exact. That takes copies of twice the size of X and Y. Of ``"cosine"``
     their roots multiply the coordinates; ``"chebyshev"`` leaves out coordinates of weight 0.
+
+    ``"haversine"`` is the angle between places on a sphere, rows (latitude, longitude), all in
+    radians: times 6,371,000 a distance on the Earth in metres. It is that of the chord between unit
+    vectors, wrong by a nanometre in float64, of opposite places by up to 20 cm; by a metre in
+    float32, and some kilometres.
 
     Rows of bits, a :class:`semiring_mm.BitMatrix` or arrays of bool, have the metrics
     ``"hamming"``, ``"jaccard"``, ``"dice"``, ``"cosine"`` and ``"intersection"``, whose whole
@@ -254,11 +262,12 @@ def knn(
     in the last bit. There ``"cosine"`` is half of the squared distance of unit vectors, and
     screened, too.
 
-    Among many points of up to three columns, by euclidean, sqeuclidean, cityblock, chebyshev, or
-    minkowski with p from 1 on, without weights on the CPU, SciPy's k-d tree proposes neighbours
-    where SciPy is installed, in O((m + n) log n) for points that are not all equally near. Results
-    are the same to the last bit: distances are summed up directly, and where those beyond the k-th
-    are not farther for sure, all points are looked at. Then it needs memory as three copies of Y.
+    Among many points of up to three columns, by euclidean, sqeuclidean, cityblock, chebyshev,
+    haversine, or minkowski with p from 1 on, without weights on the CPU, SciPy's k-d tree proposes
+    neighbours where SciPy is installed, in O((m + n) log n) for points that are not all equally
+    near. Results are the same to the last bit: distances are summed up directly, and where those
+    beyond the k-th are not farther for sure, all points are looked at. It needs memory as three
+    copies of Y.
 
     Examples
     --------
@@ -606,6 +615,8 @@ def _operands(metric: Metric, x: Any, y: Any) -> tuple[Array, Array] | None:
     """Two small NumPy matrices of one floating dtype, whole numbers as float64; None for others."""
     if type(x) is not np.ndarray or type(y) is not np.ndarray or not x.ndim == y.ndim == 2:
         return None
+    if isinstance(metric, BuiltIn) and metric.sphere:
+        return None
     (m, columns), n = x.shape, len(y)
     if not _small(m, n, columns):
         return None
@@ -697,6 +708,7 @@ class _Pairs:
         self.engine, self.final = engine, metric.final_expr
         self.rising = known.rising or self.final == ex.A
         self.order = known.order if w is None and engine.HOST else 0.0
+        self.sphere = known.sphere
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
         counted = columns if known.counts else None
         self.joined = _work_dtype(verb, metric.name, x.dtype, y.dtype, counted)
@@ -714,6 +726,8 @@ class _Pairs:
             self.joined = self.dtype
         elif self.joined.kind == "i" and not engine.HOST and exact:
             self.joined = np.dtype(np.float32)  # of which devices compare more in a time
+        if known.sphere:
+            x, y = (_on_sphere(verb, engine.xp, v, w) for v in (x, y))
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
         centres = known.centred and columns
         if centres and w is None:
@@ -792,6 +806,7 @@ class _Pairs:
         if joined is out and self.over is None:
             final = None if self.final == ex.A else (self.final, self.total)
             self.join(rows, columns, out, final)
+            self.turn(out)
             return
         self.join(rows, columns, joined)
         total: Any = self.total
@@ -808,7 +823,14 @@ class _Pairs:
         joined = joined.astype(self.dtype, copy=False)
         if self.final != ex.A:
             self.engine.apply(self.final, joined, self.total)
+        self.turn(joined)
         return joined
+
+    def turn(self, halves: Array) -> None:
+        """Half chords to angles, where distances are such."""
+        if self.sphere:
+            self.engine.xp.arcsin(halves, out=halves)
+            halves *= 2
 
 
 _NO_RANGE = Facts(math.inf, -math.inf, False)
@@ -858,6 +880,24 @@ def _weights(verb: str, w: Array, columns: int) -> NDArray[np.float64]:
         raise ValueError(f"{verb}: w has weights that are infinite or NaN; they must be finite")
     weights: NDArray[np.float64] = w.astype(np.float64)
     return weights
+
+
+def _on_sphere(verb: str, xp: Any, x: Array, w: Any) -> Array:
+    """Unit vectors of places."""
+    if x.shape[1] != 2 or w is not None:
+        raise ValueError(
+            f"{verb}: haversine is of rows (latitude, longitude), without weights, got "
+            f"{'w' if w is not None else f'{x.shape[1]} columns'}"
+        )
+    x = x.astype(np.float64)
+    beyond = x[:, 0][abs(x[:, 0]) > _POLE]
+    if len(beyond):
+        raise ValueError(
+            f"{verb}: haversine is of radians, latitudes from -π / 2 to π / 2, got a latitude of "
+            f"{float(beyond[0]):g}: convert degrees by numpy.radians"
+        )
+    with np.errstate(invalid="ignore"):
+        return on_sphere(xp, x)
 
 
 def _by_coordinates(xp: Any, points: Array) -> Array:
@@ -1090,6 +1130,8 @@ class _Tree:
     def reaches(self, limit: float) -> tuple[float, float]:
         """Distances of the tree up to which all rows are within a limit, beyond which none is."""
         exponent = 1.0 if self.pairs.final == ex.A else self.power
+        if self.pairs.sphere:
+            limit = 2 * math.sin(min(limit, math.pi) / 2)
         with np.errstate(over="ignore"):
             joined = np.float64(max(limit, 0)) ** exponent
             ends = joined * (1 - self.error) - self.least, joined * (1 + self.error) + self.least

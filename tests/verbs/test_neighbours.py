@@ -213,6 +213,12 @@ def test_metrics_of_ones_own():
     (ValueError, "the radius is a number", lambda: sm.neighbours.radius_count(*X, "a")),
     (ValueError, "beyond the range of float64; use inf",
      lambda: sm.neighbours.radius_count(*X, 10**400)),
+    (ValueError, r"haversine is of rows \(latitude, longitude\), .* got 3 columns",
+     lambda: sm.neighbours.cdist(*X, "haversine")),
+    (ValueError, "without weights, got w",
+     lambda: sm.neighbours.cdist([[0, 0]], [[0, 1]], "haversine", w=[1, 1])),
+    (ValueError, "a latitude of 52.5: convert degrees by numpy.radians",
+     lambda: sm.neighbours.argbest([[nan, 0], [52.5, 13.4]], [[0, 1]], "haversine")),
     (TypeError, "k must be an integer", lambda: sm.neighbours.knn(*X, 1.5)),
     (TypeError, "argbest: Y must be an array .* got None",
      lambda: sm.neighbours.argbest(X[0], None)),
@@ -387,6 +393,50 @@ def test_what_is_not_finite_is_not_screened():
     d, i = sm.neighbours.knn(x, y, 900)
     assert_array_equal(d, expected[:, :900])
     assert_array_equal(i, order[:, :900])
+
+
+def places(n):
+    """Latitudes and longitudes, of which some are nearly antipodes, and near the poles and 180°."""
+    latitude, longitude = np.arcsin(RNG.uniform(-1, 1, n)), RNG.uniform(-np.pi, np.pi, n)
+    latitude[:2], longitude[2:4] = (np.pi / 2, -np.pi / 2), (np.pi, 1e-9 - np.pi)
+    latitude[4], longitude[4] = -latitude[5], longitude[5] + np.pi
+    latitude[6:9] = latitude[9:12] + 1e-7  # 64 cm
+    longitude[6:9] = longitude[9:12]
+    return np.stack([latitude, longitude], 1)
+
+
+def great_circles(x, y):
+    """Angles by tangents, which are exact at all distances."""
+    (a, b), gap = (np.meshgrid(y[:, 0], x[:, 0])[::-1]), y[:, 1] - x[:, 1:]
+    across = np.cos(a) * np.sin(b) - np.sin(a) * np.cos(b) * np.cos(gap)
+    return np.arctan2(
+        np.hypot(np.cos(b) * np.sin(gap), across),
+        np.sin(a) * np.sin(b) + np.cos(a) * np.cos(b) * np.cos(gap),
+    )
+
+
+def test_places_on_a_sphere(monkeypatch):
+    x = places(700)
+    want = great_circles(x, x)
+    d = sm.neighbours.cdist(x, x, "haversine")
+    near = want < 2  # the angle of opposite places is as the root of the error of their chord
+    assert_allclose(d[near], want[near], 1e-15, 1e-15)
+    assert_allclose(d, want, atol=3e-8)
+    short = sm.neighbours.cdist(*2 * [x.astype("f4")], "haversine")
+    assert short.dtype == np.float32
+    assert_allclose(short[near], want[near], 1e-6, 3e-7)
+    assert (d.diagonal() == 0).all()
+    for planted in (1 << 30, 0):  # by all distances, and in a tree
+        monkeypatch.setattr(neighbours, "_PLANTED", planted)
+        found, index = sm.neighbours.knn(x, x, 5, "haversine")
+        assert_array_equal(found, by_sorting(d, 5)[0])
+        assert_array_equal(np.take_along_axis(d, index, 1), found)
+        for r in (0.2, d[0, 1], 1e-7, 0):
+            counts = sm.neighbours.radius_count(x, x, r, "haversine")
+            assert_array_equal(counts, (d <= r).sum(1))
+            close = sm.neighbours.within(x, x, radius=r, metric="haversine")
+            assert_array_equal(close.distance, d[d <= r])
+    assert np.isnan(sm.neighbours.cdist([[nan, 0], [0, inf]], x[:1], "haversine")).all()
 
 
 def holes(rows, columns=2):
