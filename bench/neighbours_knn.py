@@ -134,6 +134,8 @@ def knn_lines(quick: bool, threads: int) -> Iterator[Line]:
         *((l2, shape, k, t) for shape in (large, wide) for t in ("f4", "f8") for k in (1, 10, 100)),
         *((metric, (1000, 20_000, 16), 10, "f8") for metric in METRICS if metric[0] != "minkowski"),
         (("minkowski", {"p": 3}), (200, 20_000, 16), 10, "f8"),
+        *((l2, shape, k, "f4") for shape, k in (
+            ((100, 100_000, 768), 10), ((1000, 10_000, 784), 10), ((1000, 100_000, 128), 100))),
         *((l2, (10_000, n, columns), 5, "f8") for columns in (2, 3) for n in (10_000, 100_000)),
         *((metric, few, 10, t) for metric in (l2, ("cityblock", {}), ("cosine", {}))
           for t in ("f4", "f8")),

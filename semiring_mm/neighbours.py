@@ -56,7 +56,8 @@ _WITHIN = ex.parse("a <= b")
 _ROOT = ex.parse("sqrt(a)")
 # 1 - x·y of unit vectors is |x - y|² / 2, by which neighbours are screened on a device
 _CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", unit=True)
-_TILES = 8  # of a row of them, from which a screen repays what it prepares
+_HEAD, _HEADS = 256, 16  # columns, and times k, that fill the heaps before others are screened
+_TILES = 8  # times as many, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
 _SIEVED = 1 << 28  # distances from which a sieve repays its copies and passes
@@ -257,7 +258,7 @@ def knn(
     Euclidean neighbours without weights, among many points of eight columns or more, are found in
     two steps: a product in float32 excludes the points that it puts beyond the k-th best by more
     than its error bound, and the squared distances of the rest are summed up directly. That takes
-    two copies of the operands in float32, and changes no bit of the result on the CPU; on a device
+    a copy of operands in float64, or far from the origin, and changes no bit of the result on the CPU; on a device
     the product is one of tensor cores in float16 or TF32, with its own bound, and sums may differ
     in the last bit. There ``"cosine"`` is half of the squared distance of unit vectors, and
     screened, too.
@@ -978,7 +979,9 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         count = len(value)
         room = xp.empty(count * (width * dtype.itemsize + _ALIGNED), np.uint8)
         wait, pause = 1, 1  # tiles until the next one is screened; the first one fills the heaps
-        for first, last in _cut(end - start, width, start):
+        head = min(width, end - start, max(_HEAD, _HEADS * k)) if screen is not None else 0
+        tiles = [(start, start + head)] if head else []
+        for first, last in [*tiles, *_cut(end - start - head, width, start + head)]:
             columns = slice(first, last)
             if screen is not None and rest is None and not wait:
                 tile = tile_of(last - first, screen.dtype)
@@ -1022,7 +1025,13 @@ def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     """A screen for Euclidean distances in which it pays."""
     x, y, own, n = pairs.x, pairs.y, as_metric("sqeuclidean").algebra, pairs.shape[1]
     same = (pairs.algebra.add_expr, pairs.algebra.mul_expr) == (own.add_expr, own.mul_expr)
-    if not same or pairs.few or x.shape[1] < _WIDE or k > width or n < _TILES * width:
+    if (
+        not same
+        or pairs.few
+        or x.shape[1] < _WIDE
+        or k > width
+        or n < _TILES * min(width, max(_HEAD, _HEADS * k))
+    ):
         return None
     seen = pairs.engine.facts(_ORDER, x).join(pairs.engine.facts(_ORDER, y))
     if seen.special or not 1 / _FAR <= seen.hi - seen.lo <= _FAR:

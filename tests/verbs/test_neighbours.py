@@ -349,6 +349,10 @@ SCREENED = {
         np.full((60, 8), 0.35),
         RNG.choice([-0.35, 0.35], (5000, 1)) + sphere(5000, 8) * (1 + 1e-8 * RNG.random((5000, 1))),
     ],
+    "around two": [
+        np.full((60, 8), 4.0),
+        RNG.choice([-4.0, 4.0], (5000, 1)) + sphere(5000, 8) * (1 + RNG.random((5000, 1)) / 1000),
+    ],
     "around some": [
         2e-8 * sphere(60),
         sphere(5000) * (1 + 1e-6 * RNG.random((5000, 1))) * (np.arange(5000) % 250 > 0)[:, None],
