@@ -60,6 +60,7 @@ _HEAD, _HEADS = 256, 16  # columns, and times k, that fill the heaps before othe
 _TILES = 8  # times as many, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
+_ROOTS = 1 << 12  # numbers of which NumPy's call takes less time than one that is compiled
 _SIEVED = 1 << 28  # distances from which a sieve repays its copies and passes
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
@@ -258,10 +259,10 @@ def knn(
     Euclidean neighbours without weights, among many points of eight columns or more, are found in
     two steps: a product in float32 excludes the points that it puts beyond the k-th best by more
     than its error bound, and the squared distances of the rest are summed up directly. That takes
-    a copy of operands in float64, or far from the origin, and changes no bit of the result on the CPU; on a device
-    the product is one of tensor cores in float16 or TF32, with its own bound, and sums may differ
-    in the last bit. There ``"cosine"`` is half of the squared distance of unit vectors, and
-    screened, too.
+    a copy of operands in float64, or far from the origin, and changes no bit of the result on the
+    CPU; on a device the product is one of tensor cores in float16 or TF32, with its own bound, and
+    sums may differ in the last bit. There ``"cosine"`` is half of the squared distance of unit
+    vectors, and screened, too.
 
     Among many points of up to three columns, by euclidean, sqeuclidean, cityblock, chebyshev,
     haversine, or minkowski with p from 1 on, without weights on the CPU, SciPy's k-d tree proposes
@@ -653,6 +654,9 @@ def _again(
         total = _product(known.over_metric.algebra, x, y)
         if total is None:
             return None
+    if metric.final_expr == _ROOT and d.size <= _ROOTS:
+        roots: Array = np.sqrt(d, out=d)
+        return roots
     host.apply(metric.final_expr, d, total)
     return d
 

@@ -40,6 +40,7 @@ from .combine import apply
 from .compiler import KEPT
 from .facts import class_of, coarse_facts, facts_of_class
 from .product_code import (
+    FEW,
     GATHER,
     NOTHING_SEEN,
     PARAMS,
@@ -127,7 +128,7 @@ def product(
     k_matters = depth if a.dtype.kind in "iu" else 1
     plan, code = choose(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, k_matters, scaling,
-        arg is not None, _width(n),
+        arg is not None, _width(n), m <= FEW,
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
     if guess and fa is not None and fb is not None:
@@ -247,8 +248,9 @@ def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: 
 def choose(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
     fc: Facts | None, depth: int, scaling: Scaling, arg: bool, columns: int = 1 << 30,
+    few: bool = False,
 ) -> tuple[Plan, ProductCode]:  # fmt: skip
-    """The plan of a product and its code, compiled for a C of about so many columns."""
+    """The plan of a product and its code, compiled for about so many columns, or few rows."""
     alpha, beta = scaling.alpha, scaling.beta
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
     if arg and plan.codec == "sentinel":
@@ -257,7 +259,7 @@ def choose(
         plan = bytewise(plan)
     if alpha is None and beta is None:
         plan = tuned(plan)
-    return plan, product_code(plan, arg, *fewer_vectors(plan, columns))
+    return plan, product_code(plan, arg, *fewer_vectors(plan, columns, few=few))
 
 
 _WIDE = 512  # columns that fill the widest tile
@@ -292,7 +294,8 @@ def code_of(
         return None
     fa, fb, fc, *_ = (*known, None, None, None)
     plan, code = choose(
-        semiring, dtype, fa, fb, fc, depth if dtype.kind in "iu" else 1, scaling, False, _width(n)
+        semiring, dtype, fa, fb, fc, depth if dtype.kind in "iu" else 1, scaling, False, _width(n),
+        m <= FEW,
     )  # fmt: skip
     if team_of(code, m * n * depth // code.unit) > 1:
         return None
