@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..engine import JOIN, PLAIN, Known, Lines, Scalar, Scaling
+from ..engine import PLAIN, Known, Lines, Scalar, Scaling
 from ..expressions import Expr, joins, joins_logarithms
 from ..memory import workspace
 from ..plan import (
@@ -30,8 +30,6 @@ from ..plan import (
     needs_facts,
     overflow,
     scalar_bits,
-    unpack_bits,
-    words_of_bits,
 )
 from ..semirings import Semiring, semirings
 from . import logsum
@@ -62,7 +60,7 @@ from .views import address
 
 __all__ = [
     "Blocks", "Cutter", "Program", "Step", "blas_serves", "blocks", "by_blas", "choose", "coarse",
-    "code_of", "lie_well", "pack_bits", "product", "product_bits", "program_of", "team_of",
+    "code_of", "lie_well", "pack_bits", "product", "program_of", "team_of",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -189,21 +187,6 @@ class _Guess:
         if len(self._last) >= KEPT:
             self._last.clear()
         self._last[self._key] = classes[0], classes[1]
-
-
-def product_bits(
-    semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
-) -> None:
-    """C ← A B, or C ⊕ A B, of packed bits; see :meth:`semiring_mm.engine.Engine.product_bits`.
-
-    A is unpacked to masks; B and C are integers whose bits are columns.
-    """
-    masks = -unpack_bits(np, a, b.shape[-2]).view(np.int8)
-    known = (Facts(-1, 0, False), Facts(-128, 127, False), Facts(-128, 127, False))
-    product(
-        words_of_bits(semiring), masks, b.view(np.int8), c.view(np.int8),
-        JOIN if accumulate else PLAIN, known=known,
-    )  # fmt: skip
 
 
 def pack_bits(x: Array) -> Array:
