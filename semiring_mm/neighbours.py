@@ -60,6 +60,7 @@ _HEAD, _HEADS = 256, 16  # columns, and times k, that fill the heaps before othe
 _TILES = 8  # times as many, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
+_ONES = 8  # rows up to which few columns are soonest multiplied if they are contiguous
 _ROOTS = 1 << 12  # numbers of which NumPy's call takes less time than one that is compiled
 _SIEVED = 1 << 28  # distances from which a sieve repays its copies and passes
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
@@ -663,7 +664,8 @@ def _again(
 
 def _product(algebra: Semiring, x: Array, y: Array, out: Any = None) -> Array | None:
     """What is joined over the coordinates, if that can be done at once."""
-    return engines.named("cpu").calls.prepared(("rows", algebra), algebra, x, y.T, out)
+    turned = y.T.copy() if len(x) <= _ONES and y.shape[1] <= _FLAT else y.T
+    return engines.named("cpu").calls.prepared(("rows", algebra), algebra, x, turned, out)
 
 
 def _nearest_again(
