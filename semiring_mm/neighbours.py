@@ -1092,11 +1092,11 @@ class _Tree:
 
     def __init__(self, pairs: _Pairs, make: Any) -> None:
         self.pairs, self.make, self.order = pairs, make, pairs.order
-        self.rows = np.flatnonzero(np.isfinite(pairs.x).all(1))
-        self.kept = np.flatnonzero(np.isfinite(pairs.y).all(1))
-        some = pairs.x[self.rows], pairs.y[self.kept]
-        self.range = 6.0 * max(float(abs(v).max(initial=0)) for v in some)
-        self.tree = make(some[1], balanced_tree=False)
+        self.rows, self.kept = (self.finite(v) for v in (pairs.x, pairs.y))
+        points = pairs.y[self.kept]
+        ends = [pairs.engine.facts(_ORDER, v) for v in (pairs.x[self.rows], points) if len(v)]
+        self.range = 6.0 * max((max(abs(x.lo), abs(x.hi)) for x in ends), default=0.0)
+        self.tree = make(points, balanced_tree=False)
         self.power = 1.0 if self.order == math.inf else self.order
         own = np.finfo(pairs.joined)
         # some roundings of a sum, of powers by logarithms 745 at most, and those of the tree
@@ -1104,6 +1104,13 @@ class _Tree:
         self.error = self.power * 2.0**-40 + roundings * float(own.eps)
         self.least = 16 * float(own.tiny)  # where squares are no normal numbers
         self.mean = 0.0  # pairs of a row within a limit
+
+    def finite(self, points: Array) -> Array:
+        """Rows of finite numbers."""
+        seen = self.pairs.engine.facts(_ORDER, points)
+        if not seen.special and math.isfinite(seen.hi - seen.lo):
+            return np.arange(len(points))
+        return np.flatnonzero(np.isfinite(points).all(1))
 
     def joined(self, gaps: Array) -> Array:
         """What is joined of differences of rows."""
@@ -1123,7 +1130,7 @@ class _Tree:
             with np.errstate(over="ignore"):  # of float32
                 joined = self.joined(x[some, np.newaxis] - y.take(near, 0))
             least = far[:, -1] ** self.power * (1 - self.error) - self.least
-            mixed = np.flatnonzero((joined[:, 1:] <= joined[:, :-1]).any(1))
+            mixed = np.unique(np.nonzero(joined[:, 1:] <= joined[:, :-1])[0])
             order = np.lexsort((near[mixed], joined[mixed]))
             for v in (joined, near):
                 v[mixed] = np.take_along_axis(v[mixed], order, 1)

@@ -465,6 +465,8 @@ PLANTED = {
         1e6 + RNG.random((2900, 2)),
         "some, in float32",
     ),
+    "no number": (np.full((700, 2), nan), RNG.random((2900, 2)), "none"),
+    "among no numbers": (RNG.random((700, 2)), np.full((2900, 2), nan), "none"),
     "not finite": (holes(700), holes(2900), "some"),
     "tiny": (1e-25 * RNG.random((700, 2)), 1e-25 * RNG.random((2900, 2)), "some, in float32"),
     "huge": (
