@@ -189,7 +189,7 @@ def compare(quick: bool) -> None:
             wanted = nb.cdist(*host, metric)
             np.testing.assert_array_equal(nb.cdist(*there, metric).get(), wanted)
             if metric == "jaccard":
-                common = x.astype(int) @ y.T.astype(int)
+                common = (x.astype("f4") @ y.T.astype("f4")).astype(int)
                 union = x.sum(1)[:, None] + y.sum(1) - common
                 np.testing.assert_array_equal(wanted, (union - common) / np.maximum(union, 1))
             for k in (1, 10, min(n, 100)):

@@ -353,6 +353,23 @@ def edits(size: tuple[int, int], options: Options) -> Line:
     return _line(f"{pairs:,} pairs of {length:,}", lambda: sm.alignment.edit_distance(x, y), calls)
 
 
+def near(size: tuple[int, int], options: Options) -> Line:
+    """Pairs within an edit distance of 2, of strings over 20 letters; a third are edited others."""
+    import cupy as cp
+
+    count, length = size
+    x = (gpu.random((count, length), "f4", "uniform", 1) * 20).astype("i4")
+    third = count // 3
+    x[:third, : length - 2] = x[third : 2 * third, : length - 2]
+    found = sm.alignment.within(x, cutoff=2)
+    for i in range(_FEW):
+        d = sm.alignment.edit_distance(cp.broadcast_to(x[i], x.shape), x)
+        own = found.indices[int(found.indptr[i]) : int(found.indptr[i + 1])]
+        assert own.tolist() == [j for j in cp.flatnonzero(d <= 2).tolist() if j != i]
+    words = f"{count:,} of {length}: {len(found.indices) // 2:,} pairs"
+    return _line(words, lambda: sm.alignment.within(x, cutoff=2), {})
+
+
 CASES = [
     Case(
         "Viterbi with path",
@@ -377,4 +394,5 @@ CASES = [
     Case("DTW", warping, ((1000, 1000), (64, 1000)), ((3, 9),), table=TABLE),
     Case("DTW of features", warping_of_features, ((4096, 512),), ((9, 5),), table=TABLE),
     Case("edit distance", edits, ((2000, 200),), ((3, 9),), table=TABLE),
+    Case("pairs within edit distance 2", near, ((1_000_000, 15),), ((40, 9),), table=TABLE),
 ]

@@ -289,6 +289,21 @@ def _rapidfuzz(many: int, length: int) -> Iterator[tuple[str, str, Call, Call]]:
         lambda: alignment.edit_distance(first, second),
         lambda: process.cpdist(first, second, scorer=Levenshtein.distance, workers=-1),
     )  # fmt: skip
+    for least, most in ((8, 16), (15, 15), (8, 60), (60, 60)):
+        sizes = rng.integers(least, most + 1, many)
+        words = ["".join(rng.choice([*"ACDEFGHI"], n)) for n in sizes]
+        every = functools.partial(
+            process.cdist, words, words, scorer=Levenshtein.distance, dtype=np.int32, workers=-1
+        )
+        size = f"{many:,} of {least}" + (f" to {most}" if most > least else "") + " letters"
+        yield (
+            "edit distance, all pairs", size, functools.partial(alignment.cdist, words), every
+        )  # fmt: skip
+        yield (
+            "pairs within edit distance 2", size,
+            lambda words=words: alignment.within(words, cutoff=2).indices,
+            lambda every=every: np.nonzero(every(score_cutoff=2) + 9 * np.eye(many) <= 2)[1],
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

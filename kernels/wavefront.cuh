@@ -34,20 +34,24 @@ struct AlignParams {
   i64 pairs, width;        // pairs of sequences, columns of a line
   int letters, band, parts;  // parts of a pair: the blocks that share it
   int first, last;           // rows of this launch; those before `first` are done
+  int free;                  // with ENDS: X_START, ...
 };
 
+// Ends of the sequences that are left out without a cost.
+enum { X_START = 1, X_END = 2, Y_START = 4, Y_END = 8 };
 enum { COST_ABSOLUTE, COST_SQUARED, COST_EQUAL, COST_TABLE, COST_GIVEN };
 // Words of a column of given costs: whole groups of the most rows of a lane.
 SR_FN i64 cost_pitch(int rows) { return i64(rows + 7) / 8 * 8; }
 
 // T: the type of costs. ROWS: rows of a lane, at most 8. GIVEN: each cell's cost is. WARP: a step along one sequence costs what one along both does, else a gap; AFFINE: opening one costs, too.
-// LOCAL: an alignment may begin and end anywhere. BANDED: only cells with |i - j| <= band. KEEP: the
-// moves are kept, and the path is walked at the end.
-template <class T, int COST, int ROWS, bool WARP, bool AFFINE, bool LOCAL, bool BANDED,
+// LOCAL: an alignment may begin and end anywhere; ENDS: some ends are free. BANDED: only cells with
+// |i - j| <= band. KEEP: the moves are kept, and the path is walked at the end.
+template <class T, int COST, int ROWS, bool WARP, bool AFFINE, bool LOCAL, bool ENDS, bool BANDED,
           bool KEEP>
 struct Alignment {
   static constexpr bool NUMBERS = COST == COST_ABSOLUTE || COST == COST_SQUARED;
   static constexpr bool GIVEN = COST == COST_GIVEN;
+  static constexpr bool LEAST = LOCAL || ENDS;  // of several cells, not the last one, counts
   static constexpr int STRIP = 32 * ROWS, CHUNK = 32, LAG = 2;
   static constexpr u32 DONE = 0x7fffffff;  // chunks: all
   static constexpr int GROUPS = 32, SPAN = 256;  // of a tile of moves: groups of ROWS, columns
@@ -84,14 +88,20 @@ struct Alignment {
     const int apart = i - j;
     return apart <= p.band && -apart <= p.band;
   }
-  // Of the cells (0, k) and (k, 0).
-  SR_FN T border(int k) const {
+  // Of the cells (0, k) and, whose free end is X_START, (k, 0).
+  SR_FN T border(int k, int end) const {
     if (!inside(k, 0)) return far();
     if constexpr (LOCAL) return T(0);
+    if (ENDS && (p.free & end)) return T(0);
     if (k == 0) return T(0);
     if constexpr (WARP) return far();
     const T all = T(k) * gap;
     return AFFINE ? all + open : all;
+  }
+  // With ENDS: whether an alignment may end at a cell.
+  SR_FN bool counts(int i, int j) const {
+    return (i == rows && (j == columns || (p.free & Y_END))) ||
+           (j == columns && i < rows && (p.free & X_END));
   }
   SR_FN T cost(Entry a, Entry b) const {
     if constexpr (COST == COST_ABSOLUTE) return sr::abs(a - b);
@@ -106,7 +116,7 @@ struct Alignment {
     T left_gap[ROWS];    // costs of what ends in a gap along the columns
     T corner;            // (top, column before)
     T last, last_gap;    // of the lowest row: the cost, and that of what ends in a gap along rows
-    T best;              // of all cells, with LOCAL
+    T best;              // of all cells that count, with LEAST
     Entry own[ROWS];
     const T* costs;      // of the first column
   };
@@ -129,12 +139,12 @@ struct Alignment {
   SR_FN void begin(Lane& lane, int strip, int first, int number) const {
     lane.top = strip + number * ROWS;
     const int before = first - 1;
-    lane.corner = before == 0 ? border(lane.top) : number == 0 ? line[before] : far();
+    lane.corner = before == 0 ? border(lane.top, X_START) : number == 0 ? line[before] : far();
     lane.last = lane.last_gap = far();
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const int i = lane.top + 1 + r;
-      lane.left[r] = before == 0 ? border(i) : far();
+      lane.left[r] = before == 0 ? border(i, X_START) : far();
       lane.left_gap[r] = far();
       if constexpr (!GIVEN) lane.own[r] = i <= rows ? x[i - 1] : Entry(0);
     }
@@ -179,6 +189,11 @@ struct Alignment {
     }
     lane.last = up;
     lane.last_gap = up_gap;
+    if (ENDS && (j == columns || (lane.top < rows && rows <= lane.top + ROWS))) {
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r)
+        if (counts(lane.top + 1 + r, j)) lane.best = min(lane.left[r], lane.best);
+    }
     if constexpr (KEEP) {
       if (lane.top < rows) p.moves[i64(lane.top / ROWS) * p.width + j] = u16(moves);
     }
@@ -241,14 +256,18 @@ struct Alignment {
     if (part && begin_row >= stop) return;
     T* found = shared_memory<T>();  // [warps]
     if (threadIdx.x == 0)
-      *found = rows == 0 || columns == 0 ? (LOCAL ? T(0) : border(rows + columns)) : far();
+      *found = rows == 0 || columns == 0 ? border(rows + columns, X_START) : far();
     for (int j = int(threadIdx.x); begin_row == 0 && j <= columns; j += int(blockDim.x)) {
-      line[j] = border(j);
+      line[j] = border(j, Y_START);
       if constexpr (AFFINE) line[p.width + j] = far();
     }
     __syncthreads();  // between the row of borders and what reads it
     Lane lane;
-    lane.best = 0;
+    lane.best = LOCAL ? T(0) : far();
+    if constexpr (ENDS) {
+      if (counts(0, columns)) lane.best = border(columns, Y_START);
+      if (counts(rows, 0)) lane.best = min(lane.best, border(rows, X_START));
+    }
     for (int base = begin_row; columns && base < end_row; base += warps * STRIP) {
       const int strip = base + warp * STRIP;
       const int first = BANDED ? max(int(1), strip + 1 - p.band) : int(1);
@@ -273,20 +292,20 @@ struct Alignment {
           chunk<false>(lane, strip, from, first, end, number);
         __syncthreads();  // what a strip has put into the line is read two chunks later
       }
-      if (!LOCAL && any && lane.top < rows && rows <= lane.top + ROWS && inside(rows, columns)) {
+      if (!LEAST && any && lane.top < rows && rows <= lane.top + ROWS && inside(rows, columns)) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
           if (lane.top + 1 + r == rows) *found = lane.left[r];
       }
     }
-    if constexpr (LOCAL) {
+    if constexpr (LEAST) {
       for (int mask = 16; mask; mask /= 2) lane.best = min(lane.best, shuffle_xor(lane.best, mask));
-      if (number == 0) found[warp] = rows && columns ? lane.best : T(0);
+      if (number == 0) found[warp] = lane.best;
     }
     if (part && threadIdx.x == 0) wait_for(done + part - 1, DONE);  // whose result or moves we read
     __syncthreads();  // the result is in shared memory, the moves are in the device's
     if (threadIdx.x == 0) {
-      if constexpr (LOCAL) {
+      if constexpr (LEAST) {
         for (int w = 1; w < warps; ++w) *found = min(*found, found[w]);
         *result = part ? min(*found, *result) : *found;
       } else if (end_row == rows) {

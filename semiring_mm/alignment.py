@@ -10,15 +10,18 @@ np.float64(0.0)
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .arrays import Call, check_memory, joined
+from .bit_rows import in_rows
 from .chains import as_lengths
 from .engine import AlignmentRule, Ragged
 from .naming import integer, listing
@@ -122,7 +125,8 @@ def dtw(
         features = {s.entries.shape[1] for s in pairs.both if len(s.entries)}
         if len(features) > 1:
             raise ValueError(f"dtw: all series have as many features, got {sorted(features)}")
-        narrow = all(s.entries.dtype == np.float32 for s in pairs.both)
+        first, second = pairs.both
+        narrow = first.entries.dtype == second.entries.dtype == np.float32
         rule = AlignmentRule("f4" if narrow else "f8", cost, warp=True)
         found, path = pairs.align(rule, band, [0.0] * 4, keep=return_path)
         distance = pairs.give(found)
@@ -130,8 +134,9 @@ def dtw(
 
 
 def edit_distance(
-    x: Any, y: Any, *, band: int | None = None, return_path: bool = False, lengths: Any = None,
-    device: str | None = None, progress: Progress = None,
+    x: Any, y: Any, *, band: int | None = None, free_ends: str | Iterable[str] | None = None,
+    return_path: bool = False, lengths: Any = None, device: str | None = None,
+    progress: Progress = None,
 ) -> Any:  # fmt: skip
     """The least number of insertions, deletions and substitutions from one sequence to another.
 
@@ -142,6 +147,10 @@ def edit_distance(
     band : int, optional
         Only alignments within ``|i - j| <= band``: distances of at most `band` are right, others
         are not less than they are.
+    free_ends : str or several, optional
+        Ends that may be left out at no cost: "x_start", "x_end", "y_start", "y_end"; "x" and "y"
+        are both ends of one. ``"y"`` finds x anywhere in y, and ``"y_end"`` at its beginning
+        (edlib's modes HW and SHW).
     return_path : bool, default False
         Return an :class:`Alignment` of that distance, or a list with one for each pair.
     lengths, device, progress
@@ -150,22 +159,25 @@ def edit_distance(
     Returns
     -------
     int, or ndarray of int64 with one for each pair, or Alignment
-        -1 where the lengths differ by more than the band.
+        -1 where no alignment is within the band: without free ends, where the lengths differ by
+        more.
 
     Raises
     ------
     ValueError, TypeError
-        For lists of different lengths, and entries that are not whole numbers; for `return_path`
-        of sequences on a device.
+        For lists of different lengths, entries that are not whole numbers, other ends; for
+        `return_path` of sequences on a device.
     MemoryError
-        Where there is no room for the table of `return_path`.
+        Where there is no room for the rows of `return_path`.
 
     Notes
     -----
     Levenshtein's distance (1966), in O(n m) as of :func:`dtw`. With `return_path` the host fills a
-    table of a byte for each cell, or for those of the band. Of equally good alignments the one is
-    returned that, seen from the end, has entries of both before one of x alone, and that before one
-    of y.
+    table of a byte for each cell, or for those of the band. Where that is more than 1 GiB, or than
+    is free, it keeps every r-th row, r of about the square root of n, and computes the cells
+    between two of them again: O(√n m) memory, twice the time, the same alignment. Of equally good
+    alignments the one is returned that, seen from the end, has entries of both before one of x
+    alone, and that before one of y; of ends equally good the first.
 
     Examples
     --------
@@ -175,16 +187,19 @@ def edit_distance(
     >>> found = alignment.edit_distance("kitten", "sitting", return_path=True)
     >>> found.score, found.cigar, found.aligned
     (3, '1X3=1X1=1D', ('kitten-', 'sitting'))
+    >>> found = alignment.edit_distance("GATA", "CCAGGTACC", free_ends="y", return_path=True)
+    >>> found.score, found.aligned, found.start, found.end
+    (1, ('GATA', 'GGTA'), (0, 3), (4, 7))
     """
     with _pairs("edit_distance", x, y, _code, device, lengths, progress) as pairs:
+        rule = AlignmentRule("f4", "equal", ends=_ends("edit_distance", free_ends))
         if return_path:
-            rule, gaps = AlignmentRule("f4", "equal"), [0.0, 1.0, 0.0, 1.0]
-            return pairs.trace(
-                rule, band, gaps, score=lambda cost: -1 if math.isinf(cost) else int(cost)
-            )
-        found, _ = pairs.align(AlignmentRule("f4", "equal"), band, [0, 1, 0, 1])
+            return pairs.trace(rule, band, _EDITS, score=_edits)
+        found, _ = pairs.align(rule, band, _EDITS)
+        if not pairs.many:
+            return _edits(found.item())
         whole = pairs.xp.where(pairs.xp.isinf(found), -1, found).astype(np.int64)
-        return pairs.give(whole) if pairs.many else int(whole[0])
+        return pairs.give(whole)
 
 
 def needleman_wunsch(
@@ -197,6 +212,7 @@ def needleman_wunsch(
     gap_open: float = 0,
     matrix: str | ArrayLike | None = None,
     band: int | None = None,
+    free_ends: str | Iterable[str] | None = None,
     return_path: bool = False,
     lengths: Any = None,
     device: str | None = None,
@@ -218,15 +234,16 @@ def needleman_wunsch(
         numbers from 0 on. Number letters: ``["ACGT".index(c) for c in x]``.
     band : int, optional
         Only alignments within ``|i - j| <= band``.
-    return_path
-        As for :func:`edit_distance`, which has the notes and errors too.
+    free_ends, return_path
+        As for :func:`edit_distance`, which has the notes and errors too. With ``("x", "y")`` an
+        alignment is semi-global, as parasail's ``sg`` and for overlaps of reads.
     lengths, device, progress
         As for :func:`dtw`.
 
     Returns
     -------
     float, or ndarray of float64 with one for each pair, or Alignment
-        -inf where the lengths differ by more than the band.
+        -inf where no alignment is within the band.
 
     Raises
     ------
@@ -248,10 +265,15 @@ def needleman_wunsch(
     GATTACA
     |||  ||
     GAT--CA
+    >>> ends = "x_start", "y_end"  # the end of x on the start of y
+    >>> print(alignment.needleman_wunsch("CCTACG", "TACGGA", free_ends=ends, return_path=True))
+    TACG
+    ||||
+    TACG
     """
     return _scores(
         "needleman_wunsch", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
-        progress, local=False, return_path=return_path,
+        progress, ends=_ends("needleman_wunsch", free_ends), return_path=return_path,
     )  # fmt: skip
 
 
@@ -410,8 +432,10 @@ def within(
 
     Notes
     -----
-    Sequences whose lengths differ by more than the cutoff are not compared; a group of comparisons
-    ends where none of them can come within it. Else as :func:`cdist`: O(n m) pairs.
+    Sequences are compared if their lengths differ by no more than the cutoff, and the numbers of
+    their letters and of two letters side by side by no more than six times the cutoff: these are
+    compared before, as rows of bits, of all O(n m) pairs. If more than some hundredths of the pairs
+    remain, all are computed as for :func:`cdist`, on a CPU.
 
     Examples
     --------
@@ -423,40 +447,152 @@ def within(
     limit = integer(cutoff, "within: cutoff")
     if limit < 0:
         raise ValueError(f"within: cutoff must be at least 0, got {cutoff}")
-    other = x if y is None else y
-    with _pairs("within", x, other, _code, device, lengths, progress, every=True) as pairs:
-        xp, (first, second) = pairs.xp, pairs.both
-        shape = len(first.starts), len(second.starts)
-        parts = [(np.empty(0, np.int64),) * 2 + (np.empty(0, np.int32),)]
-
-        def take(i: Array, j: Array, d: Array) -> None:
-            at, place = np.nonzero(d <= limit)
-            needed = _PAIR * (len(at) + sum(len(k) for k, _, _ in parts))
-            what = "the pairs within the cutoff"
-            check_memory(needed, what, less="take a smaller one", halves=False)
-            parts.append((i[place], j[at], d[at, place].astype(np.int32)))
-
-        if shape[0] and shape[1] and not pairs.by_rows(limit, take):
-            tick = reporter(progress, float(shape[0]), "within", "sequences")
-            for k in range(shape[0]):
-                apart = np.abs(second.lengths - first.lengths[k])
-                near = np.flatnonzero(apart <= limit)
-                for begin in range(0, len(near), _TOGETHER):
-                    some = near[begin : begin + _TOGETHER]
-                    found = edit_distance(pairs.of(np.full(len(some), k), some), None)
-                    take(np.array([k]), some, pairs.call.engine.to_host(found)[:, np.newaxis])
-                if tick is not None:
-                    tick(float(k + 1))
-        i, j, d = (np.concatenate(some) for some in zip(*parts, strict=True))
-        if y is None:
-            i, j, d = (some[i != j] for some in (i, j, d))
-        order = np.lexsort((j, i))
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=shape[0]))])
-        given = tuple(map(xp.asarray, (indptr, j[order], d[order])))
-        indptr, indices, distance = pairs.call.give(given)
+    with _pairs("within", x, x if y is None else y, _code, device, lengths, progress,
+                every=True) as pairs:  # fmt: skip
+        shape = len(pairs.both[0].starts), len(pairs.both[1].starts)
+        parts, needed, what = list[tuple[Array, ...]](), 0, "the pairs within the cutoff"
+        for part in _near(pairs, limit, y is None) if all(shape) else ():
+            parts.append(part)
+            needed += _PAIR * len(part[0])
+            check_memory(needed, what, pairs.call.engine, "take a smaller one", halves=False)
+        found = in_rows(pairs.xp, shape, parts, np.int32, mirror=y is None)
+        indptr, indices, distance = pairs.call.give(found)
         return Within(indptr, indices, distance, shape)
 
 
+def _near(pairs: _Pairs, limit: int, same: bool) -> Iterator[tuple[Array, ...]]:
+    """First and second sequences within a distance, and it; of one set each pair once.
+
+    Candidates are those whose letters are alike, unless these are so many that all are compared.
+    """
+    engine, xp, shape = pairs.call.engine, pairs.xp, [len(s.starts) for s in pairs.both]
+    few = engine.edit_rows is not None and math.prod(shape) <= _FEW
+    sieve = None if few else _Sieve(pairs, limit, same)
+    share = 1.0 if sieve is None else sieve.share()
+    if share > _ALIKE:
+        parts = list[tuple[Array, ...]]()
+
+        def take(i: Array, j: Array, d: Array) -> None:
+            near = (d <= limit) & (i < j[:, np.newaxis]) if same else d <= limit
+            at, place = np.nonzero(near)
+            parts.append((i[place], j[at], d[at, place].astype(np.int32)))
+
+        if pairs.by_rows(limit, take):
+            yield from parts
+            return
+    sieve = sieve or _Sieve(pairs, limit, same)
+    tick = reporter(pairs.progress, float(shape[0]), pairs.verb, "sequences")
+    step = max(1, min(shape[0], int(_LISTED / max(1.0, share * shape[1]))))
+    for begin in range(0, shape[0], step):
+        end = min(begin + step, shape[0])
+        for i, j in sieve.alike(begin, end):
+            for some in range(0, len(i), _TOGETHER):
+                a, b = (v[some : some + _TOGETHER] for v in (i, j))
+                d = edit_distance(pairs.of(engine.to_host(a), engine.to_host(b)), None)
+                near = xp.flatnonzero(d <= limit)
+                yield a[near], b[near], d[near].astype(np.int32)
+        if tick is not None:
+            tick(float(end))
+
+
+class _Sieve:
+    """Bits of sequences, of which similar ones have few that differ.
+
+    A bit says whether a letter, or two of them side by side, occurs so often. Each insertion,
+    deletion or substitution changes at most two numbers of letters and four of neighbours by one
+    (Ukkonen, 1992), and so six bits.
+    """
+
+    def __init__(self, pairs: _Pairs, limit: int, same: bool) -> None:
+        self.engine, self.same, self.both = pairs.call.engine, same, pairs.both
+        self.limit = limit
+        some = [self._counts(s, _evenly(len(s.starts), _SAMPLE)) for s in self.both[: 2 - same]]
+        count = np.minimum(self.engine.to_host(self.engine.xp.concatenate(some)), _LEVELS)
+        each = (count * _FEATURES + np.arange(_FEATURES)).ravel()
+        each = np.bincount(each, minlength=(_LEVELS + 1) * _FEATURES).reshape(-1, _FEATURES)
+        part = each[:0:-1].cumsum(axis=0)[::-1] / len(count)  # that have at least so many
+        spread = (part * (1 - part)).ravel()
+        best = np.argsort(-spread, kind="stable")[:_BITS]
+        level, feature = np.unravel_index(best[spread[best] > 0], part.shape)
+        self.columns, self.level = len(level), self.engine.xp.asarray(level + 1)
+        self.used, place = np.unique(feature, return_inverse=True)
+        self.feature = self.engine.xp.asarray(place)
+        self.radius = _CHANGED * limit / max(1, self.columns)
+        self.bits = [self._bits(s) for s in self.both[: 2 - same]]
+
+    def _counts(self, s: Ragged, rows: Array, used: Array | None = None) -> Array:
+        """How often sequences have each letter and each two neighbours, by their remainders."""
+        xp, kinds = self.engine.xp, _FEATURES if used is None else len(used)
+        place = np.full(_FEATURES, -1)
+        place[slice(None) if used is None else used] = np.arange(kinds)
+        place, length = xp.asarray(place), s.lengths[rows]
+        total = int(length.sum())
+        row = xp.asarray(np.repeat(np.arange(len(rows)), length))
+        at = np.repeat(s.starts[rows] - np.cumsum(length) + length, length)
+        code = s.entries[xp.asarray(at) + xp.arange(total)].astype(np.int64)
+        beside = row[1:] == row[:-1]
+        two = _LETTERS + (code[:-1] * 31 + code[1:])[beside] % (_FEATURES - _LETTERS)
+        kind = place[xp.concatenate([code % _LETTERS, two])]
+        row = xp.concatenate([row, row[1:][beside]])
+        place = (row * kinds + kind)[kind >= 0]
+        if not len(place):
+            return xp.zeros((len(rows), kinds), np.int64)
+        return xp.bincount(place, minlength=len(rows) * kinds).reshape(len(rows), kinds)
+
+    def _bits(self, s: Ragged) -> Array:
+        xp, n = self.engine.xp, len(s.starts)
+        words = max(1, -(-self.columns // 64))
+        out = xp.zeros((n, 8 * words), np.uint8)
+        step = max(1, _COUNTED // max(1, len(self.used), int(s.lengths.max())))
+        for begin in range(0, n if self.columns else 0, step):
+            rows = np.arange(begin, min(begin + step, n))
+            count = xp.minimum(self._counts(s, rows, self.used), _LEVELS).astype(np.uint8)
+            packed = self.engine.pack_bits(count[:, self.feature] >= self.level)
+            out[rows[0] : rows[-1] + 1, : packed.shape[1]] = packed
+        return out.view(np.uint64)
+
+    def _within(self, x: Array, y: Array, *, itself: bool, lists: bool) -> tuple[Array, Any]:
+        return self.engine.bit_rows.within(
+            "hamming", max(1, self.columns), x, y, self.radius, itself, lists
+        )
+
+    def share(self) -> float:
+        """Which part of the pairs are alike, by a sample."""
+        x, y = self.bits[0], self.bits[-1]
+        some = x[self.engine.xp.asarray(_evenly(len(x), 64))]
+        counts, _ = self._within(some, y, itself=False, lists=False)
+        return float(counts.sum()) / (len(some) * len(y))
+
+    def alike(self, begin: int, end: int) -> Iterator[tuple[Array, Array]]:
+        """The pairs of some of the first sequences that may be near each other."""
+        xp, x, y = self.engine.xp, self.bits[0], self.bits[-1]
+        first, second = (xp.asarray(s.lengths) for s in self.both)
+        whole = self.same and end - begin == len(x)
+        start = begin if self.same else 0
+        some = x if whole else x[begin:end]
+        _, parts = self._within(some, x if whole else y[start:], itself=whole, lists=True)
+        for i, j, _ in parts:
+            i, j = i + begin, j + start
+            near = xp.abs(first[i] - second[j]) <= self.limit
+            if self.same and not whole:
+                near &= i < j
+            yield i[near], j[near]
+
+
+def _evenly(n: int, most: int) -> NDArray[np.int64]:
+    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
+
+
+_SAMPLE = 1024  # sequences by which bits are chosen
+_LETTERS, _FEATURES = 64, 320  # remainders of letters, and with those of neighbours
+_LEVELS = 255  # of their numbers
+_BITS = 512
+_CHANGED = 6  # bits that an edit changes, at most
+_COUNTED = 1 << 22  # numbers at a time
+_FEW = 1 << 17  # pairs of which all are compared at once
+_ALIKE = 0.02  # of all pairs, from which comparing all takes less time
+_LISTED = 1 << 23  # pairs that are alike, at a time
+_BEGIN = np.zeros(1, np.int64)  # where a single sequence starts
 _TOGETHER = 1 << 20  # pairs
 _PAIR = 64  # bytes of one that is found, while all are put in order
 _METRICS: dict[str, Callable[..., Any]] = {
@@ -476,7 +612,7 @@ def _into(out: Array) -> Callable[[Array, Array, Array], None]:
 def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
     matrix: Any, band: int | None, lengths: Any, device: str | None, progress: Progress, *,
-    local: bool, return_path: bool,
+    return_path: bool, local: bool = False, ends: int = 0,
 ) -> Any:  # fmt: skip
     numbers: dict[str, Any] = {
         "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
@@ -494,7 +630,7 @@ def _scores(
         if table.ndim != 2 or table.shape[0] != table.shape[1] or not np.isfinite(table).all():
             raise ValueError(f"{verb}: matrix is square and finite, got shape {table.shape}")
     kind = "equal" if table is None else "table"
-    rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local)
+    rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local, ends=ends)
     with _pairs(verb, x, y, _code, device, lengths, progress) as pairs:
         shown = pairs.both
         if alphabet:
@@ -514,6 +650,24 @@ def _scores(
         return pairs.give(0.0 - found)
 
 
+def _edits(cost: float) -> int:
+    return -1 if math.isinf(cost) else int(cost)
+
+
+_EDITS = [0.0, 1.0, 0.0, 1.0]  # what the numbers of gaps and entries are for edit distances
+_ENDS = {"x_start": 1, "x_end": 2, "y_start": 4, "y_end": 8, "x": 3, "y": 12}
+
+
+def _ends(verb: str, given: Any) -> int:
+    """Free ends as the bits of a rule."""
+    if given is None:
+        return 0
+    names = [given] if isinstance(given, str) or not hasattr(given, "__iter__") else [*given]
+    if not all(isinstance(name, str) and name in _ENDS for name in names):
+        raise ValueError(f"{verb}: free_ends are of {', '.join(_ENDS)}; got {given!r}")
+    return functools.reduce(operator.or_, map(_ENDS.__getitem__, names), 0)
+
+
 def _named(verb: str, name: str) -> tuple[Array, str]:
     """A matrix of Biopython's, and its letters."""
     try:
@@ -522,10 +676,11 @@ def _named(verb: str, name: str) -> tuple[Array, str]:
         raise ImportError(
             f"{verb}: matrix={name!r} is read from Biopython: pip install biopython"
         ) from None
-    known = substitution_matrices.load()
+    load: Any = substitution_matrices.load  # without types
+    known = load()
     if name not in known:
         raise ValueError(f"{verb}: matrix is an array or one of {', '.join(known)}; got {name!r}")
-    found = substitution_matrices.load(name)
+    found = load(name)
     if not isinstance(found.alphabet, str):
         raise ValueError(f"{verb}: matrix {name} is of {found.alphabet[0]!r} and such, not letters")
     return np.array(found, np.float64), found.alphabet
@@ -534,7 +689,7 @@ def _named(verb: str, name: str) -> tuple[Array, str]:
 # --- sequences in, costs out ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Pairs:
     """As many first as second sequences, checked."""
 
@@ -558,19 +713,28 @@ class _Pairs:
         limit = self._limit(band)
         dtype = np.dtype(rule.dtype)
         kind = dtype if rule.warp else np.dtype(np.int32)
-        x, y = (
-            s._replace(entries=self.xp.ascontiguousarray(s.entries.astype(kind, copy=False)))
-            for s in self.both
-        )
+        x, y = self.both
+        x, y = self._of_kind(x, kind), self._of_kind(y, kind)
         if not len(x.starts):
             return self.xp.zeros(0, dtype), None
         if table is not None:
             table = self.call.engine.from_host(np.ascontiguousarray(table, dtype))
+        if keep and self.call.engine.HOST:
+            longest = int(max(x.lengths[0], y.lengths[0]))
+            what = f"{self.verb}: the table of return_path for {longest:,} points"
+            check_memory(
+                2 * longest * longest * dtype.itemsize, what, less="leave return_path out,"
+            )
         tick = self._tick(limit)
         found, path = self.call.engine.align(rule, x, y, limit, gaps, table, keep=keep, tick=tick)
         if keep and limit is not None and abs(x.lengths[0] - y.lengths[0]) > limit:
             path = np.empty((0, 2), np.int64)  # there is none
         return found, path
+
+    def _of_kind(self, s: Ragged, kind: np.dtype[Any]) -> Ragged:
+        if s.entries.dtype == kind and s.entries.flags.c_contiguous:
+            return s
+        return s._replace(entries=self.xp.ascontiguousarray(s.entries.astype(kind, copy=False)))
 
     def _limit(self, band: int | None) -> int | None:
         limit = None if band is None else integer(band, f"{self.verb}: band", " or None")
@@ -754,10 +918,12 @@ class _Side:
         if self._stack:
             return self._of_stack(xp, call[self._name])
         found = [self._read(self._verb, name, call[name], False) for name in self.given]
+        if not self.many:
+            return Ragged(found[0], _BEGIN, np.array([len(found[0])]))
         lengths = self._lengths
         if lengths is None:
             lengths = np.fromiter(map(len, found), np.int64, len(found))
-        starts = np.cumsum(lengths) - lengths
+        starts = lengths.cumsum() - lengths
         if self._none:
             return Ragged(found[0], starts[:0], lengths[:0])
         if len(found) == 1:
@@ -823,7 +989,7 @@ def _series(verb: str, name: str, x: Array, stack: bool) -> Array:
             f"{verb}: a series is of real numbers, shape (n,) or (n, d), and a stack of them "
             f"(pairs, n, d); got {name} of {x.dtype}, shape {x.shape}"
         )
-    if x.dtype != np.float32:
+    if x.dtype not in (np.float64, np.float32):
         x = x.astype(np.float64)
     return x[:, np.newaxis] if x.ndim == 1 else x
 

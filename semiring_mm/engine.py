@@ -131,8 +131,7 @@ class Trees(Protocol):
         """Whether ``closure_batch`` of n rows gives predecessors soon, whatever edges are tight."""
 
 
-@dataclass(frozen=True)
-class AlignmentRule:
+class AlignmentRule(NamedTuple):
     """What a cell of an alignment's table is made of; costs are minimised.
 
     Parameters
@@ -148,6 +147,9 @@ class AlignmentRule:
     affine, local : bool
         Whether gaps cost to open; whether an alignment may begin and end anywhere, so that no cell
         is above 0 and the least one counts.
+    ends : int
+        What of a sequence is left out without a cost: 1 the start of the first one, 2 its end, 4
+        and 8 those of the second. The least cell of the last column, or row, counts then.
     """
 
     dtype: str
@@ -155,6 +157,7 @@ class AlignmentRule:
     warp: bool = False
     affine: bool = False
     local: bool = False
+    ends: int = 0
 
 
 class CloseStep(NamedTuple):

@@ -43,6 +43,7 @@ Array = Any
 Shape = tuple[int, ...]
 _LOG, _MAX = semirings["log_plus"], semirings["max_plus"]
 _UNASKED = 1 << 30  # bytes of rows without a sequence
+STEPS = -1  # in a shape: the axis of steps
 
 
 def _steps(sizes: dict[str, int], given: Mapping[str, Any]) -> str | None:
@@ -118,8 +119,10 @@ def viterbi(
     observations : array_like of int, shape (..., T), optional
         The symbol, below V, that is seen at each step of a model with discrete emissions.
     lengths : array_like of int, shape (...), optional
-        The steps of each sequence, at most T. What lies behind them is not read. Sequences of
-        several lengths are stacked, not one after the other.
+        The steps of each sequence, at most T. What lies behind them is not read. Or, of shape
+        (sequences,) with emissions (T, S) or observations (T,), of sequences that lie one after the
+        other, as hmmlearn takes them: T steps in all. The results by steps then lie so, too, as in
+        `path` (T,), with `k` (k, T); all else is by sequences.
     k : int, optional
         Return so many sequences, best first.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -180,7 +183,7 @@ def viterbi(
         return best_path(emissions, transitions, start, end, lengths, observations, device)
     with _model("viterbi", device, emissions, transitions, start, end, lengths, observations) as m:
         path, value = _best(m, k)
-        return m.give(path, k, m.steps), m.give(value, k)
+        return m.give(path, k, STEPS), m.give(value, k)
 
 
 def log_partition(
@@ -257,7 +260,7 @@ def forward(
            [0.344, 0.656]])
     """
     with _model("forward", device, emissions, transitions, start, None, lengths, observations) as m:
-        return m.give(_rows(m), m.steps, m.states)
+        return m.give(_rows(m), STEPS, m.states)
 
 
 def backward(
@@ -293,7 +296,7 @@ def backward(
            [1.    , 0.    ]])
     """
     with _model("backward", device, emissions, transitions, None, end, lengths, observations) as m:
-        return m.give(_rows(m, reverse=True), m.steps, m.states)
+        return m.give(_rows(m, reverse=True), STEPS, m.states)
 
 
 def marginals(
@@ -407,8 +410,10 @@ def sample(
             _check_possible(m)
             drawn = m.call.engine.from_host(uniforms)
             m.verbs.draw(m.a, m.e, m.x, m.end, drawn, paths, m.counts)
-        shape = (*(() if size is None else (count,)), *m.batch, m.steps)
-        return m.call.give(paths.reshape(shape))
+        several = () if size is None else (count,)
+        if m.places is not None:
+            return m.give(paths.swapaxes(0, 1), *several, STEPS)
+        return m.call.give(paths.reshape(*several, *m.batch, m.steps))
 
 
 def score(
@@ -512,11 +517,12 @@ def crf_loss(
             ends[0, full] = gradient[full, 0]
             ends[1, full] = gradient[full, last]
 
-        def own(found: Array, like: Any) -> Array:
+        def own(found: Array, like: Any, *axes: int) -> Array:
+            found = m.with_axes(found, *axes, *found.shape[1 + len(axes) :])
             shape = np.shape(like) if like is not None else found.shape[-1:]
-            return m.call.give(sum_to(found.reshape(*m.batch, *found.shape[1:]), shape))
+            return m.call.give(sum_to(found, shape))
 
-        found = (own(gradient, emissions), own(pairs, transitions), own(ends[0], start))
+        found = (own(gradient, emissions, STEPS), own(pairs, transitions), own(ends[0], start))
         return CRFLoss(m.give(loss), *found, own(ends[1], end))
 
 
@@ -536,7 +542,7 @@ def best_path(
             m.verbs.best_path(
                 _MAX, m.a, m.given, m.x, m.end, path, value, m.lengths, symbols=m.symbols
             )
-        path, value = m.give_all((path, m.steps), (value,))
+        path, value = m.give_all((path, STEPS), (value,))
         return path, value
 
 
@@ -554,7 +560,8 @@ def posterior(
     if found is None:
         with _model(verb, *model, head) as m:
             results = _posterior(m, what)
-            found = m.give_all(*((x, *x.shape[1:]) for x in results))
+            axes = (), (STEPS, m.states), results[-1].shape[1:]
+            found = m.give_all(*((x, *own) for x, own in zip(results, axes, strict=False)))
     return (*found, None, None)[:3]
 
 
@@ -613,6 +620,7 @@ class _Model:
     batch: tuple[int, ...]
     plain: bool  # whether the transitions were given as one matrix
     shared: bool  # whether all steps of a sequence have one
+    places: Array | None  # in chains times steps, of what came one sequence after the other
 
     @property
     def chains(self) -> int:
@@ -655,9 +663,19 @@ class _Model:
 
     def give_all(self, *results: tuple[Any, ...]) -> tuple[Any, ...]:
         """Arrays, with the axes behind the batch, as the caller gets them."""
-        found = [x.reshape((*self.batch, *shape)) for x, *shape in results]
+        found = [self.with_axes(x, *shape) for x, *shape in results]
         given = tuple(x if x.ndim else x[()] for x in found)
         return tuple(self.call.give(given))
+
+    def with_axes(self, x: Array, *shape: int) -> Array:
+        """Results (chains, ...) with axes behind the batch, or one sequence after the other."""
+        wide = [self.steps if n == STEPS else n for n in shape]
+        if self.places is None or STEPS not in shape:
+            return x.reshape((*self.batch, *wide))
+        at = shape.index(STEPS)
+        x = self.xp.moveaxis(x.reshape(self.chains, *wide), 0, at)
+        wide[at : at + 1] = [self.chains * self.steps]
+        return x.reshape(wide).take(self.places, axis=at)
 
 
 @contextlib.contextmanager
@@ -682,6 +700,12 @@ def _model(
                     f"one for each state and symbol; got shapes {seen.shape} and {e.shape}"
                 )
             symbols, e = e.shape[1], xp.ascontiguousarray(e.T)
+        places = None
+        if lengths is not None and np.ndim(lengths) == 1:
+            if seen is not None and seen.ndim == 1:
+                seen, places = _stacked(xp, verb, seen, lengths, a)
+            elif seen is None and e is not None and e.ndim == 2:
+                e, places = _stacked(xp, verb, e, lengths, a)
         shapes = [None if v is None else np.shape(v) for v in (e, a, *ends, lengths)]
         if seen is not None and e is not None:
             shapes[0] = (*seen.shape, e.shape[1])
@@ -713,8 +737,38 @@ def _model(
             x = verbs.first(start, e[:, 0] if seen is None else e[seen[:, 0]])
         own = counts if there["lengths"] is None else call["lengths"]
         yield _Model(
-            call, xp, verbs, matrix, e, seen, x, start, end, counts, own, batch, plain, shared
+            call, xp, verbs, matrix, e, seen, x, start, end, counts, own, batch, plain, shared,
+            places,
         )  # fmt: skip
+
+
+def _stacked(xp: Any, verb: str, x: Array, lengths: Any, a: Array | None) -> tuple[Array, Array]:
+    """Sequences that lie one after the other as a stack, and where their steps are in it."""
+    total = len(x)
+    counts = as_lengths(lengths, np.shape(lengths), total, verb)
+    if counts.sum() != total:
+        raise ValueError(
+            f"{verb}: lengths of sequences one after the other add up to {int(counts.sum())}, and "
+            f"there are {total} steps"
+        )
+    if a is not None and a.ndim > 2 and a.shape[-3] != 1:
+        raise ValueError(
+            f"{verb}: sequences one after the other have one matrix of transitions for all steps, "
+            f"(S, S) or (..., 1, S, S); got shape {a.shape}"
+        )
+    steps = int(counts.max(initial=0))
+    check_memory(
+        len(counts) * steps * x[:1].nbytes, f"{verb}: {len(counts):,} sequences of {steps:,} steps",
+        less="give the longest ones in a call of their own,",
+    )  # fmt: skip
+    places = xp.asarray(np.flatnonzero(np.arange(steps) < counts[:, np.newaxis]))
+    return _placed(xp, x, places, len(counts), steps), places
+
+
+def _placed(xp: Any, x: Array, places: Array, chains: int, steps: int) -> Array:
+    y = xp.zeros((chains * steps, *x.shape[1:]), x.dtype)
+    y[places] = x
+    return y.reshape(chains, steps, *x.shape[1:])
 
 
 def _real(verb: str, name: str, x: Array) -> Array:
@@ -756,8 +810,12 @@ def _tags(m: _Model, verb: str, tags: Any) -> Array:
     """Tags as an array (chains, steps) of states, 0 behind the ends."""
     refuse_ragged(verb, tags=tags)
     at = _whole(m.xp, verb, "tags are the numbers of states", tags)
-    at = tags_of_shape(verb, at, (*m.batch, m.steps), m.xp.broadcast_to)
-    at = at.reshape(m.chains, m.steps)
+    if m.places is None:
+        at = tags_of_shape(verb, at, (*m.batch, m.steps), m.xp.broadcast_to)
+        at = at.reshape(m.chains, m.steps)
+    else:
+        at = tags_of_shape(verb, at, m.places.shape, m.xp.broadcast_to)
+        at = _placed(m.xp, at, m.places, m.chains, m.steps)
     return _below(m.xp, at, m.states, m.counts, f"{verb}: tags")
 
 

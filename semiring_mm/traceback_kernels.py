@@ -12,11 +12,13 @@ EQUAL, OTHER, OF_X, OF_Y = COLUMNS = tuple(b"=XID")  # of a CIGAR string
 
 @kernel
 def fill(
-    affine: static, local: static, n: i64, m: i64, begin: i64, end: i64, band: i64, width: i64,
-    x: i32[n], y: i32[m], table: f64[:, :], gaps: f64[4], line: f64[m + 1], up_line: f64[m + 1],
-    ways: u8[n + 1, width], best: f64[1], place: i64[2],
+    affine: static, local: static, ends: static, n: i64, m: i64, begin: i64, end: i64, top: i64,
+    band: i64, width: i64, x: i32[n], y: i32[m], table: f64[:, :], gaps: f64[4], line: f64[m + 1],
+    up_line: f64[m + 1], ways: u8[:, width], best: f64[1], place: i64[3],
 ):  # fmt: skip
     """Rows `begin` to `end` - 1 of the table of costs, of which the last one is kept, and the ways.
+
+    The first one of ``ways`` is `top`.
 
     A way says where a cell's least cost comes from: 0 nowhere, 1 both entries, 2 one of x, 3 one of
     y; besides, 4 if its gap in x goes on, 8 if its gap in y does. A row has the cells of the band;
@@ -32,7 +34,8 @@ def fill(
             value, way = 0.0, 0
             if i == 0 or j == 0:
                 up_line[j] = INF
-                if not local and i + j > 0:
+                free = ends & (4 if i == 0 else 1) != 0
+                if not local and not free and i + j > 0:
                     value = f64(i + j) * extending + (opening if affine else 0.0)
                     way = (2 if j == 0 else 3) + (12 if i + j > 1 else 0)
             else:
@@ -59,24 +62,29 @@ def fill(
                         value, way = 0.0, way & 12
                     if value < best[0]:
                         best[0], place[0], place[1] = value, i, j
+            if ends and (i == n or j == m):
+                last = ends & (8 if i == n else 2) != 0
+                if (last or (i == n and j == m)) and value < best[0]:
+                    best[0], place[0], place[1] = value, i, j
             before = above
-            line[j], left, ways[i, j - low] = value, value, way
-    if not local and end == n + 1:
+            line[j], left, ways[i - top, j - low] = value, value, way
+    if not local and not ends and end == n + 1:
         best[0], place[0], place[1] = line[m], n, m
 
 
 @kernel
 def walk(
-    n: i64, m: i64, band: i64, width: i64, x: i32[n], y: i32[m], ways: u8[n + 1, width],
-    place: i64[2], columns: u8[n + m],
+    n: i64, m: i64, top: i64, band: i64, width: i64, x: i32[n], y: i32[m], ways: u8[:, width],
+    place: i64[3], columns: u8[:],
 ) -> i64:  # fmt: skip
     """The columns of the best alignment, from the last one, which ends at `place`, to the first.
 
-    It returns how many there are; `place` is where they begin.
+    It returns how many there are down to row `top`; `place` is where they begin and, above that
+    row, the gap that goes on.
     """
-    i, j, count, gap = place[0], place[1], 0, 0
-    while i > 0 or j > 0:
-        way = i64(ways[i, j - max(i - band, 0)])
+    i, j, count, gap = place[0], place[1], 0, place[2]
+    while i >= top and (i > 0 or j > 0):
+        way = i64(ways[i - top, j - max(i - band, 0)])
         kind = gap if gap > 0 else way & 3
         if kind == 0:
             break
@@ -93,5 +101,5 @@ def walk(
             gap = 3 if (way & 8) > 0 else 0
             j -= 1
         count += 1
-    place[0], place[1] = i, j
+    place[0], place[1], place[2] = i, j, gap
     return count

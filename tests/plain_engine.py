@@ -530,7 +530,8 @@ def align(rule, x, y, band, gaps, table, *, keep, tick=None):
                 continue
             if not i or not j:
                 gap = (i + j) * extending + opening if i + j else 0.0
-                d[i, j] = 0 if rule.local else np.inf if rule.warp and i + j else gap
+                free = rule.local or rule.ends & (1 if i else 4)
+                d[i, j] = 0 if free else np.inf if rule.warp and i + j else gap
                 continue
             step = p[i - 1] - q[j - 1] if rule.warp else p[i - 1] == q[j - 1]
             if rule.cost == "table":
@@ -546,6 +547,9 @@ def align(rule, x, y, band, gaps, table, *, keep, tick=None):
             left[i, j] = min(d[i, j - 1] + opening, left[i, j - 1]) + extending
             d[i, j] = min(up[i, j], left[i, j], d[i - 1, j - 1] + step, 0 if rule.local else np.inf)
         costs[pair] = d.min() if rule.local else d[-1, -1]
+        if rule.ends:
+            last = d[:, -1] if rule.ends & 2 else np.inf, d[-1] if rule.ends & 8 else np.inf
+            costs[pair] = min(d[-1, -1], *map(np.min, last))
         if tick is not None:
             tick((pair + 1) / len(costs))
     if not keep:

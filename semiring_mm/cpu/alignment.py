@@ -26,6 +26,9 @@ Array = NDArray[Any]
 _MOST = 1 << 21  # words of a table
 _PIECE = 1 << 24  # words in a call, between which Ctrl-C is seen
 _ALONE = 1 << 16  # terms that do not repay a second thread
+_FEW = 1 << 12  # numbers that a table may have for nothing
+_ALL = 1 << 62  # antidiagonals
+_EDITS = AlignmentRule("f4", "equal")
 
 
 def align(
@@ -33,42 +36,44 @@ def align(
     table: Array | None, *, keep: bool, tick: Callable[[float], None] | None = None,
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """Costs of pairs of sequences, and a path; see :meth:`semiring_mm.engine.Engine.align`."""
-    if rule == AlignmentRule("f4", "equal") and band is None and list(gaps) == [0, 1, 0, 1]:
+    if rule == _EDITS and band is None and list(gaps) == [0, 1, 0, 1]:
         distances = edit_distances(x, y, tick)
         if distances is not None:
             return distances, None
     dtype, pairs = np.dtype(rule.dtype), len(x.starts)
     rows, columns = x.lengths, y.lengths
-    more = host_target().vector_bytes // dtype.itemsize + 2  # is read behind sequences and lines
-    longest = int(max(rows.max(), columns.max()))
+    lanes = host_target().vector_bytes // dtype.itemsize
+    more = lanes + 2  # is read behind sequences and lines
+    longest = max(_most(rows), _most(columns))
     width = longest + 2 * more
     out, letters = np.empty(pairs, dtype), rule.cost in ("equal", "table")
     first, second = _lines(x.entries, more), _lines(y.entries[::-1], more)
-    lines = longest * 2 + 4 if keep else 3
+    features = 1 if letters else len(first)
+    lines, tail = longest * 2 + 4 if keep else 3, 4 if rule.affine else 0
     kept = np.full((lines, width), np.inf, dtype) if keep else None
     fields = {
-        "W": host_target().vector_bytes // dtype.itemsize, "warp": rule.warp,
+        "W": lanes, "warp": rule.warp,
         "affine": rule.affine, "local": rule.local, "squared": rule.cost == "squared",
-        "single": not letters and len(first) == 1, "keep": keep,
-        "band": 2 * width if band is None else min(band, 2 * width), "features": len(first),
-        "rows": rows, "columns": columns, "x_starts": x.starts + more,
-        "y_starts": more + len(y.entries) - y.starts, "x": None if letters else first,
-        "y": None if letters else second, "x_codes": first[0] if letters else None,
-        "y_codes": second[0] if letters else None, "out": out, "gaps": np.array(gaps, dtype),
+        "single": not letters and features == 1, "keep": keep, "ends": rule.ends,
+        "band": 2 * width if band is None else min(band, 2 * width), "features": features,
+        "rows": rows, "columns": columns, "before_x": more, "x_starts": x.starts,
+        "behind_y": more + len(y.entries), "y_starts": y.starts, "x": None if letters else first,
+        "y": None if letters else second, "x_codes": first if letters else None,
+        "y_codes": second if letters else None, "out": out, "gaps": np.array(gaps, dtype),
         "table": table,
     }  # fmt: skip
-    spans = rows + columns + 1
-    terms = (np.minimum(rows, columns) + more) * spans * max(1, len(first))
 
     def memory() -> dict[str, Array | None]:
-        return {
-            "lines": np.full((lines, width), np.inf, dtype) if kept is None else kept,
-            "gap_lines": np.full((4, width), np.inf, dtype) if rule.affine else None,
-        }
+        room = np.empty((lines * (not keep) + tail, width), dtype)
+        room.fill(np.inf)
+        return {"lines": room if kept is None else kept, "gap_lines": room[-4:] if tail else None}
 
-    each_pair(_compiled(rule.dtype), fields, terms, spans, memory, tick)
-    if band is not None and not rule.local:
-        out[abs(rows - columns) > band] = np.inf
+    def work() -> tuple[Array, Array]:
+        spans = rows + columns + 1
+        return (np.minimum(rows, columns) + more) * spans * max(1, features), spans
+
+    bound = pairs * (longest + more) * (2 * longest + 1) * max(1, features)
+    each_pair(_compiled(rule.dtype), fields, pairs, bound, work, memory, tick)
     return out, None if kept is None else _path(kept[2:], int(rows[0]), int(columns[0]))
 
 
@@ -80,11 +85,15 @@ def _compiled(dtype: str) -> Compiled:
     return compiled(kernels.align, plan)
 
 
+def _most(x: Array) -> int:
+    """The largest number; of a single one in a tenth of the time."""
+    return int(x.item() if x.size == 1 else x.max())
+
+
 def _lines(entries: Array, more: int) -> Array:
     """Sequences along the last axis, a line for each feature, with zeros at both ends."""
-    flat = (entries if entries.ndim == 2 else entries[:, np.newaxis]).T
-    lines = np.zeros((len(flat), flat.shape[1] + 2 * more), entries.dtype)
-    lines[:, more : more + flat.shape[1]] = flat
+    lines = np.zeros((*entries.shape[1:], len(entries) + 2 * more), entries.dtype)
+    lines[..., more : more + len(entries)] = entries.T
     return lines
 
 
@@ -115,31 +124,40 @@ def edit_distances(
     """
     pairs = len(x.starts)
     lanes = host_target().vector_bytes // 8 if pairs > 1 else 1
-    some = [s.entries for s in (x, y) if len(s.entries)]
-    low = min((int(v.min()) for v in some), default=0)
-    letters = max((int(v.max()) for v in some), default=0) - low + 1
-    words = -(-int(x.lengths.max()) // 64)
-    if letters * words * lanes > _MOST:
-        return None
+    some = [s.entries.view(np.uint32) for s in (x, y) if len(s.entries)]
+    low, words = 0, -(-_most(x.lengths) // 64)
+    letters = max((int(np.maximum.reduce(v)) for v in some), default=0) + 1
+    if letters > _FEW or letters * words * lanes > _MOST:  # some may be negative
+        low = min(int(v.view(np.int32).min()) for v in some)
+        letters = max(int(v.view(np.int32).max()) for v in some) - low + 1
+        if letters * words * lanes > _MOST:
+            return None
     # the pairs of a group have about one length; it is filled up with empty ones
-    order = np.lexsort((y.lengths, (x.lengths + 63) // 64))
+    order: Any = slice(None)
+    if pairs > 1:
+        order = np.lexsort((y.lengths, (x.lengths + 63) // 64))
     groups = -(-pairs // lanes)
     given = np.zeros((4, groups, lanes), np.int64)
-    given.reshape(4, -1)[:, :pairs] = [v[order] for v in (x.lengths, y.lengths, x.starts, y.starts)]
+    for row, v in zip(given, (x.lengths, y.lengths, x.starts, y.starts), strict=True):
+        row.ravel()[:pairs] = v[order]
     found = np.empty((groups, lanes), np.int64)
     fields = {
         "count": lanes, "low": low, "letters": letters, "words": words, "rows": given[0],
         "columns": given[1], "x_starts": given[2], "y_starts": given[3], "x": x.entries,
         "y": y.entries, "out": found,
     }  # fmt: skip
-    tall, most = given[:2].max(axis=2)
+
+    def work() -> tuple[Array, Array]:
+        tall, most = given[:2].max(axis=2)
+        return (tall // 64 + 1) * (most + 1), most
 
     def memory() -> dict[str, Array]:
         shapes = {"table": (letters, words, lanes), "room": (words, 2, lanes)}
         return {name: np.zeros(shape, np.uint64) for name, shape in shapes.items()}
 
     call = compiled(kernels.edit_distances)
-    each_pair(call, fields, (tall // 64 + 1) * (most + 1), most, memory, tick)
+    bound = groups * words * (_most(y.lengths) + 1)
+    each_pair(call, fields, groups, bound, work, memory, tick)
     out = np.empty(pairs, np.float32)
     out[order] = found.ravel()[:pairs]
     return out
@@ -214,9 +232,9 @@ def edit_rows(
 
 
 def each_pair(
-    run: Callable[..., None], fields: dict[str, Any], terms: NDArray[np.int64],
-    spans: NDArray[np.int64], memory: Callable[[], dict[str, Any]],
-    tick: Callable[[float], None] | None = None,
+    run: Callable[..., None], fields: dict[str, Any], pairs: int, bound: int,
+    work: Callable[[], tuple[NDArray[np.int64], NDArray[np.int64]]],
+    memory: Callable[[], dict[str, Any]], tick: Callable[[float], None] | None = None,
 ) -> None:  # fmt: skip
     """Call a kernel for all pairs, on all threads, some times a second.
 
@@ -226,15 +244,18 @@ def each_pair(
         It takes these fields, those that `memory` makes for a thread, and `first`, `last`, `begin`
         and `end`: the pairs `first` to `last` - 1, of which it goes along the antidiagonals, or
         columns, `begin` to `end` - 1.
-    terms, spans : array (pairs,)
-        The work of each pair, and how many antidiagonals it has.
+    bound : int
+        The work is not more than that: little is not shared, and not looked at further.
+    work : callable
+        Two arrays (pairs,): the work of each pair, and how many antidiagonals it has.
     tick : callable, optional
         Told by the calling thread which part of the terms is done, from 0 to 1.
     """
-    ends, all_ = np.cumsum(terms), int(spans.max()) + 1
-    if tick is None and ends[-1] <= _ALONE:  # too little to be shared
-        run(**fields, **memory(), first=0, last=len(terms), begin=0, end=all_)
+    if tick is None and bound <= _ALONE:
+        run(**fields, **memory(), first=0, last=pairs, begin=0, end=_ALL)
         return
+    terms, spans = work()
+    ends = np.cumsum(terms)
     size = min(max(int(ends[-1]) // (4 * pool.get_num_threads()), _ALONE), _PIECE)
     starts = np.flatnonzero(np.diff((ends - 1) // size, prepend=-1))
     caller, parts, done = threading.get_ident(), list[int](), 0
@@ -248,25 +269,25 @@ def each_pair(
             tick(done / int(ends[-1]))
 
     def some(first: int, last: int) -> None:
-        own = fields | memory()
+        given = fields | memory()
 
-        def call(first: int, last: int, begin: int, end: int, work: int) -> None:
-            run(**own, first=first, last=last, begin=begin, end=end)
-            parts.append(work)
+        def call(first: int, last: int, begin: int, end: int, done: int) -> None:
+            run(**given, first=first, last=last, begin=begin, end=end)
+            parts.append(done)
             pool.look()
             if threading.get_ident() == caller:
                 report(0)
 
         if terms[first] > _PIECE:  # no other one here does
-            span, work = int(spans[first]), int(terms[first])
-            step = max(_PIECE * span // work, 1)
+            span, own = int(spans[first]), int(terms[first])
+            step = max(_PIECE * span // own, 1)
             for begin in range(0, span, step):
                 end = min(begin + step, span)
-                part = work * end // span - work * begin // span
+                part = own * end // span - own * begin // span
                 call(first, first + 1, begin, end, part)
             first += 1
         if first < last:
-            call(first, last, 0, all_, int(terms[first:last].sum()))
+            call(first, last, 0, _ALL, int(terms[first:last].sum()))
 
     cuts = itertools.pairwise([*starts.tolist(), len(terms)])
     pool.run([functools.partial(some, *cut) for cut in cuts], report if tick else None)

@@ -31,6 +31,9 @@ def viterbi(
     ----------
     emissions : array_like, shape (..., T, S)
         The score of each state at each step. Batches of sequences have leading dimensions.
+    lengths : array_like of int, shape (...), optional
+        The steps of each sequence, at most T. What lies behind them is not read. Sequences of
+        several lengths are stacked, not one after the other.
 
     Returns
     -------

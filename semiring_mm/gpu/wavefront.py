@@ -59,11 +59,11 @@ def align(
     fields = {
         "x": x.entries, "y": y.entries, "table": table, "moves": moves, "path": path,
         "steps": steps, "width": width, "band": band or 0,
-        "letters": 0 if table is None else len(table),
+        "letters": 0 if table is None else len(table), "free": rule.ends,
         **{name: _bits(v) for name, v in zip(names, gaps, strict=True)},
     }  # fmt: skip
     cost = "GIVEN" if given else rule.cost.upper()
-    options = flags(rule.warp, rule.affine, rule.local, band is not None, keep)
+    options = flags(rule.warp, rule.affine, rule.local, rule.ends > 0, band is not None, keep)
     run = f"sr::Alignment<{STORAGE[dtype.name]}, sr::COST_{cost}, {each}, {options}>::run"
     params = struct_of("AlignParams")
     source = entry("wavefront.cuh", params, run, 32 * max(_MOST_WARPS, _SHARED))

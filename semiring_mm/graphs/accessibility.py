@@ -17,11 +17,14 @@ from .. import engine as engines
 from .. import expressions as ex
 from .. import pool
 from ..arrays import Call, check_memory
+from ..engine import JOIN, Engine
 from ..hierarchy.devices import Placed, place
 from ..hierarchy.reach import Reach, Sums
 from ..lazy import cached_property
 from ..plan import Plan
+from ..products import multiply_into
 from ..progress import Progress, Tick, part_of, reporter
+from ..semirings import Semiring
 from ..warn import warn
 from .inputs import positions
 from .prepared import PreparedGraph, distances_of
@@ -40,7 +43,8 @@ _EXACT = 1 << 53
 _CUT = 64 * math.log(2)
 _ENTRIES = 1 << 22  # of rows that are added up at a time
 _SHARE = 0.25  # of a device's free memory, for rows and what is computed of them
-_EACH = 40  # bytes of a row's entry there
+_EACH = 24  # bytes of a row's entry there, where it is converted
+_WITHIN = ex.parse("a if a <= b else inf")
 
 
 @dataclass(frozen=True)
@@ -148,13 +152,13 @@ class Decay:
         return cls(text, ends[-1][0])
 
     @cached_property
-    def expr(self) -> ex.Expr:
+    def written(self) -> str:
         """The expression, in which the distance is ``a``."""
         try:
             tree = ast.parse(self.text.strip(), mode="eval")
             names = [x for x in ast.walk(tree) if isinstance(x, ast.Name)]
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            names = []
+            return self.text
         other = next((x.id for x in names if x.id in ("a", "b")), None)
         if other is not None:
             raise ValueError(
@@ -162,8 +166,13 @@ class Decay:
             )
         for x in names:
             x.id = "a" if x.id == "d" else x.id
+        return ast.unparse(tree) if names else self.text
+
+    @cached_property
+    def expr(self) -> ex.Expr:
+        """The expression, checked."""
         try:
-            expr = ex.parse(ast.unparse(tree) if names else self.text)
+            expr = ex.parse(self.written)
         except ValueError as error:
             raise ValueError(str(error).replace("the names a and b", "the name d")) from None
         if ex.BITWISE & expr.ops() - {"&", "|"}:
@@ -178,6 +187,11 @@ class Decay:
     def plan(self) -> Plan:
         """The arithmetic whose ⊗ it is, for kernels."""
         return Plan(ex.parse("a + b"), self.expr, "float64", "f64")
+
+    @cached_property
+    def product(self) -> Semiring:
+        """What adds up the values at distances a, weighted by b; at infinite ones they are 0."""
+        return Semiring("decay", "a + b", f"(({self.written}) if a < inf else 0) * b", 0, 1)
 
 
 def accessibility(
@@ -449,28 +463,54 @@ class _Sums:
         self, rows: Rows, start: Index, end: Index | None, amounts: Float, radii: Float,
         shape: tuple[int, int, int], back: bool, tick: Tick | None,
     ) -> Float:  # fmt: skip
-        """The same by rows of distances, on the host or a device."""
+        """The same by rows of distances, of some sources at a time, on the host or a device."""
         n = rows.problem.source.n if end is None else len(end)
-        engine, xp = engines.named("cpu"), np
-        lines = max(1, _ENTRIES // n)
+        engine, lines, add = engines.named("cpu"), max(1, _ENTRIES // n), self._add_on_host
         distances: Callable[[Index], Any] = functools.partial(rows.rows, columns=end)
         if self.away:
             assert isinstance(rows, Sweeps)
             placed = self._placed(rows)
             engine, sweeps = placed.engine, placed.sweeps[0][1]
-            xp, kind = engine.xp, rows.dtype if rows.dtype.kind == "f" else sweeps.factor.dtype
+            kind = rows.dtype if rows.dtype.kind == "f" else sweeps.factor.dtype
             far = rows.problem.steps.s.identities(kind)[0]
 
             def on_device(some: Index) -> Any:
-                d = sweeps.rows(some, targets=end, out=xp.empty((len(some), n), kind))
-                return d if kind.kind == "f" else xp.where(d == far, math.inf, d)
+                d = sweeps.rows(some, targets=end, out=engine.xp.empty((len(some), n), kind))
+                d = d if kind.kind == "f" else engine.xp.where(d == far, math.inf, d)
+                return d.astype(np.float64, copy=False)
 
             room = int(_SHARE * (engine.free_memory() or 0)) // (_EACH * n)
             lines, distances = max(sweeps.width, room), on_device
-        total = self._added(
-            xp, distances, lines, start, amounts, radii, shape, back, tick
-        )  # fmt: skip
-        return np.asarray(engine.to_host(total), np.float64)
+            radii = radii.astype(kind if kind.kind == "f" else np.float64)
+            add = functools.partial(self._add_on_device, engine)
+        count, several, columns = shape
+        total, weight = engine.xp.zeros((several, count, columns)), engine.xp.asarray(amounts)
+        for begin in range(0, len(start), lines):
+            part = slice(begin, begin + lines)
+            d = distances(start[part])
+            if back:
+                add(d.T, radii, weight[part], total)
+            else:
+                add(d, radii, weight, total[:, part])
+            if tick is not None:
+                tick(float(min(begin + lines, len(start))))
+        return np.asarray(engine.to_host(total), np.float64).transpose(1, 0, 2)
+
+    def _add_on_host(self, d: Array, radii: Float, weight: Float, total: Float) -> None:
+        """Add to sums the weights times the decay at distances up to each of the radii."""
+        limits = np.minimum(radii, np.finfo(d.dtype).max).tolist()
+        value = self.decay(np.where(d <= limits[-1], d, 0.0).astype(np.float64, copy=False))
+        for limit, sums in zip(limits, total, strict=True):
+            # another product may depend on the number of threads
+            sums += np.einsum("ij,ja->ia", np.where(d <= limit, value, 0.0), weight)
+
+    def _add_on_device(self, engine: Engine, d: Any, radii: Float, weight: Any, total: Any) -> None:
+        """The same on a device, where `d` is overwritten."""
+        along = d if d.strides[1] == d.itemsize else d.T
+        for limit, sums in zip(radii[::-1].tolist(), total[::-1], strict=True):
+            if limit < math.inf:
+                engine.apply(_WITHIN, along, limit)
+            multiply_into(engine, self.decay.product, d, weight, sums, JOIN)
 
     def _placed(self, rows: Sweeps) -> Placed:
         """The metric on the current device, which may be there already."""
@@ -479,28 +519,3 @@ class _Sums:
         if forward and given.placed is not None:
             return given.placed([-1])
         return place(rows.metric, [-1])
-
-    def _added(
-        self, xp: Any, distances: Callable[[Index], Any], lines: int, start: Index, amounts: Float,
-        radii: Float, shape: tuple[int, int, int], back: bool, tick: Tick | None,
-    ) -> Any:  # fmt: skip
-        """Sums over rows of some sources at a time, with the arrays of a library."""
-        total, weight = xp.zeros(shape), xp.asarray(amounts)
-        # the host's product may depend on the number of threads
-        product = xp.matmul if self.away else functools.partial(np.einsum, "ij,ja->ia")
-        for begin in range(0, len(start), lines):
-            part = slice(begin, begin + lines)
-            d = distances(start[part])
-            limits = np.minimum(radii, np.finfo(d.dtype).max).tolist()
-            most = d <= limits[-1]
-            value = self.decay(xp.where(most, d, 0.0).astype(np.float64, copy=False))
-            for r, limit in enumerate(limits):
-                near = most if r == len(limits) - 1 else d <= limit
-                within = xp.where(near, value, 0.0)
-                if back:
-                    total[:, r] += product(within.T, weight[part])
-                else:
-                    total[part, r] = product(within, weight)
-            if tick is not None:
-                tick(float(min(begin + lines, len(start))))
-        return total

@@ -110,6 +110,13 @@ def test_edit_distances_of_all_pairs():
     both(sm.alignment.cdist, ["abc", "", "bcd"], ["ab", "d"])
 
 
+@pytest.mark.parametrize("free_ends", ["x", ["y_start", "x_end"]])
+def test_alignments_with_free_ends(free_ends):
+    for verb in (sm.alignment.edit_distance, sm.alignment.needleman_wunsch):
+        for band in (None, 2):
+            both(verb, ["abcab", "", "cc"], ["ab", "d", "aacca"], free_ends=free_ends, band=band)
+
+
 def test_alignments_tell_their_progress():
     x, y = ([RNG.integers(0, 3, n) for n in sizes] for sizes in ((9, 5), (7, 0)))
     told = []

@@ -13,7 +13,7 @@ import pytest
 from semiring_mm import engine as engines
 from semiring_mm import graph_kernels, layouts
 from semiring_mm.cpu import engine as cpu
-from semiring_mm.engine import named
+from semiring_mm.engine import AlignmentRule, Ragged, named
 from semiring_mm.gpu import engine as gpu
 from semiring_mm.layouts import LayoutError, asserted, signature_of
 
@@ -247,3 +247,16 @@ def test_entries_on_a_device_are_not_looked_at():
     given = arguments("chains.best_path", 0)
     for lengths in (given["lengths"], Elsewhere(), given["lengths"], Elsewhere()):
         assert call("chains.best_path", given, "lengths", lengths) == "called"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_sequences_end_within_their_entries(count):
+    """Of one as of several, whose bounds are compared in another way."""
+    entries, rule = np.zeros((9, 1)), AlignmentRule("f8", "absolute", warp=True)
+    align, right = named("cpu").align, Ragged(entries, np.full(count, 3), np.full(count, 6))
+    assert align(rule, right, right, None, [0.0] * 4, None, keep=False)[0].tolist() == [0] * count
+    for starts, lengths, name in ((3, 7, "lengths"), (3, -1, "lengths"), (-1, 2, "starts"),
+                                  (10, 0, "starts")):  # fmt: skip
+        wrong = Ragged(entries, np.r_[0 * right.starts[1:], starts], np.full(count, lengths))
+        with pytest.raises(LayoutError, match=rf"engine.align: y.{name} has entries from"):
+            align(rule, right, wrong, None, [0.0] * 4, None, keep=False)

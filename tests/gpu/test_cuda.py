@@ -678,8 +678,10 @@ def alignments():
     rules = (
         AlignmentRule("f4", "absolute", warp=True),
         AlignmentRule("f8", "table", affine=True, local=True),
+        AlignmentRule("f8", "table", affine=True, ends=15),
     )
-    some = (rules[0], x), (rules[0], np.zeros((300, 8), "f4")), (rules[1], x[:, 0].astype("i4"))
+    codes = x[:, 0].astype("i4")
+    some = (rules[0], x), (rules[0], np.zeros((300, 8), "f4")), *((r, codes) for r in rules[1:])
     for rule, entries in some:
         for band in (None, 9):
             given = Ragged(entries, np.cumsum(lengths) - lengths, lengths)

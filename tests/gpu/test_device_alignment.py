@@ -57,3 +57,19 @@ def test_sequences_of_the_host_move():
     assert_array_equal(alignment.edit_distance(*words, device="cuda"), [3, 1, 2])
     assert alignment.edit_distance("night", "nacht", device="cuda") == 2
     assert alignment.dtw([0, 1, 2, 2, 1], [0, 0, 1, 2, 1], device="cuda") == 0
+
+
+def test_pairs_within_a_distance(there):
+    """Candidates are rows of bits, whose distances are those of pairs."""
+    x = RNG.integers(0, 5, (600, 14)).astype("i4")
+    x[::3, :12] = x[1::3, :12]
+    lengths = RNG.integers(10, 15, 600)
+    for cutoff in (0, 1, 2):
+        found = alignment.within(there.put(x), cutoff=cutoff, lengths=(lengths, lengths))
+        expected = alignment.within(x, cutoff=cutoff, lengths=(lengths, lengths))
+        for name in ("indptr", "indices", "distance"):
+            assert_array_equal(there.get(getattr(found, name)), getattr(expected, name))
+    y = there.put(x[:50])
+    found = alignment.within(there.put(x), y, cutoff=1)
+    expected = alignment.within(x, x[:50], cutoff=1)
+    assert_array_equal(there.get(found.indices), expected.indices)

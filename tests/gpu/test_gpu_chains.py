@@ -52,6 +52,9 @@ def test_models(batch, steps, states, dtype):
         for name in ("loss", "emissions", "transitions", "start", "end"):
             x, y = getattr(loss, name).get(), getattr(expected, name)
             assert_allclose(x, y, atol=50 * eps, rtol=eps)
+    laid = [model[0].reshape(-1, states), *model[1:]]  # one sequence after the other
+    found = sequences.marginals(*there(*laid), lengths=[steps] * batch)
+    assert_allclose(found.get(), sequences.marginals(*laid, lengths=[steps] * batch), atol=eps)
     assert_array_equal(sequences.viterbi(*model, device="cuda")[0], sequences.viterbi(*model)[0])
     loss, expected = (
         sequences.crf_loss(*model[:2], tags, *model[2:], **on).loss

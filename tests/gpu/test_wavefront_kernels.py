@@ -23,6 +23,10 @@ RULES = {
     "global, table": AlignmentRule("f8", "table"),
     "global, affine": AlignmentRule("f8", "equal", affine=True),
     "local": AlignmentRule("f8", "equal", local=True),
+    "x in y": AlignmentRule("f4", "equal", ends=12),
+    "overlap, affine": AlignmentRule("f8", "table", affine=True, ends=15),
+    "an end": AlignmentRule("f8", "equal", ends=2),
+    "starts": AlignmentRule("f8", "equal", affine=True, ends=5),
     "local, affine": AlignmentRule("f8", "table", affine=True, local=True),
 }
 GAPS = {False: [0.0, 1.0, -1.0, 1.0], True: [2.0, 0.5, -3.0, 1.0]}
@@ -63,6 +67,7 @@ def test_costs(name, warps, enough, monkeypatch):
     for band in (None, 0, 7, 40):
         (found, _), (expected, _) = both(rule, LENGTHS, band, GAPS[rule.affine], features)
         near = abs(np.subtract(*np.transpose(LENGTHS))) <= (np.inf if band is None else band)
+        near |= rule.ends > 0
         assert_array_equal(found[near], expected[near])
         assert rule.local or np.isinf(found[~near]).all()
 

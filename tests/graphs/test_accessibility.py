@@ -269,14 +269,34 @@ def test_on_a_device(moves, directed, dtype):
     for more in (
         {"radius": [3, 8]},
         {"decay": ("exponential", 0.3)},
+        {"decay": {2: 1, 6: 0.5}, "radius": [5, INF, 2]},
         {"sources": [3, 1], "radius": 5},
     ):
         for outward in (False, True):
             call = functools.partial(net.accessibility, places, weights, outward=outward, **more)
             np.testing.assert_allclose(call(device="cuda"), call(), rtol=1e-12)
+            call = functools.partial(net.accessibility, places, outward=outward, **more)
+            np.testing.assert_allclose(call(device="cuda"), call(), rtol=1e-12)
     demand = rng.random(given.n) + 1
     call = functools.partial(net.accessibility, places, radius=5, competition=demand)
     np.testing.assert_allclose(call(device="cuda"), call(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "decay"), [(None, lambda d: 1 + 0 * d), *DECAYS])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_what_a_device_computes_of_rows(kind, decay, columns):
+    """The products and expressions, by the engine of the host."""
+    rng, radii = np.random.default_rng(0), np.array([0.0, 4.5, INF])
+    rows = rng.integers(0, 20, (13, 31)) / 2.0
+    rows[rng.random(rows.shape) < 0.2] = INF
+    sums = module._Sums(None, Decay.of(kind), None, away=True)
+    for d in (rows, rows.T):
+        weight = rng.random((d.shape[1], columns))
+        total = np.ones((3, len(d), columns))
+        sums._add_on_device(cpu, d.copy(order="K"), radii, weight, total)
+        for found, limit in zip(total, radii, strict=True):
+            expected = naive(d, slice(None), weight, limit, decay)
+            np.testing.assert_allclose(found - 1, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["whole", "single", "real"])

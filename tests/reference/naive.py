@@ -254,13 +254,22 @@ def dtw(x, y, first=None, second=None, *, cost="absolute", band=None):
     return d[-1, -1].astype("f4" if x.dtype == "f4" else "f8")
 
 
-def aligned(x, y, *, match=1, mismatch=-1, gap=-1, gap_open=0, matrix=None, band=None, local=False):
+def aligned(
+    x, y, *, match=1, mismatch=-1, gap=-1, gap_open=0, matrix=None, band=None, local=False,
+    free_ends=(),
+):  # fmt: skip
     """The best score: every length of every gap is tried, cell by cell."""
+    names = {free_ends} if isinstance(free_ends, str) else {*free_ends}
+
+    def free(axis, end):
+        return bool({axis, f"{axis}_{end}"} & names)
+
     d = np.full((len(x) + 1, len(y) + 1), -INF)
     for i, j in itertools.product(range(len(x) + 1), range(len(y) + 1)):
         if band is not None and abs(i - j) > band:
             continue
-        best = [0.0] if local or i == j == 0 else []
+        start = i == j == 0 or (not j and free("x", "start")) or (not i and free("y", "start"))
+        best = [0.0] if local or start else []
         if i and j:
             same = match if x[i - 1] == y[j - 1] else mismatch
             own = same if matrix is None else matrix[x[i - 1], y[j - 1]]
@@ -270,15 +279,18 @@ def aligned(x, y, *, match=1, mismatch=-1, gap=-1, gap_open=0, matrix=None, band
         best += [d[i, j - k] + gap_open + k * gap for k in range(1, j + 1)
                  if band is None or abs(j - k - i) <= band]  # fmt: skip
         d[i, j] = max(best)
-    return d.max() if local else d[-1, -1]
+    if local:
+        return d.max()
+    last = [d[:, -1]] * free("x", "end") + [d[-1]] * free("y", "end")
+    return np.concatenate([*last, d[-1, -1:]]).max()
 
 
 needleman_wunsch = aligned
 smith_waterman = functools.partial(aligned, local=True)
 
 
-def edit_distance(x, y, *, band=None):
-    found = -aligned(x, y, match=0, band=band)
+def edit_distance(x, y, *, band=None, free_ends=()):
+    found = -aligned(x, y, match=0, band=band, free_ends=free_ends)
     return -1 if np.isinf(found) else int(found)
 
 

@@ -238,6 +238,17 @@ def test_strings():
         (lambda: alignment.dtw([[1], None], [[1], [2]]), TypeError, r"x\[1\] is a sequence"),
         (lambda: alignment.edit_distance("ab", ["ab"]), ValueError, "one and several"),
         (lambda: alignment.needleman_wunsch("a", "b", gap=1), ValueError, "at most 0"),
+        (
+            lambda: alignment.edit_distance("a", "b", free_ends="z"),
+            ValueError,
+            "x_start, .*got 'z'",
+        ),
+        (lambda: alignment.needleman_wunsch("a", "b", free_ends=3), ValueError, "free_ends are of"),
+        (
+            lambda: alignment.edit_distance("", "", free_ends=[["x"]]),
+            ValueError,
+            "free_ends are of",
+        ),
         (lambda: alignment.needleman_wunsch("a", "b", match=inf), ValueError, "finite"),
         (lambda: alignment.smith_waterman("a", "b", gap=None), ValueError, "gap is a finite"),
         (lambda: alignment.smith_waterman([3], [0], matrix=np.eye(3)), ValueError, "0 to 2"),
@@ -356,6 +367,8 @@ def test_the_kernel_of_edit_distances_in_python(count):
         (alignment.smith_waterman, {"gap_open": -2}),
         (alignment.smith_waterman, {"matrix": np.diag([3.0, 2, 1])}),
         (alignment.edit_distance, {"band": 9}),
+        (alignment.edit_distance, {"free_ends": ["x_start", "y"]}),
+        (alignment.needleman_wunsch, {"free_ends": "x_end", "gap_open": -2, "band": 4}),
     ],
 )  # fmt: skip
 def test_the_kernel_of_antidiagonals_in_python(verb, options, monkeypatch):

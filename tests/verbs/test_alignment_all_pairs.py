@@ -38,11 +38,15 @@ LISTS = {
 }
 
 
-@pytest.fixture(params=["rows", "pairs"])
+@pytest.fixture(params=["rows", "pairs", "alike"])
 def way(request, monkeypatch):
-    """With a table of the codes, and where there is no room for one."""
+    """With a table of the codes, where there is no room for one, and those with like letters."""
     if request.param == "pairs":
         monkeypatch.setattr(cpu, "_MOST", 0)
+    if request.param == "alike":
+        few = {"_FEW": 0, "_ALIKE": 2.0, "_BITS": 48, "_COUNTED": 90, "_LISTED": 60}
+        for name, value in few.items():
+            monkeypatch.setattr(alignment, name, value)
 
 
 @pytest.mark.usefixtures("way")
@@ -64,6 +68,7 @@ def test_edit_distances_of_all_pairs(name, threads):
         assert_array_equal(near.distance, expected[i, j])
 
 
+@pytest.mark.usefixtures("way")
 def test_a_list_with_itself():
     x = words(40, 20)
     assert_array_equal(alignment.cdist(x), alignment.cdist(x, x))
@@ -76,6 +81,7 @@ def test_a_list_with_itself():
     assert_array_equal(own.distance, d[near])
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("cutoff", [0, 1, 2, 3])
 def test_long_ones_at_the_cutoff(cutoff):
     """Full groups, whose bound is met exactly up to the last letters."""
@@ -87,6 +93,25 @@ def test_long_ones_at_the_cutoff(cutoff):
     assert_array_equal(np.repeat(np.arange(len(x)), np.diff(found.indptr)), i)
     assert_array_equal(found.indices, j)
     assert_array_equal(found.distance, expected[i, j])
+
+
+def test_edits_change_few_bits(monkeypatch):
+    """Those with edits at the cutoff are found, however many bits there are."""
+    monkeypatch.setattr(alignment, "_ALIKE", 2.0)
+    letters, y = [*"ACDEFGHIKLMNPQRSTVWY"], []
+    x = ["".join(RNG.choice(letters, n)) for n in RNG.integers(0, 40, 400)]
+    for i, word in enumerate(x):
+        for _ in range(i % 4):
+            at = int(RNG.integers(0, len(word) + 1))
+            word = word[:at] + str(RNG.choice([*letters, ""])) + word[at + int(RNG.integers(2)) :]
+        y.append(word)
+    expected = alignment.cdist(x, y)
+    for cutoff in (0, 1, 2, 3):
+        found = alignment.within(x, y, cutoff=cutoff)
+        i, j = np.nonzero(expected <= cutoff)
+        assert_array_equal(np.repeat(np.arange(len(x)), np.diff(found.indptr)), i)
+        assert_array_equal(found.indices, j)
+        assert_array_equal(found.distance, expected[i, j])
 
 
 def test_many_blocks(monkeypatch):

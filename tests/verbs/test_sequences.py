@@ -96,26 +96,81 @@ def test_observations_are_symbols_of_the_table():
 STACK = r"y = np.zeros\(.*\); y\[np.arange\(max\(lengths\)\) < np.c_\[lengths\]\] = x"
 
 
-def test_sequences_one_after_the_other():
-    """As hmmlearn takes them: with the lengths of several, one sequence is none of these."""
-    x, a, lengths = np.random.default_rng(2).normal(size=(50, 3)), np.zeros((3, 3)), [20, 30]
-    symbols, table = np.arange(50) % 7, np.zeros((3, 7))
-    for call in (
-        lambda: sequences.log_partition(x, a, lengths=lengths),
-        lambda: sequences.viterbi(table, a, observations=symbols, lengths=lengths),
-        lambda: sequences.crf_loss(x, a, symbols % 3, lengths=lengths),
-        lambda: sequences.marginals(x, a, np.zeros((2, 3)), lengths=lengths),
-        lambda: sm.chain(a, np.zeros(3), "max_plus", emissions=x, lengths=lengths),
+@pytest.mark.parametrize("symbols", [False, True])
+def test_sequences_one_after_the_other(symbols):
+    """As hmmlearn takes them, an empty one among them: each gets what it gets alone."""
+    rng, lengths = np.random.default_rng(2), [20, 0, 27, 3]
+    x, a, tags = rng.normal(size=(50, 3)), rng.normal(size=(3, 3)), rng.integers(0, 3, 50)
+    start = rng.normal(size=(4, 3))  # of each
+    seen, table = rng.integers(0, 7, 50), rng.normal(size=(3, 7))
+    each = [slice(i, i + n) for i, n in zip(np.cumsum(lengths) - lengths, lengths, strict=True)]
+    k3 = lambda *m, **k: sequences.viterbi(*m, k=3, **k)  # noqa: E731
+    pairs = lambda *m, **k: sequences.marginals(*m, pairs=True, **k)  # noqa: E731
+    for verb, more, axes in (
+        (sequences.viterbi, [start], (0, None)), (k3, [start], (1, None)), (pairs, [], (0, None)),
+        (sequences.log_partition, [start], (None,)), (sequences.forward, [start], (0,)),
+        (sequences.backward, [], (0,)), (sequences.score, [tags], (None,)),
+    ):  # fmt: skip
+
+        def call(at, own, lengths=None, verb=verb, more=more):
+            args = [v[own] if v is start else v[at] for v in more]
+            given = {"observations": seen[at]} if symbols else {}
+            found = verb(table if symbols else x[at], a, *args, lengths=lengths, **given)
+            return found if isinstance(found, tuple) else (found,)
+
+        alone = [call(at, i) for i, at in enumerate(each)]
+        for found, axis, *parts in zip(call(slice(None), slice(None), lengths), axes, *alone,
+                                       strict=True):  # fmt: skip
+            join = np.stack(parts) if axis is None else np.concatenate(parts, axis)
+            assert_allclose(found, join, rtol=1e-12)
+    given = {"observations": seen} if symbols else {}
+    one = sequences.sample(table if symbols else x, a, lengths=lengths, rng=3, **given)
+    assert one.shape == (50,)
+    drawn = sequences.sample(table if symbols else x, a, size=4000, lengths=lengths, rng=3, **given)
+    probable = sequences.marginals(table if symbols else x, a, lengths=lengths, **given)
+    assert_allclose((drawn == 0).mean(0), probable[:, 0], atol=0.05)
+    if not symbols:
+        loss = sequences.crf_loss(x, a, tags, lengths=lengths)
+        alone = [sequences.crf_loss(x[at], a, tags[at]) for at in each]
+        assert_allclose(loss.loss, [one.loss for one in alone])
+        assert_allclose(loss.emissions, np.concatenate([one.emissions for one in alone]))
+        assert_allclose(loss.transitions, sum(one.transitions for one in alone))
+        assert_allclose(loss.start, sum(one.start for one in alone))
+    assert sequences.marginals(x[:0], a, lengths=[]).shape == (0, 3)
+
+
+STACK = r"y = np.zeros\(.*\); y\[np.arange\(max\(lengths\)\) < np.c_\[lengths\]\] = x"
+
+
+def test_lengths_that_do_not_fit():
+    x, a = np.zeros((50, 3)), np.zeros((3, 3))
+    stack = r"shape \(2,\) for one sequence of 50 steps. .* one after the other: " + STACK
+    for call, text in (
+        (lambda: sequences.viterbi(x, a, lengths=[20, 31]), "add up to 51, and there are 50 steps"),
+        (lambda: sequences.viterbi(x, a, lengths=[60, -10]), "lengths must be from 0 to the 50"),
+        (
+            lambda: sequences.viterbi(x, np.zeros((49, 3, 3)), lengths=[20, 30]),
+            "one matrix of transitions for all steps",
+        ),
+        (lambda: sequences.score(x, a, [0] * 49, lengths=[20, 30]), "for 50 steps"),
+        (
+            lambda: sequences.viterbi(x[None], a, lengths=[20, 30]),
+            r"\(2,\) for a batch of .*\(1,\)",
+        ),
+        (
+            lambda: sm.chain(a, np.zeros(3), "max_plus", emissions=x, lengths=[20, 30]),
+            stack,
+        ),
     ):
-        text = r"lengths of shape \(2,\) for one sequence of 50 steps. .* one after the other: "
-        with pytest.raises(ValueError, match=text + STACK):
+        with pytest.raises(ValueError, match=text):
             call()
-    with pytest.raises(ValueError, match=r"\(2,\) for a batch of shape \(1,\): one for each"):
-        sequences.viterbi(x[np.newaxis], a, lengths=lengths)
-    y = np.zeros((len(lengths), max(lengths), *x.shape[1:]), x.dtype)  # as the message says
-    y[np.arange(max(lengths)) < np.c_[lengths]] = x
-    found = sequences.log_partition(y, a, lengths=lengths)
-    assert_array_equal(found, [sequences.log_partition(v, a) for v in (x[:20], x[20:])])
+
+
+def test_memory_of_lengths_far_apart(monkeypatch):
+    monkeypatch.setattr("semiring_mm.arrays._UNASKED", 1000)
+    monkeypatch.setattr("semiring_mm.cpu.engine.free_memory", lambda: 1 << 14)
+    with pytest.raises(MemoryError, match=r"11 sequences of 100 steps.* a call of their own"):
+        sequences.viterbi(np.zeros((110, 30)), np.zeros((30, 30)), lengths=[100] + [1] * 10)
 
 
 def test_ragged_sequences():
@@ -509,6 +564,12 @@ def test_hmmlearn():
     args = (np.log(theirs.emissionprob_.T)[seen], np.log(theirs.transmat_),
             np.log(theirs.startprob_))  # fmt: skip
     score, states = theirs.decode(column, lengths)
+    model = np.log(theirs.emissionprob_), *args[1:]  # the same, one after the other
+    path, best = sequences.viterbi(*model, observations=seen.ravel(), lengths=lengths)
+    assert_array_equal(path, states)
+    assert_allclose(best.sum(), score)
+    probable = sequences.marginals(*model, observations=seen.ravel(), lengths=lengths)
+    assert_allclose(probable, theirs.predict_proba(column, lengths), atol=1e-10)
     path, best = sequences.viterbi(*args)
     assert_array_equal(path.ravel(), states)
     assert_allclose(best.sum(), score)

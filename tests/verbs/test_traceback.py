@@ -24,13 +24,20 @@ SCORES = [
     {"matrix": np.array([[3.0, -1, 0], [-1, 2, -2], [1, -2, 1]]), "gap": -2},
     {"matrix": np.array([[3.0, -1, 0], [-1, 2, -2], [1, -2, 1]]), "gap_open": -4},
 ]  # fmt: skip
-CASES = [("edit_distance", {}), ("edit_distance", {"band": 2})] + [
-    (name, options) for name in ("needleman_wunsch", "smith_waterman") for options in SCORES
-]
+ENDS = ["x", "y", ("x", "y"), "x_start", "y_end", ["x_end", "y_start"], {"x_start", "x_end", "y"}]
+CASES = (
+    [("edit_distance", {}), ("edit_distance", {"band": 2})]
+    + [(name, options) for name in ("needleman_wunsch", "smith_waterman") for options in SCORES]
+    + [
+        ("needleman_wunsch", SCORES[i % len(SCORES)] | {"free_ends": ends})
+        for i, ends in enumerate(ENDS * 3)
+    ]
+    + [("edit_distance", {"free_ends": "y"}), ("edit_distance", {"free_ends": "y_end", "band": 3})]
+)
 
 
 def rescored(
-    found, x, y, *, match=1, mismatch=-1, gap=-1, gap_open=0, matrix=None, band=None
+    found, x, y, *, match=1, mismatch=-1, gap=-1, gap_open=0, matrix=None, band=None, free_ends=()
 ):  # fmt: skip
     """The score of a CIGAR string, which is checked against the sequences."""
     runs = [(int(n), kind) for n, kind in re.findall(r"(\d+)([=XID])", found.cigar)]
@@ -77,10 +84,30 @@ def test_columns_have_the_score(name, options):
             assert found == alignment.Alignment(score, "", ([], []), (0, 0), (0, 0))
             continue
         total = rescored(found, x, y, **own)
+        assert alignment.cdist([x], [y], name, **options) == score
         assert total == pytest.approx(expected, abs=1e-12)
         assert total == pytest.approx(-score if name == "edit_distance" else score, abs=1e-12)
         if not local:
-            assert (found.start, found.end) == ((0, 0), (len(x), len(y)))
+            free = alignment._ends("", options.get("free_ends"))
+            gone = np.transpose([found.start, np.subtract([len(x), len(y)], found.end)]).ravel()
+            assert all(free >> i & 1 for i in np.flatnonzero(gone))
+            assert not gone.reshape(2, 2).all(0).any()  # ends of one of both
+
+
+def test_parasail():
+    parasail = pytest.importorskip("parasail")
+    blosum, letters = parasail.Matrix("blosum62"), "ARNDCQEGHILKMFPSTWYV"
+    for _ in range(20):
+        x, y = ("".join(RNG.choice([*letters], n)) for n in RNG.integers(1, 60, 2))
+        for ends, name in (
+            ("x", "sg_qx"), ("y", "sg_dx"), ("x_start", "sg_qb"), ("y_end", "sg_de"),
+            (["x_end", "y_start"], "sg_qe_db"), (["x", "y"], "sg"), ((), "nw"),
+        ):  # fmt: skip
+            expected = getattr(parasail, f"{name}_striped_16")(x, y, 11, 1, blosum).score
+            options = {"matrix": "BLOSUM62", "gap": -1, "gap_open": -10, "free_ends": ends}
+            if name in ("sg", "sg_qe_db"):  # parasail always aligns something
+                expected = max(0, expected)
+            assert alignment.needleman_wunsch(x, y, **options) == expected
 
 
 def test_pairs_are_as_alone():
@@ -134,6 +161,7 @@ def test_pieces_and_plain_python(monkeypatch):
     """The rows of a table in several calls; the same kernels in Python."""
     x, y = (RNG.integers(0, 4, n) for n in (70, 65))
     cases = [(v, o) for v in VERBS.values() for o in ({}, {"band": 7})]
+    cases += [(alignment.edit_distance, {"free_ends": ends}) for ends in ENDS]
     cases += [(alignment.needleman_wunsch, {"gap_open": -2}), (alignment.smith_waterman, SCORES[2])]
     expected = [verb(x, y, return_path=True, **options) for verb, options in cases]
     monkeypatch.setattr(traceback, "_PIECE", 200)
@@ -159,13 +187,37 @@ def test_pieces_and_plain_python(monkeypatch):
     assert {*compiled} == {kernels.fill, kernels.walk}
 
 
+@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize("piece", [1, 1 << 24])
+def test_rows_that_are_computed_again(name, options, piece, monkeypatch):
+    """Where a table would not fit the alignment is the same; one gap goes through blocks."""
+    pairs = [
+        [RNG.integers(0, 3, n) for n in some] for some in ((90, 90), (150, 60), (1, 9), (0, 3))
+    ]
+    pairs.append([np.r_[x := RNG.integers(0, 3, 50), [2] * 150, x], np.r_[x, x]])
+    expected = [VERBS[name](*pair, return_path=True, **options) for pair in pairs]
+    monkeypatch.setattr(traceback, "_TABLE", 0)
+    monkeypatch.setattr(traceback, "_PIECE", piece)
+    told = []
+    for pair, own in zip(pairs, expected, strict=True):
+        progress = lambda done, total: told.append(done / total)  # noqa: E731
+        assert VERBS[name](*pair, return_path=True, progress=progress, **options) == own
+        assert told[-1] == 1.0 or own.cigar == ""
+
+
 def test_no_room_for_the_table(monkeypatch):
-    monkeypatch.setattr(arrays.engines.named("cpu"), "free_memory", lambda: 10**6)
+    cpu = arrays.engines.named("cpu")
+    monkeypatch.setattr(cpu, "free_memory", lambda: 2 * 10**6)
     x = np.zeros(3000, int)
+    assert alignment.edit_distance(x, x, return_path=True).cigar == "3000="
+    monkeypatch.setattr(cpu, "free_memory", lambda: 5 * 10**5)
+    monkeypatch.setattr(arrays, "_UNASKED", 10**5)
     with pytest.raises(MemoryError, match=r"return_path for sequences of 3,000 and 3,000.*band="):
         alignment.edit_distance(x, x, return_path=True)
     assert alignment.edit_distance(x, x, return_path=True, band=9).cigar == "3000="
     assert alignment.edit_distance(x, x) == 0
+    with pytest.raises(MemoryError, match=r"dtw: the table of return_path for 3,000 points.*leave"):
+        alignment.dtw(x, x[:9], return_path=True)
 
 
 def test_named_matrices_and_what_is_refused(monkeypatch):

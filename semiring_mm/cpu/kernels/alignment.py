@@ -34,28 +34,31 @@ def gap(x, y, squared):
 @kernel
 def align(
     W: static, warp: static, affine: static, local: static, squared: static, single: static,
-    keep: static, first: i64, last: i64, begin: i64, end: i64, band: i64, features: i64,
-    rows: i64[last], columns: i64[last], x_starts: i64[last], y_starts: i64[last],
+    keep: static, ends: static, first: i64, last: i64, begin: i64, end: i64, band: i64,
+    features: i64, rows: i64[last], columns: i64[last], before_x: i64, x_starts: i64[last],
+    behind_y: i64, y_starts: i64[last],
     x: T[features, :], y: T[features, :], x_codes: i32[:], y_codes: i32[:], table: T[:, :],
     gaps: T[4], lines: T[3, :], gap_lines: T[4, :], out: T[last],
 ):  # fmt: skip
     """Of the pairs `first` to `last` - 1 the antidiagonals `begin` to `end` - 1.
 
     ``add`` is the minimum that passes on a NaN. A cell has the place i on its antidiagonal. Vectors
-    of W cells are computed beyond the last one, too. The sequences of y are in reverse. They are
+    of W cells are computed beyond the last one, too. The sequences of y are in reverse, from
+    `behind_y` back, and those of x from `before_x` on. They are
     series of features, or of a `single` one, or codes. ``gap_lines`` has, if gaps cost to open, the
-    two last lines of alignments that end with a gap, in x and in y. Where lengths differ by more
-    than the band the result has no meaning.
+    two last lines of alignments that end with a gap, in x and in y. ``ends`` are those of
+    :class:`semiring_mm.engine.AlignmentRule`.
     """
     opening, extending, equal, other = gaps[0], gaps[1], gaps[2], gaps[3]
     for b in range(first, last):
-        n, m, x_start, y_end = rows[b], columns[b], x_starts[b], y_starts[b]
+        n, m, x_start, y_end = rows[b], columns[b], before_x + x_starts[b], behind_y - y_starts[b]
         before, now = lines[line_of(begin, keep)], lines[line_of(begin + 1, keep)]
         new = lines[line_of(begin + 2, keep)]
         if affine:
             up_now, up_new = gap_lines[begin & 1], gap_lines[(begin + 1) & 1]
             left_now, left_new = gap_lines[2 + (begin & 1)], gap_lines[2 + ((begin + 1) & 1)]
         best = each(out[b] if begin > 0 else 0.0)
+        least = out[b] if begin > 0 else T(INF)  # of the last row and column
         for k in range(begin, min(n + m + 1, end)):
             low = max(k - m, (k - band + 1) >> 1, 1)  # 2 i - k is i - j, which the band limits
             high = min(n, k - 1, (k + band) >> 1)
@@ -98,15 +101,28 @@ def align(
             if local:
                 edge = T(0.0)
             edge = edge if k > 0 else 0.0
-            new[low - 1] = edge if (low == 1) & (k <= m) & (k <= band) else INF
-            new[high + 1] = edge if (high == k - 1) & (k <= n) & (k <= band) else INF
+            first_row, first_column = edge, edge
+            if ends & 4:
+                first_row = T(0.0)
+            if ends & 1:
+                first_column = T(0.0)
+            new[low - 1] = first_row if (low == 1) & (k <= m) & (k <= band) else INF
+            new[high + 1] = first_column if (high == k - 1) & (k <= n) & (k <= band) else INF
+            if ends:
+                in_row = (k >= n) & (abs(k - 2 * n) <= band)
+                in_column = (k >= m) & (abs(k - 2 * m) <= band)
+                if in_row & (ends & 8 != 0):
+                    least = add(least, new[n])
+                if in_column & ((ends & 2 != 0) | (k == n + m)):
+                    least = add(least, new[k - m])
             if affine:
                 up_new[low - 1], left_new[low - 1] = INF, INF
                 up_new[high + 1], left_new[high + 1] = INF, INF
                 up_now, up_new = up_new, up_now
                 left_now, left_new = left_new, left_now
             before, now, new = now, new, lines[k + 3] if keep else before
-        out[b] = across(best) if local else now[n]
+        whole = now[n] if abs(n - m) <= band else T(INF)
+        out[b] = across(best) if local else least if ends else whole
 
 
 @kernel
