@@ -53,6 +53,12 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     graph = given.graph
     if graph.n == 0:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
+    if given.ways is not None and in_tiles(args):
+        raise Refusal(
+            "no path passes through a zone centroid, but in a matrix of several devices or in "
+            "files: leave out --devices, --scheduler, --memory-limit, --checkpoint, --resume and "
+            ".zarr, or add --through"
+        )
     find = Finder(graph)
     ends = (find(args.start), find(args.end)) if args.start is not None else None
     pairs: Pairs | None = None

@@ -88,7 +88,9 @@ the graph:
   --columns FROM,TO    the columns of an edge list that hold the ends, by names or numbers
   --format EXT         read GRAPH as a file of this extension, such as csv
   --directed           edges lead one way
-  | --undirected       edges lead both ways{_STREETS}"""
+  | --undirected       edges lead both ways
+  --through            paths may pass through the zone centroids of a TNTP network, the nodes below
+                       its first through node{_STREETS}"""
 
 
 _SEMIRING = f"""
@@ -153,15 +155,12 @@ the output:
         "so large"
     )
 }"""
-_THROUGH = """
-  --through            paths may pass through the zone centroids of a TNTP network, the nodes below
-                       its first through node"""
 _TABLE = f"""{_graph()}
 the nodes: sources and targets; by default all
   --from-file FILE     CSV of the nodes from which paths lead, one a row
   | --from A...        such a node; again for more
   --to-file FILE       CSV of the nodes to which paths lead, one a row
-  | --to A...          such a node; again for more{_THROUGH}
+  | --to A...          such a node; again for more
 the computation:{_PREPARING}
   --device DEVICE      cpu, cuda or cuda:N; default cpu{_THREADS}{_EXPLAIN}
 the output:
@@ -185,7 +184,7 @@ the demand:
                        destination) and trips, in any form of GRAPH, or _trips.tntp
   --trips COLUMN       the column of the demand with the trips, by name or number; default trips
   --ties {{share,one}}   whether shortest paths of equal length share trips evenly, which is the
-                       default, or one of them carries all{_THROUGH}
+                       default, or one of them carries all
 the computation:{_THREADS}{_EXPLAIN}
 the output:
   -o --output FILE     F.csv, F.csv.gz or F.parquet: a row for each edge (from, to, weight, load).

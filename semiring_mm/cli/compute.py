@@ -48,6 +48,8 @@ _TOLD = 4 << 30
 # Bytes of rows from which only some pairs are wanted: of more, some rows are found at a time.
 _ROWS = 1 << 30
 
+_NONE = -9999  # a predecessor that there is not
+
 _BLOCK = 1 << 20  # bytes of the result that are read at a time: what a cache holds
 
 
@@ -137,8 +139,15 @@ def solve(
     zero = float(sm.semirings[args.semiring].identities(dtype)[0])
 
     def call(sources: Sequence[int] | None) -> Result:
-        solved = _call(args, given, dtype, common, out, stack, sources)
+        matrix = out if given.ways is None else None
+        solved = _call(args, given, dtype, common, matrix, stack, sources)
         values, trees = solved if wanted else (solved, None)
+        values = given.folded(values)
+        if trees is not None:
+            trees = given.folded(trees)
+            if given.ways is not None:  # nothing is before a node on the way to itself
+                own = np.arange(given.graph.n) if sources is None else np.array(sources)
+                trees[np.arange(len(own)), own] = _NONE
         return Result(given, values, trees, zero, 0.0, work, sources=sources)
 
     try:

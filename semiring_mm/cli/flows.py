@@ -9,15 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import semiring_mm as sm
 
 from ..files import Graph, read_graph
-from ..files.graph import in_both_directions
 from ..text import NumberFormat
 from .compute import refused, watched
-from .graph import Finder, GivenGraph, around_centroids, read_network
+from .graph import Finder, GivenGraph, read_network
 from .options import Refusal
 from .report import finish, graph_name, summary, warn
 from .tables import Columns, csv_lines, number, print_data, write_columns
@@ -30,13 +28,8 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     given, net = read_network(args)
     if args.semiring != "min_plus":
         raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
-    graph: Any = given.graph if net is None else net
+    graph: Any = given.labelled if net is None else net
     demand = _demand(args, given, graph.nodes)
-    if net is None:
-        split, ends = around_centroids(args, given)
-        given = replace(given, graph=replace(given.graph, notes=split.graph.notes))
-        if ends is not None:
-            graph, demand = split.graph, _to_ends(demand, Finder(given.graph), ends)
     warnings = warn(given, chosen=True)
     if args.explain:
         ends = [demand.row] if demand.directed else [demand.row, demand.col]
@@ -97,15 +90,6 @@ def _demand(args: argparse.Namespace, given: GivenGraph, nodes: Any) -> Graph:
             f"{args.demand}: trips are not negative, got {demand.weight[k]:g} from {u} to {v}"
         )
     return replace(demand, nodes=[nodes[k] for k in places])
-
-
-def _to_ends(demand: Graph, find: Finder, ends: NDArray[np.int64]) -> Graph:
-    """The demand between numbers of nodes, where trips end in those of `ends`."""
-    demand = demand if demand.directed else in_both_directions(demand)
-    at = np.array([find(str(x)) for x in demand.nodes], np.int64)
-    row, col = at[demand.row], at[demand.col]
-    col = np.where(row == col, col, ends[col])
-    return replace(demand, nodes=range(int(ends.max(initial=-1)) + 1), row=row, col=col)
 
 
 def _summary(args: argparse.Namespace, given: GivenGraph, found: sm.Flows) -> list[str]:

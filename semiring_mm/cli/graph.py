@@ -22,13 +22,12 @@ from ..files import Graph, read_graph, read_matrix
 from ..files import nodes as tables
 from ..files.columns import NODE, is_real
 from ..files.file import File
-from ..files.graph import ending_in_centroids
 from ..files.npy import map_matrix, zero_warnings
 from ..lazy import cached_property
 from ..naming import named
 from .options import KINDS, Kind, Refusal, did_you_mean
 
-__all__ = ["Finder", "GivenGraph", "around_centroids", "read", "read_network", "read_nodes"]
+__all__ = ["Finder", "GivenGraph", "read", "read_network", "read_nodes"]
 
 _COLUMNS = ("--weight or --unweighted", "--columns")
 _ENTRIES = "the entries of the matrix"
@@ -44,6 +43,7 @@ class GivenGraph:
     kind: Kind
     notes: list[str] = field(default_factory=list)  # of the files of nodes
     streets: Any = None  # the network of a map
+    ways: Graph | None = None  # where paths are looked for, if some nodes only begin and end them
 
     @property
     def all_notes(self) -> list[str]:
@@ -103,9 +103,22 @@ class GivenGraph:
         return f"{name} ({label})" if name and name != label else label
 
     @property
+    def labelled(self) -> Graph:
+        """What the library finds paths in."""
+        return self.graph if self.ways is None else self.ways
+
+    @property
     def numbered(self) -> Graph:
-        """The graph with numbers in place of labels."""
-        return replace(self.graph, nodes=range(self.graph.n))
+        """The same with numbers in place of labels."""
+        return replace(self.labelled, nodes=range(self.labelled.n))
+
+    def folded(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        """Rows of the nodes, of a matrix of these and of where paths to some of them end."""
+        if self.ways is None:
+            return matrix
+        n = self.graph.n
+        matrix[:, self.graph.centroids] = matrix[:, n:]
+        return matrix[:n, :n]
 
     @property
     def edges_as_text(self) -> str:
@@ -151,7 +164,7 @@ def read(args: argparse.Namespace, *, dense: bool = False, tiles: bool = False) 
         [_source(args, name) for name in args.graph], weight=args.weight, source=source,
         target=target, nodes=args.nodes, directed=args.directed, format=args.format,
     )  # fmt: skip
-    return GivenGraph(graph, None, kind)
+    return _around_centroids(args, GivenGraph(graph, None, kind))
 
 
 def read_network(
@@ -180,6 +193,7 @@ def read_network(
         "--semiring": args.semiring is not None,
         "--order": getattr(args, "order", None) is not None,
         "--dtype": getattr(args, "dtype", None) is not None,
+        "--through": args.through,
     }
     for option, there in given.items():
         if there:
@@ -204,7 +218,7 @@ def read_network(
         weight = new.weight_source
         counted = weight.startswith("none")  # legs are counted
         said["weight_source"] = weight if counted else f"{weight} of {Path(args.weights).name}"
-    edges = net.edges
+    edges = net.edges.original
     values = edges.weight.astype(np.float64)
     if edges.weight.dtype.kind in "iu":  # the largest stands for no edge
         values[edges.weight == net.semiring.identities(net.dtype)[0]] = net.semiring.zero
@@ -213,28 +227,37 @@ def read_network(
     )
     if args.nodes:
         graph = _with_table(graph, args.nodes)
-    return GivenGraph(graph, None, KINDS[args.semiring]), net
+    if (ends := net.edges.ends) is not None:
+        at = np.flatnonzero(ends != np.arange(n))
+        told = f"no path passes through its {len(at):,} zone centroids"
+        graph = replace(graph, centroids=at, notes=(*graph.notes, told))
+    return _around_centroids(args, GivenGraph(graph, None, KINDS[args.semiring])), net
 
 
-def around_centroids(args: argparse.Namespace, given: GivenGraph) -> tuple[GivenGraph, Any]:
-    """A graph in which paths begin and end in zone centroids only, unless they may pass through.
-
-    Returns
-    -------
-    GivenGraph
-        With further nodes, the ends of paths; the same if it has no centroids.
-    (n,) int64, optional
-        Of each node the number at which paths to it end.
-    """
-    graph = given.graph
-    if args.through and graph.centroids is None:
+def _around_centroids(args: argparse.Namespace, given: GivenGraph) -> GivenGraph:
+    """A graph in which paths begin and end in zone centroids only, unless they may pass through."""
+    graph, kind, at = given.graph, given.kind, given.graph.centroids
+    if at is None and args.through:
         raise Refusal("--through is for a TNTP network with zone centroids")
-    if graph.centroids is None or args.through or not graph.directed:
-        return given, None
+    if at is None or args.through:
+        return given
+    if not graph.directed:
+        raise Refusal(
+            "no path passes through a zone centroid, and links lead one way there: leave out "
+            "--undirected, or add --through"
+        )
+    one = sm.semirings[args.semiring].one
+    better = graph.weight < one if kind.better is min else graph.weight > one
+    if kind.counted and better.any():
+        raise Refusal(
+            f"no path passes through a zone centroid, for which ways back to where they begin are "
+            f"no better than none, and a link weighs {graph.weight[better.argmax()]:g}: add "
+            f"--through"
+        )
     told = (x.replace("paths here may pass", "no path passes") for x in graph.notes)
-    given = replace(given, graph=replace(graph, notes=tuple(told)))
-    split, end = ending_in_centroids(given.graph)
-    return replace(given, graph=split), end
+    graph = replace(graph, notes=tuple(told))
+    plain = replace(graph, coordinates=None, names=None, centroids=None)
+    return replace(given, graph=graph, ways=plain.ending(at, one))
 
 
 def _refuse_streets(args: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     warnings = warn(given, chosen)
     if args.explain:
         with refused(given):
-            print_data(f"{sm.explain(given.graph, 'prepare', semiring=args.semiring)}\n")
+            print_data(f"{sm.explain(given.labelled, 'prepare', semiring=args.semiring)}\n")
         return 0
     start = time.perf_counter()
     net = prepared(args, given, stack, labelled=True)
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
         args, given, warnings, {args.output: ""},
         lambda: {"fill_edges": fill, "core": core, "depth": depth, "seconds": seconds},
         lambda: summary(title, [
-            ("nodes", f"{structure.n:,}"),
+            ("nodes", f"{given.graph.n:,}"),
             ("edges", given.edges_as_text),
             ("weight", given.weight),
             ("fill edges", f"{fill:,}"),
@@ -61,6 +61,6 @@ def prepared(
         raise Refusal("lor_land has results of dtype bool; leave out --dtype")
     with refused(given):
         return sm.prepare(
-            given.graph if labelled else given.numbered, semiring=args.semiring,
+            given.labelled if labelled else given.numbered, semiring=args.semiring,
             order=args.order or "auto", dtype=args.dtype, progress=watched(args, stack),
         )  # fmt: skip

@@ -64,6 +64,7 @@ def read_streets(args: argparse.Namespace) -> tuple[GivenGraph, Any]:
         "--nodes, --columns and --unweighted are for tables of edges, not for a map; choose "
         "--weight length or travel_time": args.weight is None or getattr(args, "nodes", None)
             or getattr(args, "columns", (None, None)) != (None, None),
+        "--through is for a TNTP network with zone centroids": getattr(args, "through", False),
         f"distances in a map are sums: leave out --semiring {args.semiring}":
             args.semiring not in (None, "min_plus"),
     }  # fmt: skip

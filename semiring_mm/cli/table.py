@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import semiring_mm as sm
 
 from ..progress import Watched, reporter
 from .compute import watched
-from .graph import Finder, GivenGraph, around_centroids, read_network, read_nodes
+from .graph import Finder, GivenGraph, read_network, read_nodes
 from .options import Refusal, check_disk, check_labels
 from .prepare import prepared
 from .report import finish, warn
@@ -51,15 +50,12 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     rows, columns = ([given.graph.nodes[k] for k in x.tolist()] for x in (start, end))
     files = _labels_files(args, rows, columns)
     warnings = warn(given, chosen)
-    ends: Any = None
     if net is None:
-        split, ends = around_centroids(args, given)
-        net = prepared(args, split, stack)
-        given = replace(given, graph=replace(given.graph, notes=split.graph.notes))
+        net = prepared(args, given, stack)
     if args.explain:
         print_data(f"{len(rows):,} x {len(columns):,} entries of {sm.explain(net)}\n")
         return 0
-    parts = _parts(net, start, end, args.device, watched(args, stack), ends)
+    parts = _parts(net, start, end, args.device, watched(args, stack))
     none = net.semiring.identities(net.dtype)[0]
     table = Wide(rows, columns, net.dtype, parts, none, net.semiring.zero)
     written = {}
@@ -89,19 +85,15 @@ def _chosen(
 
 def _parts(
     net: sm.PreparedGraph, start: NDArray[np.int64], end: NDArray[np.int64], device: str | None,
-    work: Watched, ends: NDArray[np.int64] | None,
+    work: Watched,
 ) -> Iterator[NDArray[Any]]:  # fmt: skip
-    """The table, some rows at a time; paths to a node are to that of `ends`."""
+    """The table, some rows at a time."""
     lines = max(_ROWS, _ENTRIES // max(1, len(end)))
     tick = reporter(work, float(len(start)) * len(end), "sweeps", "entries")
-    targets = [net.nodes[k] for k in (end if ends is None else ends[end]).tolist()]
-    one = net.semiring.identities(net.dtype)[1]
+    targets = [net.nodes[k] for k in end.tolist()]
     for first in range(0, len(start), lines):
         some = [net.nodes[k] for k in start[first : first + lines].tolist()]
-        table = np.asarray(net.distances(some, targets, device=device))
-        if ends is not None:  # a path of no edges
-            table[start[first : first + lines, np.newaxis] == end] = one
-        yield table
+        yield np.asarray(net.distances(some, targets, device=device))
         if tick is not None:
             tick(float(first + len(some)) * len(end))
 

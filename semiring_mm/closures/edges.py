@@ -18,6 +18,7 @@ from ..semirings import Semiring
 
 __all__ = [
     "EdgeList", "NumberLabels", "both_ways", "edge_dtype", "is_table", "join_edges", "symmetrize",
+    "with_ends",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -44,6 +45,9 @@ class EdgeList:
     table_rows : (m,) int64, optional
         The row of the table, or the entry of the file, that each edge was read from, where some
         lead both ways and so are two edges.
+    ends : (k,) int64, optional
+        Where paths to each of the first k nodes end: at itself, or at a node of its own after
+        these, which no edge leaves. See :meth:`ending`.
     """
 
     nodes: Sequence[Any]
@@ -53,6 +57,7 @@ class EdgeList:
     directed: bool
     first: NDArray[np.int64] | None = field(default=None, kw_only=True)
     table_rows: NDArray[np.int64] | None = field(default=None, kw_only=True)
+    ends: NDArray[np.int64] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.first is not None and not self.directed:
@@ -130,6 +135,42 @@ class EdgeList:
         row: Any = self.__dict__.get("row")  # not made of `first` for this
         return replace(self, row=row, weight=weight)
 
+    def ending(self: E, at: NDArray[np.int64], one: float) -> E:
+        """Directed edges over which paths begin and end at some nodes, but pass through none.
+
+        Edges into such a node lead to another one, its end, which no edge leaves. One that weighs
+        nothing leads there from the node itself.
+
+        Parameters
+        ----------
+        at : (j,) int64
+            The nodes.
+        one : float
+            The weight of no edges: 0 over min_plus.
+        """
+        n, some = self.n, at.tolist()
+        ends = np.arange(n)
+        ends[at] = n + np.arange(len(at))
+        numbered = isinstance(self.nodes, range)
+        nodes = range(n + len(at)) if numbered else with_ends(self.nodes, some)
+        return replace(
+            self, nodes=nodes, row=np.concatenate([self.row, at]),
+            col=ends[np.concatenate([self.col, at])],
+            weight=np.concatenate([self.weight, np.full(len(at), one, self.weight.dtype)]),
+            table_rows=None, ends=ends,
+        )  # fmt: skip
+
+    @property
+    def original(self) -> EdgeList:
+        """The edges before :meth:`ending`."""
+        if self.ends is None:
+            return self
+        n = len(self.ends)
+        m, node = len(self.col) - (self.n - n), np.arange(self.n)
+        node[self.ends] = np.arange(n)
+        edges = self.row[:m], node[self.col[:m]], self.weight[:m]
+        return EdgeList(self.nodes[:n], *edges, self.directed)
+
     def undirected(self: E) -> E:
         """The same edges, each in both directions."""
         return replace(self, directed=False, first=None)
@@ -170,6 +211,11 @@ class EdgeList:
     def entering(self) -> EdgeList:
         """The edges that lead the other way, sorted: by the nodes to which these lead."""
         return EdgeList(range(self.n), self.col, self.row, self.weight, self.directed).sorted
+
+
+def with_ends(labels: Sequence[Any], at: Sequence[int]) -> list[Any]:
+    """Labels of nodes and of the ends of some."""
+    return [*labels, *((labels[k], "end") for k in at)]
 
 
 class NumberLabels(Sequence[str]):

@@ -46,8 +46,8 @@ class Graph(EdgeList):
     weight_source : str
         Where the weights come from: ``price (column 3)``, ``none: legs are counted``.
     centroids : (k,) int64 or None
-        Positions of the zone centroids of a TNTP network, which begin and end paths only:
-        distances and flows of the command line do not lead through them.
+        Positions of the zone centroids of a TNTP network, which begin and end paths only: no path
+        of the command line leads through them.
     direction_source : str
         Why edges lead one way or both: ``column oneway: 3 of 9 edges lead both ways``, ``the
         default of an edge list``.
@@ -80,27 +80,6 @@ def in_both_directions(graph: Graph, which: NDArray[np.bool_] | None = None) -> 
         table_rows=np.concatenate([rows, rows[other]]),
         directed=True,
     )
-
-
-def ending_in_centroids(graph: Graph) -> tuple[Graph, NDArray[np.int64]]:
-    """A directed graph in which no path passes through a zone centroid.
-
-    Edges into a centroid lead to a copy of it, after all nodes, which no edge leaves.
-
-    Returns
-    -------
-    Graph
-        Its nodes are numbers.
-    (n,) int64
-        Of each node the number at which paths to it end.
-    """
-    assert graph.centroids is not None
-    n = len(graph.nodes)
-    end = np.arange(n)
-    end[graph.centroids] = n + np.arange(len(graph.centroids))
-    nodes = range(n + len(graph.centroids))
-    graph = replace(graph, nodes=nodes, col=end[graph.col], coordinates=None, names=None)
-    return graph, end
 
 
 def great_circle(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
@@ -162,6 +162,7 @@ _WAY_KEYS = (
     *"highway route junction area duration cycleway".split(),
     *("maxspeed", "maxspeed:forward", "maxspeed:backward", *_TYPES),
 )
+_HOURS = "hour_on", "hour_off", "day_on", "day_off"  # of a restriction
 _BLOCK = 200_000  # ways whose nodes are words at a time
 _RECORD = np.dtype([("id", "<i8"), ("x", "<i4"), ("y", "<i4")])  # of osmium's index in a file
 
@@ -174,8 +175,9 @@ class OsmStreets(Streets):
     ----------
     nodes, x, y, crs, u, v, columns, shape
         As of :class:`Streets`.
-    bans : (k, 2) int64
-        Turns that are forbidden: positions of the edge from which and of that to which they lead.
+    bans : (k, l) int64
+        What is forbidden: the positions of edges that may not be taken one after the other, two of
+        a turn or, as by a restriction via a way, more; with -1 after the last of each row.
     """
 
     bans: Index = field(default_factory=lambda: np.empty((0, 2), np.int64))
@@ -187,7 +189,7 @@ class OsmStreets(Streets):
         Parameters
         ----------
         streets : Streets
-        bans : (k, 2) int64
+        bans : (k, l) int64
             As of the class.
         """
         own: dict[str, Any] = {x.name: getattr(streets, x.name) for x in fields(Streets)}
@@ -205,12 +207,13 @@ class OsmStreets(Streets):
         -------
         OsmStreets
         """
-        place = np.full(len(self.u), -1)
+        place = np.full(len(self.u) + 1, -2)
         place[edges] = np.arange(len(edges))
         if backward is not None:
-            place[edges[backward]] = -1
+            place[edges[backward]] = -2
+        place[-1] = -1  # after the last edge
         bans = place[self.bans]
-        kept = (bans >= 0).all(axis=1)
+        kept = (bans > -2).all(axis=1)
         return OsmStreets.of(super().taken(edges, backward=backward), bans[kept])
 
 
@@ -251,12 +254,13 @@ def read_osm(
     -----
     UserWarning
         One, of all words of tags that are unknown, of restrictions that are not obeyed (such as
-        those via ways, or at some hours), and of nodes that the file lacks, with how often.
+        those at some hours), and of nodes that the file lacks, with how often.
 
     Notes
     -----
     ``access=destination``, ``customers`` and ``delivery`` count as open, ``private`` as closed,
-    ``oneway=reversible`` as closed both ways; ``...:conditional`` is not read. Squares
+    ``oneway=reversible`` as closed both ways; ``...:conditional`` is not read. Who comes by the way
+    from of an ``only_...`` via ways, and takes the first of these, has to follow them. Squares
     (``area=yes``) are left out. Ferries take the time of ``duration``, others the speed of the
     profile; cars take those that say so. Memory: about 60 bytes a node of the ways that are kept,
     and as much again for the geometry of each direction; on disk, until it returns, 16 bytes for
@@ -654,76 +658,163 @@ def _keys(n: int, u: Index, v: Index) -> Index:
 # Turn restrictions
 
 
+@dataclass(frozen=True)
+class _Restriction:
+    """A restriction that is obeyed: an only_..., or a no_..., and the ids of its members.
+
+    Attributes
+    ----------
+    node : int, optional
+        Where it is; None: it is via ways.
+    via : tuple of int
+        These ways.
+    """
+
+    only: bool
+    starts: list[int]
+    ends: list[int]
+    node: int | None
+    via: tuple[int, ...] = ()
+
+
 def _bans(
     streets: Streets, relations: list[tuple[dict[str, str], str]], who: Profile, told: Counter[str]
 ) -> Index:
-    """Pairs of edges between which no turn is allowed, (k, 2)."""
-    wanted: list[tuple[bool, list[int], int, list[int]]] = []
-    for tags, members in relations:
-        read = _restriction(tags, members, who, told)
-        if read is not None:
-            wanted.append(read)
-    ways = np.unique([way for _, starts, _, ends in wanted for way in starts + ends])
-    osmid = streets.columns["osmid"]
-    near = np.flatnonzero(np.isin(osmid, ways))
-    into: dict[tuple[int, int], list[int]] = {}
-    out: dict[tuple[int, int], list[int]] = {}
-    leaving: dict[int, list[int]] = {}
-    label, u, v = streets.nodes, streets.u, streets.v
-    for e, way in zip(near.tolist(), osmid[near].tolist(), strict=True):
-        into.setdefault((way, label[v[e]]), []).append(e)
-        out.setdefault((way, label[u[e]]), []).append(e)
-    via = {node for _, _, node, _ in wanted}
-    numbers = np.array([i for i, x in enumerate(label) if x in via], np.int64)
-    for e in np.flatnonzero(np.isin(u, numbers)).tolist():
-        leaving.setdefault(label[u[e]], []).append(e)
-    banned: set[tuple[int, int]] = set()
-    for only, starts, node, ends in wanted:
-        first = [e for way in starts for e in into.get((way, node), ())]
-        last = [e for way in ends for e in out.get((way, node), ())]
-        if not first or (not last and not only):
-            continue  # they concern streets that the traveller does not use
+    """Edges that may not be taken one after the other, (k, l), with -1 after the last of each."""
+    read = (_restriction(tags, members, who, told) for tags, members in relations)
+    wanted = [x for x in read if x is not None]
+    roads = _Roads(streets, wanted)
+    banned: set[tuple[int, ...]] = set()
+    for x in wanted:
+        found = roads.at_node(x, told) if x.node is not None else roads.via_ways(x, told)
+        if x.only:
+            found = roads.others(found)
+        banned.update(found)
+    size = max(map(len, banned), default=2)
+    rows = [(*ban, *[-1] * (size - len(ban))) for ban in sorted(banned)]
+    return np.array(rows, np.int64).reshape(-1, size)
+
+
+class _Roads:
+    """The edges of the ways of restrictions, by ways and by nodes.
+
+    Attributes
+    ----------
+    of : dict of int to list of int
+        The edges of each way that the traveller may use.
+    """
+
+    def __init__(self, streets: Streets, wanted: list[_Restriction]) -> None:
+        ways = [way for x in wanted for way in (*x.starts, *x.via, *x.ends)]
+        osmid = streets.columns["osmid"]
+        near = np.flatnonzero(np.isin(osmid, np.unique(ways)))
+        self.u, self.v, self.label = streets.u, streets.v, streets.nodes
+        self.of: dict[int, list[int]] = {}
+        for e, way in zip(near.tolist(), osmid[near].tolist(), strict=True):
+            self.of.setdefault(way, []).append(e)
+        only = [e for x in wanted if x.only for e in self._edges((*x.starts, *x.via))]
+        self.leaving: dict[int, list[int]] = {}
+        for e in np.flatnonzero(np.isin(self.u, self.v[only])).tolist():
+            self.leaving.setdefault(int(self.u[e]), []).append(e)
+
+    def _edges(self, ways: Iterable[int]) -> list[int]:
+        return [e for way in ways for e in self.of.get(way, ())]
+
+    def at_node(self, x: _Restriction, told: Counter[str]) -> list[tuple[int, ...]]:
+        """The turns that a restriction is of."""
+        u, v = self.u, self.v
+        first = [e for e in self._edges(x.starts) if self.label[v[e]] == x.node]
+        last = [e for e in self._edges(x.ends) if self.label[u[e]] == x.node]
+        if not first or (not last and not x.only):
+            return []  # they concern streets that the traveller does not use
         if not last:
             told["restrictions to a way that is closed are not obeyed"] += 1
-            continue
-        if starts == ends:  # to turn around, on the street itself
-            pairs = [(e, f) for e, f in product(first, last) if u[e] == v[f]]
-        elif len(first) > len(starts) or len(last) > len(ends):
+            return []
+        pairs: list[tuple[int, ...]] = [*product(first, last)]
+        if x.starts == x.ends:  # to turn around, on the street itself
+            return [way for way in pairs if u[way[0]] == v[way[1]]]
+        if len(first) > len(x.starts) or len(last) > len(x.ends):
             told["restrictions of a way that goes on beyond the crossing are not obeyed"] += 1
-            continue
-        else:
-            pairs = [*product(first, last)]
-        if only:
-            pairs = [(e, f) for e in first for f in leaving[node] if f not in last]
-        banned.update(pairs)
-    return np.array(sorted(banned), np.int64).reshape(-1, 2)
+            return []
+        return pairs
+
+    def via_ways(self, x: _Restriction, told: Counter[str]) -> list[tuple[int, ...]]:
+        """The ways, by edges, over which a restriction via ways leads."""
+        u, v = self.u, self.v
+        first, last = self._edges(x.starts), self._edges(x.ends)
+        if not first or not all(way in self.of for way in x.via) or (not last and not x.only):
+            return []  # they concern streets that the traveller does not use
+        if not last:
+            told["restrictions to a way that is closed are not obeyed"] += 1
+            return []
+        out: dict[int, list[tuple[int, int]]] = {}
+        for way in x.via:
+            for e in self.of[way]:
+                out.setdefault(int(u[e]), []).append((e, way))
+        ends: dict[int, list[int]] = {}
+        for f in last:
+            ends.setdefault(int(u[f]), []).append(f)
+        found: list[tuple[int, ...]] = []
+        stack: list[tuple[tuple[int, ...], frozenset[int]]] = []
+        stack += [((e,), frozenset()) for e in first]
+        while stack:
+            gone, passed = stack.pop()
+            at = int(v[gone[-1]])
+            if len(passed) == len(x.via):
+                found += [(*gone, f) for f in ends.get(at, ())]
+            nodes = {int(u[f]) for f in gone[1:]} | {at}
+            for f, way in out.get(at, ()):
+                if int(v[f]) not in nodes:
+                    stack.append(((*gone, f), passed | {way}))
+        first, last = (list({gone[k] for gone in found}) for k in (0, -1))
+        if not found:
+            told["restrictions via ways that do not lead from way to way are not obeyed"] += 1
+        elif len(first) > len(x.starts) or len(last) > len(x.ends):
+            told["restrictions of a way that goes on beyond the crossing are not obeyed"] += 1
+            return []
+        return found
+
+    def others(self, ways: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """All that leave some ways: the first edge of two, or those of more, but the first."""
+        then: dict[tuple[int, ...], set[int]] = {}
+        for way in ways:
+            for k in range(min(2, len(way) - 1), len(way)):
+                then.setdefault(way[:k], set()).add(way[k])
+        return [
+            (*way, f) for way, allowed in then.items()
+            for f in self.leaving[int(self.v[way[-1]])] if f not in allowed
+        ]  # fmt: skip
 
 
 def _restriction(
     tags: dict[str, str], members: str, who: Profile, told: Counter[str]
-) -> tuple[bool, list[int], int, list[int]] | None:
-    """Whether it is an only_..., its ways from, its node and its ways to; None: not obeyed."""
+) -> _Restriction | None:
+    """What a relation says; None: it is not obeyed."""
     kinds = [tags[key] for key in who.restriction if key in tags]
-    if not kinds:
-        if who.restriction and any(f"{key}:conditional" in tags for key in who.restriction):
-            told["restrictions at some hours are not obeyed"] += 1
+    timed = any(f"{key}:conditional" in tags for key in who.restriction)
+    if not (kinds or timed) or set(tags.get("except", "").split(";")) & {*who.access}:
+        return None
+    if not kinds or not tags.keys().isdisjoint(_HOURS):
+        told["restrictions at some hours are not obeyed"] += 1
         return None
     kind = kinds[-1]
-    if set(tags.get("except", "").split(";")) & {*who.access}:
-        return None
     if not kind.startswith(("no_", "only_")):
         told[f"restriction={kind} is unknown and not obeyed"] += 1
         return None
+    if timed:
+        told["restrictions with others at some hours are obeyed at all hours"] += 1
     roles: dict[str, list[str]] = {}
     for member in members.split(","):
         what, _, role = member.partition("@")
         roles.setdefault(role, []).append(what)
     via = roles.get("via", [])
-    starts, ends = ([x[1:] for x in roles.get(role, []) if x[0] == "w"] for role in ("from", "to"))
-    if via and all(x[0] == "w" for x in via):
-        told["restrictions via a way are not obeyed"] += 1
+    starts, ends = (
+        [int(x[1:]) for x in roles.get(role, []) if x[0] == "w"] for role in ("from", "to")
+    )
+    ways = [int(x[1:]) for x in via if x[0] == "w"]
+    nodes = [int(x[1:]) for x in via if x[0] == "n"]
+    if not (starts and ends and via) or len(via) != (1 if nodes else len(ways)):
+        told["restrictions without a way from, a node or ways via and a way to are not obeyed"] += 1
         return None
-    if len(via) != 1 or via[0][0] != "n" or not starts or not ends:
-        told["restrictions without a way from, a node via and a way to are not obeyed"] += 1
-        return None
-    return kind.startswith("only_"), [*map(int, starts)], int(via[0][1:]), [*map(int, ends)]
+    node = nodes[0] if nodes else None
+    return _Restriction(kind.startswith("only_"), starts, ends, node, tuple(dict.fromkeys(ways)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from .streets import Streets
 
 __all__ = ["TurnNetwork", "dual", "turn_angles"]
 
+Edges = tuple[int, ...]
 Index = NDArray[np.int64]
 Float = NDArray[np.float64]
 Array = NDArray[Any]
@@ -39,8 +41,10 @@ class TurnNetwork:
     Nodes at which a turn costs anything are expanded: each edge that ends there is a state, from
     which those edges are entered to which a turn is allowed, at the cost of the turn and of the
     edge; besides there is a departure, from which all its edges are entered, and an arrival. Other
-    nodes stay as they are. So all that works on a prepared graph works here: ask ``net.graph``
-    with ``net.departures`` and ``net.arrivals``.
+    nodes stay as they are. A ban of several edges in a row, as by a restriction via a way, adds a
+    state for each of its edges but the first and the last, of having come by those before. So all
+    that works on a prepared graph works here: ask ``net.graph`` with ``net.departures`` and
+    ``net.arrivals``.
 
     Parameters
     ----------
@@ -53,9 +57,10 @@ class TurnNetwork:
         Three arrays: positions of two edges, of which the second begins where the first ends, and
         the cost of the turn, not negative, in the unit of `weight`; inf: banned. Costs of a turn
         that is named twice, and of `u_turn` and `angle`, are added up.
-    bans : (k, 2) array_like, optional
-        Turns that are banned, as positions of two edges. Default: those of :func:`read_osm`'s
-        streets; ``()``: none.
+    bans : sequence of sequences of int, or (k, l) array, optional
+        What is banned: turns, as positions of two edges, and more edges that one after the other
+        may not be taken, though each turn of them may. Rows of an array end with -1 where they have
+        fewer. Default: the bans of :func:`read_osm`'s streets; ``()``: none.
     u_turn : float, default 0
         The cost of turning around onto the same street; inf bans it, but in dead ends, where it is
         the only way on, and costs nothing then.
@@ -84,9 +89,12 @@ class TurnNetwork:
 
     Notes
     -----
-    O(Σ in-degree x out-degree) turns are looked at, by NumPy. The separators of a network that is
-    expanded everywhere, as by `angle` or `u_turn`, are about three times as large as those of the
-    streets, and the elimination ten times; a few bans cost next to nothing. Winter (2002),
+    O(Σ in-degree x out-degree) turns are looked at, by NumPy; longer bans by Python. These are an
+    automaton over edges, as of Aho and Corasick (1975), so that they may overlap; Villeneuve and
+    Desaulniers (2005), "The shortest path problem with forbidden paths". The separators of a
+    network that is expanded everywhere, as by `angle` or `u_turn`, are about three times as large
+    as those of the streets, and the elimination ten times; a few bans cost next to nothing. Winter
+    (2002),
     "Modeling costs of turns in route planning"; Buchhold, Wagner, Zeitz and Zündorf (2020),
     "Customizable contraction hierarchies with turn costs".
 
@@ -101,6 +109,9 @@ class TurnNetwork:
     >>> net = TurnNetwork((u, v), [1, 1, 5, 1], bans=[(1, 3)])
     >>> net.distance(0, 3), net.path(0, 3), net.edges(0, 3)
     (6.0, [0, 2, 3], [2, 3])
+    >>> TurnNetwork((u, v), [1, 1, 5, 1], bans=[(0, 1, 3)]).distances([0, 1], [3])  # from 1 one may
+    array([[6.],
+           [2.]])
     """
 
     def __init__(
@@ -140,45 +151,67 @@ class TurnNetwork:
             cost += _angular(self.streets, tail, head, angle, chord)
         if bans is None:
             bans = getattr(streets, "bans", ())
-        given = np.asarray(bans, np.int64).reshape(-1, 2)
-        tables = [(given[:, 0], given[:, 1], np.full(len(given), np.inf))]
+        pairs, longer = self._banned(bans)
+        tables = [(pairs[:, 0], pairs[:, 1], np.full(len(pairs), np.inf))]
         if turns is not None:
             tables.append(_table(turns))
         for start, end, extra in tables:
             self._check_turns(start, end)
             np.add.at(cost, begin[start] + rank[end], extra)
-        self._expand(tail, head, cost)
+        self._expand(tail, head, cost, longer)
         self._weight = self._weights(weight)
         ends, weights = (self._tail, self._head), self._turned(self._weight)
         size = n + self._states + int((self.arrivals >= n).sum())
         found = EdgeList(range(size), *ends, weights, True)
         self.graph: PreparedGraph = prepare(found, order=order, progress=progress)
 
-    def _expand(self, tail: Index, head: Index, cost: Float) -> None:
+    def _expand(self, tail: Index, head: Index, cost: Float, longer: Sequence[Edges]) -> None:
         """Number departures, states and arrivals, and the arcs between them.
 
         Each arc but those to arrivals, which come last, enters an edge, at the cost of a turn.
         """
         n, u, v = len(self.nodes), self._u, self._v
+        states = _Memory(longer)
         expanded = np.zeros(n, bool)
         expanded[v[tail[cost != 0]]] = True
+        expanded[v[[e for ban in longer for e in ban[:-1]]]] = True
         last = np.flatnonzero(expanded[v])  # edges that are states
-        self._states = len(last)
-        #: Where one is after each edge.
+        #: Where one is after each edge, if it is of no matter which were before.
         self._after = v.copy()
         self._after[last] = n + np.arange(len(last))
+        copied = np.array([way[-1] for way in states.places], np.int64)  # after longer ways
+        last = np.concatenate([last, copied])
+        self._states = len(last)
         self.departures, self.arrivals = np.arange(n), np.arange(n)
         self.arrivals[expanded] = n + len(last) + np.arange(int(expanded.sum()))
         turned = np.isfinite(cost) & expanded[v[tail]]
         tail, head, cost = tail[turned], head[turned], cost[turned]
-        entered = np.concatenate([head, np.arange(len(u))])
-        start = np.concatenate([self._after[tail], u])
+        start, goal = self._after[tail], self._after[head]
+        first = n + len(last) - len(copied)
+        begins = np.searchsorted(tail, np.arange(len(u) + 1))
+        more: list[tuple[int, int, int, float]] = []
+        for way, place in states.places.items():
+            if len(way) == 2:
+                some = np.arange(begins[way[0]], begins[way[0] + 1])
+                goal[some[head[some] == way[1]]] = first + place
+            for arc in range(begins[way[-1]], begins[way[-1] + 1]):
+                edge = int(head[arc])
+                if not states.banned((*way, edge)):
+                    then = states.place((*way, edge))
+                    at = int(self._after[edge]) if then is None else first + then
+                    more.append((first + place, edge, at, cost[arc]))
+        extra = np.array(more, np.float64).reshape(-1, 4).T
+        from_copies, onto, at = extra[:3].astype(np.int64)
+        every = np.arange(len(u))
+        entered = np.concatenate([head, onto, every])
+        start = np.concatenate([start, from_copies, u])
+        goal = np.concatenate([goal, at, self._after])
         order = np.argsort(entered, kind="stable")
         self._entered, begin = entered[order], np.bincount(entered, minlength=len(u))
         self._first = offsets(begin)  # of the arcs that enter each edge
-        self._turn = np.concatenate([cost, np.zeros(len(u))])[order]
-        self._tail = np.concatenate([start[order], self._after[last]])
-        self._head = np.concatenate([self._after[self._entered], self.arrivals[v[last]]])
+        self._turn = np.concatenate([cost, extra[3], np.zeros(len(u))])[order]
+        self._tail = np.concatenate([start[order], n + np.arange(len(last))])
+        self._head = np.concatenate([goal[order], self.arrivals[v[last]]])
 
     def __repr__(self) -> str:
         n, m = len(self.nodes), len(self._u)
@@ -199,6 +232,29 @@ class TurnNetwork:
             others = np.bincount(tail[~back], minlength=len(self._u))
             found[back & (others[tail] == 0)] = 0.0
         return found
+
+    def _banned(self, bans: Any) -> tuple[Index, list[Edges]]:
+        """Turns that are banned, (k, 2), and longer ways."""
+        if not isinstance(bans, np.ndarray):
+            bans = [*zip(*zip_longest(*bans, fillvalue=-1), strict=True)]
+        given = np.asarray(bans) if len(bans) else np.empty((0, 2), np.int64)
+        if given.ndim != 2 or given.dtype.kind not in "iu":
+            raise TypeError(
+                f"bans are rows of positions of edges, got dtype {given.dtype} {given.shape}"
+            )
+        given = given.astype(np.int64)
+        there = given >= 0
+        size = there.sum(axis=1)
+        if (size < 2).any() or (there[:, 1:] > there[:, :-1]).any():
+            raise ValueError(
+                "a ban is of two edges or more, one after the other; rows of an array that have "
+                "fewer than others end with -1"
+            )
+        both = there[:, 1:]
+        self._check_turns(given[:, :-1][both], given[:, 1:][both])
+        longer = np.flatnonzero(size > 2)
+        ways = [tuple(given[k, : size[k]].tolist()) for k in longer.tolist()]
+        return given[size == 2][:, :2].reshape(-1, 2), ways
 
     def _check_turns(self, start: Index, end: Index) -> None:
         m = len(self._u)
@@ -531,6 +587,36 @@ class TurnNetwork:
         if self._labels is not None:
             return self._labels.place(node)
         return int(self._positions([node], "nodes")[0])
+
+
+class _Memory:
+    """What has to be remembered of the edges before, so that no way is gone that is banned.
+
+    Parameters
+    ----------
+    bans : sequence of tuples of int
+        Ways of more than two edges.
+
+    Attributes
+    ----------
+    places : dict of tuple of int to int
+        Their beginnings of two edges and more, and the number of each.
+    """
+
+    def __init__(self, bans: Sequence[Edges]) -> None:
+        self._bans, self.places = set(bans), dict[Edges, int]()
+        for ban in bans:
+            for k in range(2, len(ban)):
+                self.places.setdefault(ban[:k], len(self.places))
+
+    def banned(self, way: Edges) -> bool:
+        """Whether a way ends with one that is banned."""
+        return any(way[k:] in self._bans for k in range(len(way) - 2))
+
+    def place(self, way: Edges) -> int | None:
+        """The longest beginning with which a way ends; None: there is none."""
+        ends = (self.places.get(way[k:]) for k in range(len(way) - 1))
+        return next((place for place in ends if place is not None), None)
 
 
 @dataclass(frozen=True)

@@ -314,7 +314,7 @@ def accessibility(
             f"the decay {f.text} is {start} at distance 0, where a place is at the node itself: "
             f"write max(d, ...) for a least distance"
         )
-    edges, metric = distances_of(graph, weight, directed, source, target, dtype)
+    edges, metric = distances_of(graph, weight, directed, source, target, dtype, "accessibility")
     at = positions(places, edges.n, edges.nodes, "places")
     if at is None:
         raise TypeError("places: a node or several, got None")

@@ -234,11 +234,16 @@ def flows(
     if ties not in ("share", "one"):
         raise ValueError(f"ties is 'share' or 'one', got {ties!r}")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
+    own = edges.original
     asked: Demand | DemandRows
     if isinstance(demand, Gravity):
-        asked = _Model(edges, demand, sources, targets)
+        asked = _Model(own, demand, sources, targets)
     else:
-        asked = _given(edges, demand, trips, sources, targets)
+        asked = _given(own, demand, trips, sources, targets)
+    if edges.ends is not None:
+        if not isinstance(asked, Demand):
+            raise ValueError("demand: trips to zone centroids are given by pairs, not as a matrix")
+        asked = asked.ending(edges.ends, edges.n)
     reporter(progress, 1.0)  # the argument's own errors come first
     if metric is None:
         rows = finder(request_of(edges, len(asked.sources), loads=True))
@@ -248,7 +253,7 @@ def flows(
         asked.rows = rows
     tick = reporter(progress, float(len(asked.sources)), rows.method, "sources")
     load, lost = rows.edge_loads(asked, single=ties == "one", tick=tick)
-    return Flows(edges, of_all_edges(edges, load), asked.total, lost)
+    return Flows(own, of_all_edges(edges, load)[: len(own.col)], asked.total, lost)
 
 
 def _given(

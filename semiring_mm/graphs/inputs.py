@@ -300,6 +300,7 @@ def _warn_of_zeros(s: Semiring, matrix: NDArray[Any]) -> None:
 
 def warn_of_edges(s: Semiring, edges: EdgeList) -> None:
     """Warn if the weight of an edge is inf where -inf means no edge."""
+    edges = edges.original
     if s.zero == -math.inf and edges.weight.dtype.kind == "f":
         at = np.flatnonzero((edges.weight == np.inf) & (edges.row != edges.col))
         if at.size:

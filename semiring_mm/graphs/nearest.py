@@ -159,11 +159,12 @@ def nearest(
     if type(k) is not int or k < 1:
         raise ValueError(f"k: a positive number of facilities, got {k!r}")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
-    n = edges.n
+    own, ends = edges.original, edges.ends
+    n = own.n
     by_category = isinstance(facilities, Mapping)
     groups = dict[Any, Index]()
     for name, some in facilities.items() if by_category else [(None, facilities)]:
-        given = positions(some, n, edges.nodes, "facilities")
+        given = positions(some, n, own.nodes, "facilities")
         if given is None:
             raise TypeError("facilities: a node or several, got None")
         groups[name] = given[np.sort(np.unique(given, return_index=True)[1])]
@@ -176,10 +177,14 @@ def nearest(
     rows = rows if outward else rows.reversed
     results, done = dict[Any, Nearest](), 0.0
     for name, places in groups.items():
+        at = places if ends is None or outward else ends[places]
         if isinstance(rows, Sweeps):
-            d, who = _by_lists(rows.metric, places, kept[name])
+            d, who = _by_lists(rows.metric, at, kept[name])
         else:
-            d, who = _by_rows(rows, places, kept[name], tick, done)
+            d, who = _by_rows(rows, at, kept[name], tick, done)
+        if ends is not None:
+            some = ends if outward else np.arange(n)
+            d, who = d[some], who[some]
         done += len(places)
         if tick is not None:
             tick(done)
@@ -188,7 +193,7 @@ def nearest(
             room = ((0, 0), (0, k - kept[name]))
             d = np.pad(d, room, constant_values=np.inf)
             facility = np.pad(facility, room, constant_values=-1)
-        results[name] = Nearest(edges.nodes, facility, d)
+        results[name] = Nearest(own.nodes, facility, d)
     return results if by_category else results[None]
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..arrays import Call, check_all_pairs, check_memory, device_index, where
-from ..closures.edges import EdgeList, edge_dtype, is_table
+from ..closures.edges import EdgeList, edge_dtype, is_table, with_ends
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
@@ -68,6 +68,8 @@ _UNPREPARED = (
     "without preparing it, sm.apsp(graph, sources=...) searches from some nodes, and "
     "sm.nearest(graph, facilities) from facilities"
 )
+#: What to do about a graph whose zone centroids begin and end paths only.
+_THROUGH = "semiring-mm prepare --through prepares one in which paths may pass through them"
 #: Types of what is said about a file's graph.
 _ABOUT = {
     "version": int, "directed": bool, "dtype": str, "fringe": int, "columns": list, "semiring": list
@@ -76,10 +78,10 @@ _ABOUT = {
 _STRUCTURE = {
     "node": "order", "parent": "parent", "level": "height", "first": "first", "head": "head",
 }  # fmt: skip
-_OPTIONAL = {"labels", "table_rows"}
+_OPTIONAL = {"labels", "table_rows", "ends"}
 _TYPES = {
     **dict.fromkeys(("node", "parent", "level", "head"), np.dtype(np.int32)),
-    **dict.fromkeys(("row", "col", "table_rows"), np.dtype(np.int32)),
+    **dict.fromkeys(("row", "col", "table_rows", "ends"), np.dtype(np.int32)),
     "first": np.dtype(np.int64), "about": np.dtype(np.uint8),
 }  # fmt: skip
 
@@ -164,11 +166,14 @@ class PreparedGraph:
         self, s: Semiring, edges: EdgeList, structure: Structure,
         columns: tuple[str | int | None, Any, Any], progress: Progress = None,
     ) -> None:  # fmt: skip
-        self.semiring, self.nodes, self.directed = s, edges.nodes, edges.directed
+        self.semiring, self.directed, self._ends = s, edges.directed, edges.ends
+        self._nodes, self.nodes = edges.nodes, edges.nodes
+        if edges.ends is not None:
+            self.nodes = edges.nodes[: len(edges.ends)]
         self.dtype = np.dtype(edges.weight.dtype)
         self._structure, self._columns = structure, columns
         numbered = isinstance(edges.nodes, range)
-        self._labels = None if numbered else Labels(edges.nodes).unique()
+        self._labels = None if numbered else Labels(self.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._table: Any = None  # what it was prepared from, if that has columns of weights
         self._customizers: dict[int, Callable[[Problem], Metric]] = {}  # of CUDA devices
@@ -226,10 +231,10 @@ class PreparedGraph:
     @property
     def summary(self) -> str:
         """What was prepared, in words."""
-        return f"{self.edges.summary}; {self.fill:,} filled in: {self._structure.summary}"
+        return f"{self.edges.original.summary}; {self.fill:,} filled in: {self._structure.summary}"
 
     def __repr__(self) -> str:
-        return f"<PreparedGraph: {self.edges.summary}, {self.semiring.name}, {self.dtype}>"
+        return f"<PreparedGraph: {self.edges.original.summary}, {self.semiring.name}, {self.dtype}>"
 
     def __dir__(self) -> list[str]:
         return [*_PUBLIC]
@@ -307,12 +312,21 @@ class PreparedGraph:
     def _weighted(self, values: Array) -> EdgeList:
         """The edges with a weight for each."""
         row, col, rows = self._arcs.row, self._arcs.col, self._rows
-        if values.shape != row.shape:
+        further = len(self._nodes) - len(self.nodes)  # edges to ends
+        m = len(row) - further
+        if values.shape != (m,):
             read = "" if rows is None else f", read from a table of {rows.max() + 1} rows"
             raise ValueError(
-                f"the prepared graph has {len(row)} edges, one weight each{read}, got {len(values)}"
+                f"the prepared graph has {m} edges, one weight each{read}, got {len(values)}"
             )
-        return EdgeList(self.nodes, row, col, values, self.directed, table_rows=rows)
+        if further:
+            one = np.full(further, self.semiring.one)
+            if np.isfinite(self.semiring.one):
+                one = one.astype(values.dtype)
+            values = np.concatenate([values, one])
+        return EdgeList(
+            self._nodes, row, col, values, self.directed, table_rows=rows, ends=self._ends
+        )
 
     def reweighted(self, weights: Array) -> PreparedGraph:
         """The same graph with other weights, in float64; this one stays as it is.
@@ -333,6 +347,7 @@ class PreparedGraph:
         ValueError
             If a weight is negative, or there is not one for each edge.
         """
+        self._refuse_ends("lengths that are learned are")
         values = np.array(self._as_weights(weights, None), np.float64)  # theirs may change in place
         last, edges = self._last, self._weighted(values)
         if (negative := np.flatnonzero(edges.weight < 0)).size:
@@ -393,6 +408,7 @@ class PreparedGraph:
         >>> more.distance(0, 3), more.distance(3, 4), more.path(3, 4)
         (2.0, 7.0, [3, 1, 4])
         """
+        self._refuse_ends("places are")
         m = len(self._arcs.row)
         if self.semiring.name != "min_plus" or self.dtype.kind != "f":
             raise ValueError(
@@ -409,10 +425,12 @@ class PreparedGraph:
         edges, ways, part, share = leaves.split(self.edges, edge, fraction, twin)
         other = self._copy()
         other._parts = [*self._parts, (part, share)]
-        other.nodes, other._labels, other._structure = edges.nodes, None, leaves.after
+        other.nodes = other._nodes = edges.nodes
+        other._labels, other._structure = None, leaves.after
         other._rows = other._table = None
         other._columns, other._customizers = (None, None, None), {}
-        vars(other).pop("_whole", None)
+        for name in ("_whole", "_weightless"):
+            vars(other).pop(name, None)
         other._arcs = leaves.arcs(self._arcs, edges)
         other._register()
         problem = other._problem(edges)
@@ -524,13 +542,14 @@ class PreparedGraph:
         return float(x)
 
     def _edge(self, e: int) -> str:
-        u, v = self.nodes[self._arcs.row[e]], self.nodes[self._arcs.col[e]]
+        edges = self._weightless
+        u, v = self.nodes[edges.row[e]], self.nodes[edges.col[e]]
         return f"edge {e}, from {u!r} to {v!r},"
 
     def _matched(self, other: EdgeList) -> Array:
         """The weights of another graph's edges, in the order of the edges here."""
-        row, col, n = other.row, other.col, len(self.nodes)
-        same = other.n == n and other.directed == self.directed and len(row) == len(self._arcs.row)
+        row, col, n, own = other.row, other.col, len(self.nodes), self._weightless
+        same = other.n == n and other.directed == self.directed and len(row) == len(own.row)
         if same and list(other.nodes) != list(self.nodes):
             for text in (False, True):  # numbers of a table in memory are words in a file
                 labels = ([*map(str, x)] if text else [*x] for x in (self.nodes, other.nodes))
@@ -540,21 +559,38 @@ class PreparedGraph:
                     row, col = places[row], places[col]
                     break
         if same:
-            mine = _sorted_ends(n, self._arcs.row, self._arcs.col, self.directed)
+            mine = _sorted_ends(n, own.row, own.col, self.directed)
             theirs = _sorted_ends(n, row, col, self.directed)
             same = np.array_equal(mine[0], theirs[0])
         if not same:
             kind = "directed" if other.directed else "undirected"
-            own = "directed" if self.directed else "undirected"
+            way = "directed" if self.directed else "undirected"
             raise ValueError(
                 f"the weights are of another graph: it has {other.n} nodes and {len(row)} {kind} "
-                f"edges, the prepared one {n} nodes and {len(self._arcs.row)} {own} edges"
-                + (", between other nodes" if len(row) == len(self._arcs.row) else "")
+                f"edges, the prepared one {n} nodes and {len(own.row)} {way} edges"
+                + (", between other nodes" if len(row) == len(own.row) else "")
                 + "; prepare it anew"
             )
         values = np.empty(len(row), other.weight.dtype)
         values[mine[1]] = other.weight[theirs[1]]
         return values
+
+    @cached_property
+    def _weightless(self) -> EdgeList:
+        """The edges between nodes, whose weights are of no matter."""
+        row, col = self._arcs.row, self._arcs.col
+        return EdgeList(self._nodes, row, col, row, self.directed, ends=self._ends).original
+
+    def _refuse_ends(self, what: str) -> None:
+        """Refuse what is for graphs all of whose nodes paths may pass through."""
+        _refuse_ends(self._ends, what)
+
+    def _ending(self, pairs: Index) -> Index:
+        """Where paths between positions of nodes, (k, 2), begin and end."""
+        if self._ends is None:
+            return pairs
+        start, end = pairs.T
+        return np.stack([start, np.where(start == end, end, self._ends[end])], 1)
 
     def _customized(
         self, edges: EdgeList, before: _State | None, index: int | None = None,
@@ -726,8 +762,10 @@ class PreparedGraph:
         -------
         (k, l) array
         """
-        n, x, state = len(self.nodes), self._structure, self._state
+        n, x, state = len(self._nodes), self._structure, self._state
         metric, problem = state.metric, state.problem
+        if self._ends is not None:
+            end = self._ends if end is None else self._ends[end]
         if along is not None:
             metric, problem = self._along(along)
             x = metric.structure
@@ -821,6 +859,8 @@ class PreparedGraph:
     def _on_device(self, call: Call, state: _State, start: Index, end: Index | None) -> Any:
         """Rows by the current device, on the host if the call came from there."""
         placed = state.placed([-1])
+        if self._ends is not None:
+            end = self._ends if end is None else self._ends[end]
         shape = len(start), len(self.nodes) if end is None else len(end)
         restore = None if self.dtype.kind == "f" else state.problem.restore
         if call.moved:
@@ -856,7 +896,7 @@ class PreparedGraph:
         (4.0, inf)
         """
         i, j = self._place(source), self._place(target)
-        return self._state.distance(i, j)
+        return self._state.distance(i, j if self._ends is None or i == j else int(self._ends[j]))
 
     def path(self, source: Any, target: Any) -> list[Any]:
         """The nodes on a best path, along edges of the graph.
@@ -881,9 +921,11 @@ class PreparedGraph:
         >>> sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}}).path("a", "c")
         ['a', 'b', 'c']
         """
-        nodes = self._state.path(self._place(source), self._place(target))
+        i, j = self._place(source), self._place(target)
+        nodes = self._state.path(*self._ending(np.array([[i, j]]))[0].tolist())
         if nodes is None:
             raise ValueError(f"there is no path from {source!r} to {target!r}")
+        nodes[-1] = j
         return nodes if self._labels is None else [*map(self.nodes.__getitem__, nodes)]
 
     def paths(self, pairs: Any, *, progress: Progress = None) -> Paths:
@@ -950,7 +992,11 @@ class PreparedGraph:
         edges : int64 array
             That lead to them.
         """
-        return self._state.paths(ends, tick)
+        weight, steps, nodes, edges = self._state.paths(self._ending(ends), tick)
+        if self._ends is not None:
+            there = steps > 0
+            nodes[np.cumsum(steps[there]) - 1] = ends[there, 1]
+        return weight, steps, nodes, edges
 
     def weights(self, ends: Index) -> Array:
         """The weights of best paths between positions of nodes.
@@ -964,7 +1010,7 @@ class PreparedGraph:
         -------
         (k,) array
         """
-        return self._state.weights(ends)
+        return self._state.weights(self._ending(ends))
 
     def positions(self, nodes: Any, name: str = "nodes") -> Index | None:
         """Positions in ``nodes`` of one node or several.
@@ -1132,6 +1178,8 @@ class PreparedGraph:
             arrays["table_rows"] = edges.table_rows.astype(np.int32)
         if self._labels is not None:
             arrays["labels"] = _text(_encoded(self.nodes))
+        if self._ends is not None:
+            arrays["ends"] = self._ends.astype(np.int32)
         arrays["about"] = _text(about)
         arrays["digest"] = np.frombuffer(digest(arrays), np.uint8)
         with atomic_write(name) as part:
@@ -1475,16 +1523,28 @@ def edges_of_graph(
     return found if dtype is None else _typed(s, found, np.dtype(dtype))
 
 
+def _refuse_ends(ends: Index | None, what: str) -> None:
+    if ends is not None:
+        raise ValueError(f"{what} for graphs without zone centroids: {_THROUGH}")
+
+
 def distances_of(
     graph: Any, weight: str | int | None, directed: bool | None, source: Any, target: Any,
-    dtype: Any,
+    dtype: Any, what: str = "",
 ) -> tuple[EdgeList, tuple[Metric, Problem] | None]:  # fmt: skip
-    """The edges of a graph over min_plus, and the metric and problem of a prepared one."""
+    """The edges of a graph over min_plus, and the metric and problem of a prepared one.
+
+    `what` names a function that does not know ends of nodes.
+    """
     if not isinstance(graph, PreparedGraph):
         s = semirings["min_plus"]
-        return edges_of_graph(s, graph, weight, directed, source, target, dtype), None
+        edges = edges_of_graph(s, graph, weight, directed, source, target, dtype)
+        _refuse_ends(edges.ends if what else None, f"{what} is")
+        return edges, None
     if graph.semiring.name != "min_plus":
         raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
+    if what:
+        graph._refuse_ends(f"{what} is")
     if not (source is target is dtype is directed is None and weight == "weight"):
         raise ValueError(
             "weight, source, target, dtype and directed are chosen when a graph is prepared: give "
@@ -1608,12 +1668,17 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
     nodes: Sequence[Any] = range(n)
     if "labels" in arrays:
         nodes = _decoded(json.loads(bytes(arrays["labels"])))
+    ends = arrays.get("ends")
+    row, col, weight = (arrays[word] for word in ("row", "col", "weights"))
+    if ends is not None:
+        ends = ends.astype(np.int64)
+        at = _checked_ends(ends, n, row, col)
+        nodes = nodes if "labels" not in arrays else with_ends(nodes, at.tolist())
     if len(nodes) != n:
         raise ValueError(f"{len(nodes)} labels of {n} nodes")
-    row, col, weight = (arrays[word] for word in ("row", "col", "weights"))
     if weight.dtype.kind == "b" and (weight.view(np.uint8) != 1).any():
         raise ValueError("an edge without a weight")
-    edges = EdgeList(nodes, row, col, weight, about["directed"])
+    edges = EdgeList(nodes, row, col, weight, about["directed"], ends=ends)
     if (rows := arrays.get("table_rows")) is not None:
         if len(rows) != len(row) or rows.min(initial=0) < 0:
             raise ValueError("the rows of the table are not one for each edge")
@@ -1624,6 +1689,24 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> PreparedGraph:
     structure = Structure.checked(edges.row, edges.col, eliminated=about["fringe"], **given)
     weight_column, source, target = about["columns"]
     return PreparedGraph(s, edges, structure, (weight_column, source, target))
+
+
+def _checked_ends(ends: Index, n: int, row: Array, col: Array) -> Index:
+    """The nodes that have an end of their own, after which :meth:`EdgeList.ending` is undone.
+
+    Raises
+    ------
+    ValueError
+        If these are not what that makes.
+    """
+    at = np.flatnonzero(ends != np.arange(len(ends)))
+    k, last = len(at), len(ends) + np.arange(len(at))
+    whole = k <= len(row) and len(ends) + k == n and np.array_equal(ends[at], last)
+    if not (whole and np.array_equal(row[len(row) - k :], at)):
+        raise ValueError("ends are not those of zone centroids")
+    if not np.array_equal(col[len(col) - k :], last) or (row >= len(ends)).any():
+        raise ValueError("edges do not lead to the ends of zone centroids")
+    return at
 
 
 def _text(x: Any) -> NDArray[np.uint8]:

@@ -215,7 +215,7 @@ def paths(net: PreparedGraph, pairs: Any, progress: Progress = None) -> Paths:
     begins[indptr[:-1][there]] = True
     nodes[begins], nodes[~begins] = ends[there, 0], after
     source, target = ends.T.copy()
-    return Paths(source, target, weight, indptr, edge_indptr, nodes, edges, net.edges)
+    return Paths(source, target, weight, indptr, edge_indptr, nodes, edges, net.edges.original)
 
 
 def _ends(net: PreparedGraph, pairs: Any) -> Index:

@@ -324,8 +324,6 @@ def statistics(
     options = TileOptions.of(device, tiles, "memory")
     of_paths = set(OF_PATHS) & set(asked)
     away = options.devices is not None or device not in (None, "cpu")
-    if away and targets is not None and not of_paths >= set(asked):
-        raise ValueError("targets: statistics of some are computed on the CPU: leave out device")
     if sources is not None and of_paths and not of_paths >= set(asked):
         raise ValueError(
             f"{min(of_paths)!r} is of all nodes, the other statistics are of the sources: ask for "
@@ -333,13 +331,19 @@ def statistics(
         )
     paths = options.paths(False, "ending in .npz")
     edges, metric = distances_of(graph, weight, directed, source, target, dtype)
-    where = options.indices()
-    rows = positions(sources, edges.n, edges.nodes)
-    rows = np.arange(edges.n) if rows is None else rows
-    columns = positions(targets, edges.n, edges.nodes, "targets")
+    own = edges.original
+    rows = positions(sources, own.n, own.nodes)
+    rows = np.arange(own.n) if rows is None else rows
+    columns = positions(targets, own.n, own.nodes, "targets")
     if columns is not None and not columns.size:
         raise ValueError("targets: at least one node")
-    work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute), columns)
+    if columns is None and edges.ends is not None:
+        columns = np.arange(own.n)
+    if away and columns is not None and not of_paths >= set(asked):
+        what = "targets" if edges.ends is None else "zone centroids"
+        raise ValueError(f"{what}: statistics of some are computed on the CPU: leave out device")
+    where = options.indices()
+    work = _Work(edges, rows, asked, *_wanted(asked, own.n, bins, radius, attribute), columns)
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if paths is None else _State(paths[0], work, options)
     whole = sources is None or len(np.unique(rows)) == edges.n
@@ -613,11 +617,16 @@ class _Work:
         columns: Index | None = None,
     ) -> None:  # fmt: skip
         self.edges, self.rows, self.asked = edges, rows, asked
+        self.own = edges.original  # of which the results are
         self.bins, self.limits, self.radii, self.mass = bins, limits, radii, mass
         self.columns = None if columns is None else np.unique(columns)
         self.n = edges.n if self.columns is None else len(self.columns)
         if self.columns is not None and mass is not None:
             self.mass = mass[self.columns]
+
+    def _ends(self, nodes: Index) -> Index:
+        """Where paths to some nodes end."""
+        return nodes if self.edges.ends is None else self.edges.ends[nodes]
 
     def fingerprint(self) -> str:
         """A digest of all that decides the result."""
@@ -643,7 +652,8 @@ class _Work:
         every = len(self.rows) == self.edges.n and bool((np.bincount(self.rows) == 1).all())
         every = every and self.columns is None
         wanted = Wanted(frozenset(kinds["out"]), limits, radii, mass, every)
-        collector, later = way.collector(wanted, self.columns), False
+        ends = None if self.columns is None else self._ends(self.columns)
+        collector, later = way.collector(wanted, ends), False
         if "bins" in wanted.kinds and limits is None:
             # The range of the histogram has to be known: by a bound, or after a first pass.
             if collector.negative:
@@ -666,7 +676,7 @@ class _Work:
                     Wanted(frozenset(kinds["in"])), self.columns, backward=True
                 )
             if name in loads:
-                demand = None if self.columns is None else Demand.to(self.edges.n, self.columns)
+                demand = None if ends is None else Demand.to(self.edges.n, ends)
                 edges = "edge_betweenness" in self.asked
                 collector = counter.loads(demand, stress=name == "paths", of_edges=edges)
             if name == "bins":
@@ -675,7 +685,7 @@ class _Work:
                 collector.want(Wanted(frozenset({"bins"}), limits, every=every))
             check_memory(collector.bytes(), f"the work by {way.method} over {self.edges.n} nodes")
             found[name] = _pass(
-                collector, self.rows, order, name, state,
+                collector, self._ends(self.rows) if name == "in" else self.rows, order, name, state,
                 None if tick is None else _shifted(tick, number * len(order), self.edges.n),
             )  # fmt: skip
             if isinstance(collector, LoadCollector):
@@ -684,14 +694,15 @@ class _Work:
 
     def _loads(self, nodes: Array, edges: Array) -> dict[str, Array]:
         """Loads of nodes and of all edges; each pair of nodes of an undirected graph once."""
-        scale = 1.0 if self.edges.directed else 0.5
-        return {"nodes": scale * nodes, "edges": scale * of_all_edges(self.edges, edges)}
+        scale, own = 1.0 if self.edges.directed else 0.5, self.own
+        every = of_all_edges(self.edges, edges)[: len(own.col)]
+        return {"nodes": scale * nodes[: own.n], "edges": scale * every}
 
     def _result(
         self, way: Rows, found: dict[str, dict[str, Array]],
         limits: Array | None,
     ) -> Statistics:  # fmt: skip
-        x, n, rows, asked = self.edges, self.n, self.rows, self.asked
+        x, n, rows, asked = self.own, self.n, self.rows, self.asked
         ends = np.arange(n) if self.columns is None else self.columns
         own = np.isin(rows, ends).astype(np.int64)  # the distance of a node to itself
         out = found.get("out", {})
@@ -719,7 +730,9 @@ class _Work:
                 most = out["count"] == out["count"].max()
                 least = far[most].min()
                 fields |= {"diameter": far[top].item(), "radius": least.item()}
-                fields["ends"] = x.nodes[rows[top]], x.nodes[way.farthest(int(rows[top]), ends)]
+                last = way.farthest(int(rows[top]), self._ends(ends))
+                last = int(ends[self._ends(ends) == last][0])
+                fields["ends"] = x.nodes[rows[top]], x.nodes[last]
                 center = np.flatnonzero(most & (far == least))
                 fields["center"] = [x.nodes[i] for i in rows[center].tolist()]
         if "mean" in asked:

@@ -248,7 +248,7 @@ def within(
         batch = integer(batch, "batch", ', "auto" or None')
         if batch < 1:
             raise ValueError(f"batch: a positive number of sources, got {batch}")
-    edges, metric = distances_of(graph, weight, directed, source, target, dtype)
+    edges, metric = distances_of(graph, weight, directed, source, target, dtype, "within")
     start = positions(sources, edges.n, edges.nodes, "sources")
     end = positions(targets, edges.n, edges.nodes, "targets")
     start = np.arange(edges.n) if start is None else start

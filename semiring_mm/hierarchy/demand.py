@@ -78,6 +78,13 @@ class Demand:
         target = end.astype(np.int32)[np.nonzero(there)[1]]
         return cls(n, target, offsets(counts), matrix[there].astype(np.float64))
 
+    def ending(self, ends: Index, n: int) -> Demand:
+        """The same amounts, which go to the ends of nodes, among n nodes."""
+        assert self.first is not None
+        assert self.amount is not None
+        source = np.repeat(np.arange(self.n), np.diff(self.first))
+        return Demand.between(n, source, ends[self.target], self.amount)
+
     @property
     def of_targets(self) -> Array:
         """The (n,) float64 amounts that go to each node, where all sources have the same."""

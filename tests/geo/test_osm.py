@@ -309,6 +309,8 @@ def test_a_way_ends_where_the_file_lacks_nodes(tmp_path):
 TOWN = nodes(1, 2, 3, 4, 5, 6) + "".join(
     f"w{k} Thighway=residential Nn{k},n5\n" for k in range(1, 5)
 ) + "w6 Thighway=residential Nn6,n1\n"  # fmt: skip
+#: 7 goes on from there, and 8 leaves node 1.
+MORE = nodes(7, 8) + "w7 Thighway=residential Nn7,n6\nw8 Thighway=residential Nn8,n1\n"
 _ALL = {(a, b) for a in range(1, 5) for b in range(1, 5)}
 
 
@@ -334,9 +336,49 @@ RESTRICTIONS = {
         "restriction:conditional=no_left_turn%20%@%20%(7-9) Mw1@from,n5@via,w3@to", set(),
         "restrictions at some hours are not obeyed (1 ×)",
     ),
-    "via a way": (
-        "restriction=no_u_turn Mw6@from,w1@via,w3@to", set(),
-        "restrictions via a way are not obeyed (1 ×)",
+    "by old tags": (
+        "restriction=no_left_turn,hour_on=7:00,hour_off=9:00 Mw1@from,n5@via,w3@to", set(),
+        "restrictions at some hours are not obeyed (1 ×)",
+    ),
+    "some hours of lorries": (
+        "restriction:hgv=no_left_turn,hour_on=7:00 Mw1@from,n5@via,w3@to", set(), "",
+    ),
+    "some hours, except cars": (
+        "restriction:conditional=no_left_turn%20%@%20%(7-9),except=motorcar Mw1@from,n5@via,w3@to",
+        set(), "",
+    ),
+    "but some hours": (
+        "restriction=no_left_turn,restriction:conditional=none%20%@%20%(Sa) Mw1@from,n5@via,w3@to",
+        {(1, 3)}, "restrictions with others at some hours are obeyed at all hours (1 ×)",
+    ),
+    "via a way": ("restriction=no_left_turn Mw6@from,w1@via,w3@to", {(6, 1, 3)}, ""),
+    "via a way to several": (
+        "restriction=no_exit Mw6@from,w1@via,w3@to,w4@to", {(6, 1, 3), (6, 1, 4)}, "",
+    ),
+    "only via a way": (
+        "restriction=only_straight_on Mw6@from,w1@via,w2@to",
+        {(6, 1, 1), (6, 1, 3), (6, 1, 4)}, "",
+    ),
+    "via ways": ("restriction=no_left_turn Mw7@from,w1@via,w6@via,w3@to", {(7, 6, 1, 3)}, ""),
+    "only via ways": (
+        "restriction=only_right_turn Mw7@from,w6@via,w1@via,w4@to",
+        {(7, 6, 6), (7, 6, 8), (7, 6, 1, 1), (7, 6, 1, 2), (7, 6, 1, 3)}, "",
+    ),
+    "around via a way": ("restriction=no_u_turn Mw6@from,w1@via,w1@to", {(6, 1, 1)}, ""),
+    "via ways that do not meet": (
+        "restriction=no_left_turn Mw6@from,w3@via,w4@to", set(),
+        "restrictions via ways that do not lead from way to way are not obeyed (1 ×)",
+    ),
+    "via a way that is closed": (
+        "restriction=no_left_turn Mw6@from,w9@via,w4@to", set(), "",
+    ),
+    "via a way to a closed one": (
+        "restriction=only_left_turn Mw6@from,w1@via,w9@to", set(),
+        "restrictions to a way that is closed are not obeyed (1 ×)",
+    ),
+    "via a way and a node": (
+        "restriction=no_left_turn Mw6@from,w1@via,n5@via,w4@to", set(),
+        "restrictions without a way from, a node or ways via",
     ),
     "no via": (
         "restriction=no_u_turn Mw6@from,w3@to", set(), "restrictions without a way from",
@@ -354,11 +396,13 @@ RESTRICTIONS = {
 @pytest.mark.parametrize("case", RESTRICTIONS)
 def test_restrictions_ban_turns(tmp_path, case):
     text, expected, words = RESTRICTIONS[case]
-    text = f"{TOWN}r1 Ttype=restriction,{text}\n"
+    text = f"{TOWN}{MORE}r1 Ttype=restriction,{text}\n"
     streets, got = told(lambda: read_osm(write(tmp_path / "text.opl", text)))
     osmid = streets.columns["osmid"]
-    assert {(int(osmid[e]), int(osmid[f])) for e, f in streets.bans} == expected
-    assert_array_equal(streets.v[streets.bans[:, 0]], streets.u[streets.bans[:, 1]])
+    bans = [row[row >= 0] for row in streets.bans]
+    assert {tuple(osmid[ban].tolist()) for ban in bans} == expected
+    for ban in bans:
+        assert_array_equal(streets.v[ban[:-1]], streets.u[ban[1:]])
     assert words in got
     assert bool(got) == bool(words)
     net = TurnNetwork(streets, "length")
@@ -366,6 +410,48 @@ def test_restrictions_ban_turns(tmp_path, case):
         if a != b:
             banned = (a, b) in expected
             assert (net.path(a, b) == [a, 5, b]) == (not banned)
+            for begin, first in ((6, (6,)), (7, (7, 6))):
+                way = (*first, 1, b) if a == 1 else ()
+                bad = any(way[k:m] in expected for k in range(3) for m in range(2, len(way) + 1))
+                nodes_of = [*first, 1, 5, b]
+                assert not way or (net.path(begin, b) == nodes_of) == (not bad), (way, expected)
+
+
+def test_a_way_via_which_a_restriction_leads_may_be_cut(tmp_path):
+    """By a street across, into which an only_... does not let turn."""
+    text = nodes(*range(1, 8)) + (
+        "w1 Thighway=road Nn1,n2\nw2 Thighway=road Nn2,n3,n4\nw3 Thighway=road Nn4,n5\n"
+        "w4 Thighway=road Nn3,n6\nw5 Thighway=road Nn4,n7\n"
+    )
+    relation = "r1 Ttype=restriction,restriction={} Mw1@from,w2@via,w3@to\n"
+    no, only_to = (
+        read_osm(write(tmp_path / f"{kind}.opl", text + relation.format(kind)))
+        for kind in ("no_straight_on", "only_straight_on")
+    )
+
+    def ends(streets):
+        of = [[streets.edge_id(e)[:2] for e in row[row >= 0]] for row in streets.bans]
+        return {(ban[0][0], *(b for _, b in ban)) for ban in of}
+
+    assert ends(no) == {(1, 2, 3, 4, 5)}
+    assert ends(only_to) == {(1, 2, 3, 2), (1, 2, 3, 6), (1, 2, 3, 4, 3), (1, 2, 3, 4, 7)}
+    net = TurnNetwork(no, "length")
+    assert net.path(2, 5) == [2, 3, 4, 5]  # of who begins there nobody knows where from
+    assert net.path(1, 5) != [1, 2, 3, 4, 5]
+    assert net.path(1, 7) == [1, 2, 3, 4, 7]
+    net = TurnNetwork(only_to, "length")
+    assert net.path(1, 5) == [1, 2, 3, 4, 5]
+    assert net.path(1, 6)[:5] == [1, 2, 3, 4, 5]
+    assert net.path(2, 6) == [2, 3, 6]
+
+
+def test_a_restriction_via_ways_of_a_way_that_goes_on_is_told(tmp_path):
+    text = nodes(1, 2, 3, 4, 5) + "w1 Thighway=road Nn1,n2,n3\nw2 Thighway=road Nn2,n4\n"
+    text += "w3 Thighway=road Nn4,n5\n"
+    text += "r1 Ttype=restriction,restriction=no_left_turn Mw1@from,w2@via,w3@to\n"
+    streets, words = told(lambda: read_osm(write(tmp_path / "text.opl", text)))
+    assert not len(streets.bans)
+    assert "goes on beyond the crossing are not obeyed (1 ×)" in words
 
 
 def test_a_restriction_of_a_way_that_goes_on_is_told(tmp_path):
@@ -411,10 +497,12 @@ def test_a_file_is_a_network_for_a_profile(tmp_path):
 def test_restrictions_stay_with_the_largest_part(tmp_path):
     text = nodes(7, 8) + "w0 Thighway=residential Nn7,n8\n" + TOWN
     text += "r1 Ttype=restriction,restriction=no_left_turn Mw1@from,n5@via,w3@to\n"
+    text += "r2 Ttype=restriction,restriction=no_left_turn Mw6@from,w1@via,w2@to\n"
     streets = network(write(tmp_path / "map.osm.pbf", text), largest=True).streets
     assert 7 not in streets.nodes
-    ((e, f),) = streets.bans
-    assert (streets.edge_id(e)[:2], streets.edge_id(f)[:2]) == ((1, 5), (5, 3))
+    bans = [[streets.edge_id(e)[:2] for e in row[row >= 0]] for row in streets.bans]
+    assert bans == [[(1, 5), (5, 3)], [(6, 1), (1, 5), (5, 2)]]
+    e = streets.bans[0, 0]
     turned = streets.taken(np.arange(len(streets.u)), backward=np.arange(len(streets.u)) == e)
     assert not len(turned.bans)
 

@@ -75,6 +75,86 @@ def random_case(seed, n=9, m=26, banned=8, priced=8):
     return n, u, v, weight, costs
 
 
+def remembered(n, u, v, weight, turn, bans):
+    """The table between all nodes, by searches that know the last edges."""
+    size = max(map(len, bans)) - 1
+    table = np.full((n, n), inf)
+    for a in range(n):
+        heap = [(weight[e], (e,)) for e in range(len(u)) if u[e] == a and weight[e] < inf]
+        heapq.heapify(heap)
+        seen = set()
+        while heap:
+            d, way = heapq.heappop(heap)
+            if way in seen:
+                continue
+            seen.add(way)
+            table[a, v[way[-1]]] = min(table[a, v[way[-1]]], d)
+            for f in range(len(u)):
+                new = (*way, f)
+                if turn(way[-1], f) + weight[f] == inf or any(new[-len(x) :] == x for x in bans):
+                    continue
+                heapq.heappush(heap, (d + turn(way[-1], f) + weight[f], new[-size:]))
+        table[a, a] = 0.0
+    return table
+
+
+def random_ways(rng, u, v, count, sizes=(3, 4, 5)):
+    """Ways of several edges, of which some begin or end like others."""
+    ways = []
+    while len(ways) < count:
+        begin = ways[int(rng.integers(len(ways)))][-2:] if ways and rng.random() < 0.5 else ()
+        way = list(begin) or [int(rng.integers(len(u)))]
+        for _ in range(int(rng.choice(sizes)) - len(way)):
+            following = np.flatnonzero(u == v[way[-1]])
+            if not following.size:
+                break
+            way.append(int(rng.choice(following)))
+        else:
+            ways.append(tuple(way))
+    return ways
+
+
+def parts_of_routes(rng, net):
+    """Ways that best routes take."""
+    d = np.asarray(net.distances())
+    routes = [net.edges(a, b) for a, b in np.argwhere(np.isfinite(d)).tolist()]
+    return [tuple(x[: int(rng.integers(3, 5))]) for x in routes if len(x) > 2][::2]
+
+
+@pytest.mark.parametrize("u_turn", [0.0, inf])
+@pytest.mark.parametrize("seed", [*range(1, 10), 11, 12, 13])
+def test_ways_that_are_banned(seed, u_turn):
+    n, u, v, weight, costs = random_case(seed, n=6, m=16, banned=3, priced=5)
+    rng = np.random.default_rng(seed)
+    turn = turns_of(u, v, costs, u_turn)
+    free = TurnNetwork((u, v), weight, turns=table_of(costs), u_turn=u_turn)
+    n = len(free.nodes)
+    before = free.distances()
+    ways = random_ways(rng, u, v, 8) + parts_of_routes(rng, free)
+    net = TurnNetwork((u, v), weight, turns=table_of(costs), bans=ways, u_turn=u_turn)
+    expected = remembered(n, u, v, weight, turn, ways)
+    assert (expected != before).any()
+    assert_array_equal(net.distances(), expected)
+    for a, b in np.argwhere(np.isfinite(expected)).tolist():
+        edges = net.edges(a, b)
+        assert_array_equal(u[edges], net.path(a, b)[:-1])
+        assert not any(
+            tuple(edges[k : k + len(way)]) == way for way in ways for k in range(len(edges))
+        )
+        steps = [turn(e, f) for e, f in itertools.pairwise(edges)]
+        assert sum(steps) + weight[edges].sum() == expected[a, b] == net.distance(a, b)
+    other = rng.integers(1, 9, len(u)).astype(float)
+    net.customize(other)
+    assert_array_equal(net.distances(), remembered(n, u, v, other, turn, ways))
+    demand = rng.integers(0, 5, (n, n)).astype(float)
+    demand[np.isinf(net.distances())] = 0
+    load = net.flows(demand)
+    total = (demand * np.where(demand > 0, net.distances(), 0)).sum()
+    assert load @ other <= total * (1 + 1e-12)  # the rest is for turns
+    if not any(0 < x < inf for x in costs.values()):
+        assert_allclose(load @ other, total)
+
+
 def table_of(costs):
     return tuple(np.array(x) for x in zip(*((e, f, t) for (e, f), t in costs.items()), strict=True))
 
@@ -156,6 +236,70 @@ def test_a_place_behind_on_a_street_one_way_is_reached_around():
     assert_array_equal(net.distances(places, places), [[0, 4], [37, 0]])
     net.customize([inf, 10, 20])
     assert_array_equal(net.distances(places, [1]), [[inf], [inf]])
+
+
+def test_bans_as_rows_of_an_array():
+    u, v = np.array([0, 1, 0, 2, 2]), np.array([1, 2, 2, 3, 1])
+    rows = [(2, 3), (0, 1, 3), (0, 1, 4, 1)]
+    padded = np.array([[2, 3, -1, -1], [0, 1, 3, -1], [0, 1, 4, 1]], np.int32)
+    one, other = (TurnNetwork((u, v), [1, 1, 5, 1, 1], bans=x) for x in (rows, padded))
+    assert one.edges(0, 3) == [2, 4, 1, 3]
+    assert one.distance(1, 3) == 2.0
+    assert_array_equal(one.distances(), other.distances())
+    assert len(one.graph.nodes) == 4 + 4 + 2 + 2  # edges to nodes 1 and 2, and ways 0-1, 0-1-4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_places_where_ways_are_banned(seed):
+    """As nodes of a network whose streets are cut there."""
+    streets, rng = grid(3, seed), np.random.default_rng(seed)
+    u, v, weight = streets.u, streets.v, 8 * streets.columns["length"]
+    m, n = len(u), len(streets.nodes)
+    free = TurnNetwork(streets, weight, bans=(), u_turn=3)
+    ways = random_ways(rng, u, v, 20, (3, 4)) + parts_of_routes(rng, free)
+    cut = 2 * rng.permutation(m // 2)[:4]  # streets with a place in their middle
+    net = TurnNetwork(streets, weight, bans=ways, u_turn=3)
+    places = places_on(streets, cut, [0.5] * 4)
+    # the first half of an edge keeps its number
+    place = {e + side: n + k for k, e in enumerate(cut.tolist()) for side in (0, 1)}
+    second = {e: m + k for k, e in enumerate(place)}
+    x = np.array([*u, *place.values()])
+    y = np.array([*(place.get(e, v[e]) for e in range(m)), *v[[*second]]])
+    share = np.array([weight[e] / (2 if e in place else 1) for e in [*range(m), *second]])
+
+    def whole(way):
+        first, *inner, last = way
+        middle = [f for e in inner for f in ((e, second[e]) if e in place else (e,))]
+        return (second.get(first, first), *middle, last)
+
+    back = [(e, second[e ^ 1]) for e in place]  # nobody turns in the middle of a street
+    costs = [second.get(e, e) for e in range(m)], [e ^ 1 for e in range(m)], np.full(m, 3)
+    other = TurnNetwork((x, y), share, bans=[*map(whole, ways), *back], turns=costs)
+    nodes, there = [*range(n)], [*range(n, n + 4)]
+    changed = 0
+    for a, start in ((places, there), (nodes, nodes)):
+        for b, end in ((places, there), (nodes, nodes)):
+            assert_array_equal(net.distances(a, b), other.distances(start, end))
+            changed += (net.distances(a, b) != free.distances(a, b)).sum()
+    assert changed > 10
+
+
+@pytest.mark.parametrize(
+    ("bans", "told"),
+    [
+        ([(0,)], "a ban is of two edges or more"),
+        (np.array([[-1, 0, 1]]), "a ban is of two edges or more"),
+        ([(0, 1, 2)], "edge 1 ends at 2, edge 2 begins at 0"),
+        ([(0, 1, 9)], "there is no edge 9, they are 0 to 3"),
+        ([(0.5, 1)], "rows of positions of edges, got dtype float64"),
+        (np.array([0, 1]), "rows of positions of edges"),
+    ],
+    ids=str,
+)
+def test_bans_that_are_none(bans, told):
+    u, v = np.array([0, 1, 0, 2]), np.array([1, 2, 2, 3])
+    with pytest.raises((ValueError, TypeError), match=told):
+        TurnNetwork((u, v), np.ones(4), bans=bans)
 
 
 def grid(side, seed=0, labels=None):
