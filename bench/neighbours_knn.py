@@ -14,6 +14,7 @@ the difference for most of these lines; semiring_mm and SciPy do not.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -133,6 +134,9 @@ def knn_lines(quick: bool, threads: int) -> Iterator[Line]:
         *((l2, shape, k, t) for shape in (large, wide) for t in ("f4", "f8") for k in (1, 10, 100)),
         *((metric, (1000, 20_000, 16), 10, "f8") for metric in METRICS if metric[0] != "minkowski"),
         (("minkowski", {"p": 3}), (200, 20_000, 16), 10, "f8"),
+        *((l2, shape, k, "f4") for shape, k in (
+            ((100, 100_000, 768), 10), ((1000, 10_000, 784), 10), ((1000, 100_000, 128), 100))),
+        *((l2, (10_000, n, columns), 5, "f8") for columns in (2, 3) for n in (10_000, 100_000)),
         *((metric, few, 10, t) for metric in (l2, ("cityblock", {}), ("cosine", {}))
           for t in ("f4", "f8")),
         *((metric, small, 5, "f8") for metric in (l2, ("cityblock", {}), ("cosine", {}))),
@@ -147,6 +151,7 @@ def knn_lines(quick: bool, threads: int) -> Iterator[Line]:
 
 
 def knn_line(metric: Metric, m: int, n: int, columns: int, k: int, dtype: str) -> Line:
+    from scipy.spatial import cKDTree
     from sklearn.neighbors import NearestNeighbors
 
     name, options = metric
@@ -156,6 +161,9 @@ def knn_line(metric: Metric, m: int, n: int, columns: int, k: int, dtype: str) -
         Contender("semiring_mm", lambda: sm.neighbours.knn(x, y, k, name, **options)),
         Contender("scikit-learn", lambda: theirs.kneighbors(x)),
     ]
+    if columns < 4 and n > 1000:
+        tree = functools.partial(cKDTree, y)
+        contenders.append(Contender("SciPy's tree, built", lambda: tree().query(x, k, workers=-1)))
     if dtype == "f4" and name == "euclidean":
         contenders.append(faiss_of(x, y, k))
 

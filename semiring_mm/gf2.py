@@ -15,7 +15,7 @@ array([[1, 1, 1]])
 Notes
 -----
 Gauss-Jordan elimination by panels of some hundred columns: a panel is reduced by itself, in one
-block of the device or in NumPy, and a product of packed bits over xor_land subtracts its pivots
+block of the device or in a cache, and a product of packed bits over xor_land subtracts its pivots
 from all other rows. n³ pairs for a square matrix (Albrecht, Bard and Hart, 2010, on elimination of
 packed matrices).
 """

@@ -22,8 +22,8 @@ from .semirings import Semiring
 Array = Any
 
 __all__ = [
-    "ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "centred", "known_in_both", "reach",
-    "smooth", "weighted",
+    "ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "centred", "known_in_both", "on_sphere",
+    "reach", "smooth", "weighted",
 ]  # fmt: skip
 
 #: Of rows of bits, from how many bits they have, and have in common; kernels have their places.
@@ -152,6 +152,11 @@ class BuiltIn(Metric):
         Whether distances compare as what was joined, so that `final` can wait.
     counts : bool
         Whether `pair` is 0 or 1, for integers too.
+    order : float
+        Of a p-norm, or its p-th power, p from 1 on; else 0.
+    sphere : bool
+        Whether rows are latitudes and longitudes, in place of which unit vectors are joined, and
+        distances are twice the arcsine of `final`.
     """
 
     chooses: bool = False
@@ -160,6 +165,8 @@ class BuiltIn(Metric):
     centred: bool = False
     rising: bool = True
     counts: bool = False
+    order: float = 0.0
+    sphere: bool = False
 
     @cached_property
     def over_metric(self) -> Metric:
@@ -168,10 +175,10 @@ class BuiltIn(Metric):
 
 
 _TABLE = (
-    BuiltIn("cityblock", "abs(a - b)"),
-    BuiltIn("euclidean", "(a - b) * (a - b)", final="sqrt(a)"),
-    BuiltIn("sqeuclidean", "(a - b) * (a - b)"),
-    BuiltIn("chebyshev", "abs(a - b)", "max(a, b)", chooses=True),
+    BuiltIn("cityblock", "abs(a - b)", order=1),
+    BuiltIn("euclidean", "(a - b) * (a - b)", final="sqrt(a)", order=2),
+    BuiltIn("sqeuclidean", "(a - b) * (a - b)", order=2),
+    BuiltIn("chebyshev", "abs(a - b)", "max(a, b)", chooses=True, order=math.inf),
     BuiltIn("hamming", "a != b", final="a / b", counts=True),
     BuiltIn("canberra", "abs(a - b) / (abs(a) + abs(b) + ((a == 0) & (b == 0)))"),
     BuiltIn("braycurtis", "abs(a - b)", final="a / b", over="abs(a + b)", rising=False),
@@ -187,6 +194,7 @@ _TABLE = (
         "correlation", "b * a", final="min(max(1 - a, 0), 2)", unit=True, centred=True,
         rising=False,
     ),
+    BuiltIn("haversine", "(a - b) * (a - b)", final="min(sqrt(a) / 2, 1)", order=2, sphere=True),
 )  # fmt: skip
 _NAMES = {metric.name: metric for metric in _TABLE}
 #: Other names.
@@ -233,7 +241,7 @@ def _power_mean(p: float) -> Metric:
         pair = _power(gap, int(p)) + (f" * sqrt({gap})" if p % 1 else "")
     else:
         pair = f"exp({p!r} * log({gap}))"
-    return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})")
+    return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})", order=p if p > 1 else 0.0)
 
 
 def known_in_both(metric: str | Metric, missing: Any) -> str | Metric:
@@ -290,6 +298,13 @@ def centred(x: Array, w: Array | None = None) -> Array:
         x = x - x[:, :1]
         mean = x.mean(1, dtype=np.float64) if w is None else (x @ w.astype(x.dtype)) / w.sum()
         return x - mean[:, None].astype(x.dtype)
+
+
+def on_sphere(xp: Any, x: Array) -> Array:
+    """Unit vectors of rows of latitude and longitude, in radians."""
+    latitude, longitude = x[..., 0], x[..., 1]
+    across = xp.cos(latitude)
+    return xp.stack((across * xp.cos(longitude), across * xp.sin(longitude), xp.sin(latitude)), -1)
 
 
 def weighted(xp: Any, x: Array, y: Array, w: Array) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import bit_rows
+from . import bit_rows, pool
 from . import engine as engines
 from . import expressions as ex
 from .arrays import Call, check_memory
@@ -31,11 +31,11 @@ from .metrics import (
     as_metric,
     centred,
     known_in_both,
+    on_sphere,
     weighted,
 )  # fmt: skip
 from .naming import install, integer, listing
 from .plan import Facts, needs_facts
-from .pool import get_num_threads
 from .products import check_out, overlaps
 from .semirings import Semiring, semirings
 from .verb import Verb
@@ -56,13 +56,27 @@ _WITHIN = ex.parse("a <= b")
 _ROOT = ex.parse("sqrt(a)")
 # 1 - x·y of unit vectors is |x - y|² / 2, by which neighbours are screened on a device
 _CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", unit=True)
-_TILES = 8  # of a row of them, from which a screen repays what it prepares
+_HEAD, _HEADS = 256, 16  # columns, and times k, that fill the heaps before others are screened
+_TILES = 8  # times as many, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
+_ONES = 8  # rows up to which few columns are soonest multiplied if they are contiguous
+_ROOTS = 1 << 12  # numbers of which NumPy's call takes less time than one that is compiled
 _SIEVED = 1 << 28  # distances from which a sieve repays its copies and passes
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
 _OF_BITS = {*BIT_METRICS, *(name for name, own in ALSO.items() if own in BIT_METRICS)}
+_PLANTED = 1 << 22  # distances from which SciPy's tree repays that it is built and asked, by
+_ASKED = 512  # so many rows at least
+_FLAT = 3  # coordinates up to which it does
+_PROPOSED, _AGAIN = (
+    1 / 64,
+    1 / 512,
+)  # the share of its rows that it proposes at most, and if asked again
+_NEAR = 1 / 32  # the share of all pairs up to which near ones are found in it
+_STRIP, _FOUND = 4096, 1 << 16  # rows that it is asked for together, and pairs that these have
+_POLE = 1.572  # the largest latitude in radians, and what 16 bits round
+_POWERS = 1000  # below which logarithms of sums of powers are in the range of its floats
 _EXACT = 1 << 24  # integers below are exact in float32
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
@@ -90,7 +104,8 @@ def cdist(
         ``"cityblock"`` (or ``"l1"``, ``"manhattan"``), ``"euclidean"`` (``"l2"``),
         ``"sqeuclidean"``, ``"chebyshev"`` (``"linf"``), ``"minkowski"``, ``"hamming"``,
         ``"canberra"``, ``"braycurtis"``, ``"cosine"``, ``"correlation"``, ``"jaccard"``
-        (``"tanimoto"``), ``"dice"``, of rows of bits ``"intersection"``, or a :class:`Metric`.
+        (``"tanimoto"``), ``"dice"``, ``"haversine"``, of rows of bits ``"intersection"``, or a
+        :class:`Metric`.
     p : float, default 2
         Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
@@ -130,6 +145,11 @@ def cdist(
     Weights multiply what pairs of coordinates add, after their difference is taken: weighted sums
     of small integers are exact. That takes copies of twice the size of X and Y. Of ``"cosine"``
     their roots multiply the coordinates; ``"chebyshev"`` leaves out coordinates of weight 0.
+
+    ``"haversine"`` is the angle between places on a sphere, rows (latitude, longitude), all in
+    radians: times 6,371,000 a distance on the Earth in metres. It is that of the chord between unit
+    vectors, wrong by a nanometre in float64, of opposite places by up to 20 cm; by a metre in
+    float32, and some kilometres.
 
     Rows of bits, a :class:`semiring_mm.BitMatrix` or arrays of bool, have the metrics
     ``"hamming"``, ``"jaccard"``, ``"dice"``, ``"cosine"`` and ``"intersection"``, whose whole
@@ -240,10 +260,17 @@ def knn(
     Euclidean neighbours without weights, among many points of eight columns or more, are found in
     two steps: a product in float32 excludes the points that it puts beyond the k-th best by more
     than its error bound, and the squared distances of the rest are summed up directly. That takes
-    two copies of the operands in float32, and changes no bit of the result on the CPU; on a device
-    the product is one of tensor cores in float16 or TF32, with its own bound, and sums may differ
-    in the last bit. There ``"cosine"`` is half of the squared distance of unit vectors, and
-    screened, too.
+    a copy of operands in float64, or far from the origin, and changes no bit of the result on the
+    CPU; on a device the product is one of tensor cores in float16 or TF32, with its own bound, and
+    sums may differ in the last bit. There ``"cosine"`` is half of the squared distance of unit
+    vectors, and screened, too.
+
+    Among many points of up to three columns, by euclidean, sqeuclidean, cityblock, chebyshev,
+    haversine, or minkowski with p from 1 on, without weights on the CPU, SciPy's k-d tree proposes
+    neighbours where SciPy is installed, in O((m + n) log n) for points that are not all equally
+    near. Results are the same to the last bit: distances are summed up directly, and where those
+    beyond the k-th are not farther for sure, all points are looked at. It needs memory as three
+    copies of Y.
 
     Examples
     --------
@@ -379,6 +406,9 @@ def radius_count(
         within = (_WITHIN, limit_of(limit, pairs.dtype, direct and pairs.final == _ROOT))
         counts: list[tuple[slice, Array]] = []
         size, width = pairs.tiles(1)
+        tree = _tree(pairs)
+        if tree is not None and tree.serves(limit := limit_of(limit, pairs.dtype)):
+            return call.give(tree.count(limit))
 
         def block(i: int, j: int, start: int, end: int) -> None:
             tile = xp.empty((j - i, width), pairs.dtype)
@@ -483,7 +513,8 @@ def within(
     Notes
     -----
     O(m·n·columns), by tiles that are compared while they are in a cache: the memory is that of the
-    result. Of rows of bits within themselves each pair is computed once.
+    result. Few pairs of points of up to three columns are found in SciPy's tree, as by
+    :func:`knn`. Of rows of bits within themselves each pair is computed once.
 
     A similarity of at least 0.8 is a distance of at most ``0.2``; ``1 - 0.8`` is a little less, and
     leaves out pairs that are just that similar.
@@ -509,6 +540,13 @@ def within(
         limit = limit_of(limit, pairs.dtype)
         parts: dict[tuple[int, int], Any] = {}
         size, width = pairs.tiles(1)
+        tree = _tree(pairs)
+
+        def keep(i: int, first: int, row: Array, column: Array, value: Array) -> None:
+            if Y is None:
+                others = row != column
+                row, column, value = row[others], column[others], value[others]
+            parts[i, first] = row, column, value
 
         def block(i: int, j: int, start: int, end: int) -> None:
             room = xp.empty((j - i, width), pairs.dtype)
@@ -516,14 +554,12 @@ def within(
                 d = room[:, : last - first]
                 pairs.distances(slice(i, j), slice(first, last), d)
                 row, column = xp.nonzero(d <= limit)
-                value = d[row, column]
-                row, column = row + i, column + first
-                if Y is None:
-                    others = row != column
-                    row, column, value = row[others], column[others], value[others]
-                parts[i, first] = row, column, value
+                keep(i, first, row + i, column + first, d[row, column])
 
-        _run(pairs, block, size)
+        if tree is not None and tree.serves(limit):
+            tree.near(limit, keep)
+        else:
+            _run(pairs, block, size)
         found = [parts[at] for at in sorted(parts)]
         indptr, indices, distance = call.give(
             bit_rows.in_rows(xp, pairs.shape, found, pairs.dtype, mirror=False)
@@ -582,6 +618,8 @@ def _operands(metric: Metric, x: Any, y: Any) -> tuple[Array, Array] | None:
     """Two small NumPy matrices of one floating dtype, whole numbers as float64; None for others."""
     if type(x) is not np.ndarray or type(y) is not np.ndarray or not x.ndim == y.ndim == 2:
         return None
+    if isinstance(metric, BuiltIn) and metric.sphere:
+        return None
     (m, columns), n = x.shape, len(y)
     if not _small(m, n, columns):
         return None
@@ -617,13 +655,17 @@ def _again(
         total = _product(known.over_metric.algebra, x, y)
         if total is None:
             return None
+    if metric.final_expr == _ROOT and d.size <= _ROOTS:
+        roots: Array = np.sqrt(d, out=d)
+        return roots
     host.apply(metric.final_expr, d, total)
     return d
 
 
 def _product(algebra: Semiring, x: Array, y: Array, out: Any = None) -> Array | None:
     """What is joined over the coordinates, if that can be done at once."""
-    return engines.named("cpu").calls.prepared(("rows", algebra), algebra, x, y.T, out)
+    turned = y.T.copy() if len(x) <= _ONES and y.shape[1] <= _FLAT else y.T
+    return engines.named("cpu").calls.prepared(("rows", algebra), algebra, x, turned, out)
 
 
 def _nearest_again(
@@ -672,6 +714,8 @@ class _Pairs:
         known = metric if isinstance(metric, BuiltIn) else BuiltIn("own", "a", rising=False)
         self.engine, self.final = engine, metric.final_expr
         self.rising = known.rising or self.final == ex.A
+        self.order = known.order if w is None and engine.HOST else 0.0
+        self.sphere = known.sphere
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
         counted = columns if known.counts else None
         self.joined = _work_dtype(verb, metric.name, x.dtype, y.dtype, counted)
@@ -689,6 +733,8 @@ class _Pairs:
             self.joined = self.dtype
         elif self.joined.kind == "i" and not engine.HOST and exact:
             self.joined = np.dtype(np.float32)  # of which devices compare more in a time
+        if known.sphere:
+            x, y = (_on_sphere(verb, engine.xp, v, w) for v in (x, y))
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
         centres = known.centred and columns
         if centres and w is None:
@@ -736,7 +782,7 @@ class _Pairs:
     def across(self, k: int) -> list[tuple[int, int]]:
         """Columns that threads take, each for all rows, where there are too few rows to share."""
         n = self.shape[1]
-        parts = get_num_threads() if self.few and not self.small else 1
+        parts = pool.get_num_threads() if self.few and not self.small else 1
         return _cut(n, max(1, -(-n // parts))) if k * parts * _SHORT <= n else [(0, n)]
 
     def lay_by_coordinates(self) -> None:
@@ -767,6 +813,7 @@ class _Pairs:
         if joined is out and self.over is None:
             final = None if self.final == ex.A else (self.final, self.total)
             self.join(rows, columns, out, final)
+            self.turn(out)
             return
         self.join(rows, columns, joined)
         total: Any = self.total
@@ -783,7 +830,14 @@ class _Pairs:
         joined = joined.astype(self.dtype, copy=False)
         if self.final != ex.A:
             self.engine.apply(self.final, joined, self.total)
+        self.turn(joined)
         return joined
+
+    def turn(self, halves: Array) -> None:
+        """Half chords to angles, where distances are such."""
+        if self.sphere:
+            self.engine.xp.arcsin(halves, out=halves)
+            halves *= 2
 
 
 _NO_RANGE = Facts(math.inf, -math.inf, False)
@@ -833,6 +887,24 @@ def _weights(verb: str, w: Array, columns: int) -> NDArray[np.float64]:
         raise ValueError(f"{verb}: w has weights that are infinite or NaN; they must be finite")
     weights: NDArray[np.float64] = w.astype(np.float64)
     return weights
+
+
+def _on_sphere(verb: str, xp: Any, x: Array, w: Any) -> Array:
+    """Unit vectors of places."""
+    if x.shape[1] != 2 or w is not None:
+        raise ValueError(
+            f"{verb}: haversine is of rows (latitude, longitude), without weights, got "
+            f"{'w' if w is not None else f'{x.shape[1]} columns'}"
+        )
+    x = x.astype(np.float64)
+    beyond = x[:, 0][abs(x[:, 0]) > _POLE]
+    if len(beyond):
+        raise ValueError(
+            f"{verb}: haversine is of radians, latitudes from -π / 2 to π / 2, got a latitude of "
+            f"{float(beyond[0]):g}: convert degrees by numpy.radians"
+        )
+    with np.errstate(invalid="ignore"):
+        return on_sphere(xp, x)
 
 
 def _by_coordinates(xp: Any, points: Array) -> Array:
@@ -898,6 +970,9 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
     screen = _screen(pairs, k, width)
     sieve = _sieve(pairs, k) if screen is None else None
     rest = None if screen is None else screen.search(value, index, fill)
+    tree = _tree(pairs, k)
+    if tree is not None:
+        rest = tree.search(value, index)
     if sieve is not None:
         rest = sieve.search(value, index)
 
@@ -910,7 +985,9 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         count = len(value)
         room = xp.empty(count * (width * dtype.itemsize + _ALIGNED), np.uint8)
         wait, pause = 1, 1  # tiles until the next one is screened; the first one fills the heaps
-        for first, last in _cut(end - start, width, start):
+        head = min(width, end - start, max(_HEAD, _HEADS * k)) if screen is not None else 0
+        tiles = [(start, start + head)] if head else []
+        for first, last in [*tiles, *_cut(end - start - head, width, start + head)]:
             columns = slice(first, last)
             if screen is not None and rest is None and not wait:
                 tile = tile_of(last - first, screen.dtype)
@@ -929,17 +1006,20 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         own = slice(part * m + i, part * m + j)
         find(slice(i, j), *across[part], value[own], index[own])
 
+    def again(some: Array) -> None:
+        found = select.empty(len(some), k, dtype)
+        find(some, 0, n, *found)
+        value[some], index[some] = found
+
     if rest is None:
         select.run([
             functools.partial(block, i, j, part)
             for i, j in _cut(m, size) for part in range(len(across))
         ])  # fmt: skip
     else:
-        for i in range(0, len(rest), size):
-            some = rest[i : i + size]
-            found = select.empty(len(some), k, dtype)
-            find(some, 0, n, *found)
-            value[some], index[some] = found
+        select.run([
+            functools.partial(again, rest[i : i + size]) for i in range(0, len(rest), size)
+        ])  # fmt: skip
     if len(across) > 1:
         value, index = (x.reshape(-1, m, k).swapaxes(0, 1).reshape(m, -1) for x in (value, index))
         best = xp.lexsort((index, value))[:, :k]
@@ -951,7 +1031,13 @@ def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     """A screen for Euclidean distances in which it pays."""
     x, y, own, n = pairs.x, pairs.y, as_metric("sqeuclidean").algebra, pairs.shape[1]
     same = (pairs.algebra.add_expr, pairs.algebra.mul_expr) == (own.add_expr, own.mul_expr)
-    if not same or pairs.few or x.shape[1] < _WIDE or k > width or n < _TILES * width:
+    if (
+        not same
+        or pairs.few
+        or x.shape[1] < _WIDE
+        or k > width
+        or n < _TILES * min(width, max(_HEAD, _HEADS * k))
+    ):
         return None
     seen = pairs.engine.facts(_ORDER, x).join(pairs.engine.facts(_ORDER, y))
     if seen.special or not 1 / _FAR <= seen.hi - seen.lo <= _FAR:
@@ -977,3 +1063,157 @@ def _run(pairs: _Pairs, task: Callable[[int, int, int, int], None], size: int) -
         functools.partial(task, i, j, start, end)
         for i, j in _cut(pairs.shape[0], size) for start, end in pairs.across(1)
     ])  # fmt: skip
+
+
+# --- few coordinates ----------------------------------------------------------------------------
+
+
+def _tree(pairs: _Pairs, k: int = 1) -> _Tree | None:
+    """A tree for the p-norms of few coordinates, where there are many rows, and SciPy."""
+    (m, n), columns = pairs.shape, pairs.x.shape[1]
+    if not (1 <= pairs.order <= 64 or pairs.order == math.inf) or not 1 <= columns <= _FLAT:
+        return None
+    if m < _ASKED or m * n < _PLANTED or k > _PROPOSED * n:
+        return None
+    try:
+        from scipy.spatial import cKDTree
+    except ImportError:
+        return None
+    tree = _Tree(pairs, cKDTree)
+    return tree if tree.power * math.log2(tree.range + 1) < _POWERS else None
+
+
+class _Tree:
+    """Finite rows of Y in SciPy's k-d tree, whose distances are not ours to the last bit.
+
+    It proposes rows of Y by what its distances bound. What is joined of these is the same product
+    as that of :meth:`_Pairs.join`, of the gaps and 0.
+    """
+
+    def __init__(self, pairs: _Pairs, make: Any) -> None:
+        self.pairs, self.make, self.order = pairs, make, pairs.order
+        self.rows, self.kept = (self.finite(v) for v in (pairs.x, pairs.y))
+        points = pairs.y[self.kept]
+        ends = [pairs.engine.facts(_ORDER, v) for v in (pairs.x[self.rows], points) if len(v)]
+        self.range = 6.0 * max((max(abs(x.lo), abs(x.hi)) for x in ends), default=0.0)
+        self.tree = make(points, balanced_tree=False)
+        self.power = 1.0 if self.order == math.inf else self.order
+        own = np.finfo(pairs.joined)
+        # some roundings of a sum, of powers by logarithms 745 at most, and those of the tree
+        roundings = 16 + (1024 * self.power if "log" in pairs.algebra.mul_expr.ops() else 0)
+        self.error = self.power * 2.0**-40 + roundings * float(own.eps)
+        self.least = 16 * float(own.tiny)  # where squares are no normal numbers
+        self.mean = 0.0  # pairs of a row within a limit
+
+    def finite(self, points: Array) -> Array:
+        """Rows of finite numbers."""
+        seen = self.pairs.engine.facts(_ORDER, points)
+        if not seen.special and math.isfinite(seen.hi - seen.lo):
+            return np.arange(len(points))
+        return np.flatnonzero(np.isfinite(points).all(1))
+
+    def joined(self, gaps: Array) -> Array:
+        """What is joined of differences of rows."""
+        flat = gaps.reshape(-1, gaps.shape[-1])
+        out, none = np.empty((len(flat), 1), flat.dtype), np.zeros((flat.shape[1], 1), flat.dtype)
+        self.pairs.engine.product(self.pairs.algebra, flat, none, out)
+        return out.reshape(gaps.shape[:-1])
+
+    def search(self, value: Array, index: Array) -> Array:
+        """Find the nearest rows; returns the rows of X of which it did not."""
+        x, y, k = self.pairs.x, self.pairs.y, value.shape[1]
+
+        def part(i: int, j: int) -> None:
+            some = rows[i:j]
+            far, at = self.tree.query(x[some], count, p=self.order)
+            near = self.kept.take(at)
+            with np.errstate(over="ignore"):  # of float32
+                joined = self.joined(x[some, np.newaxis] - y.take(near, 0))
+            least = far[:, -1] ** self.power * (1 - self.error) - self.least
+            mixed = np.unique(np.nonzero(joined[:, 1:] <= joined[:, :-1])[0])
+            order = np.lexsort((near[mixed], joined[mixed]))
+            for v in (joined, near):
+                v[mixed] = np.take_along_axis(v[mixed], order, 1)
+            done = joined[:, k - 1] < least
+            value[some[done]], index[some[done]] = joined[done, :k], near[done, :k]
+            left.append(some[~done])
+            pool.look()
+
+        rows, count = self.rows, k + 1
+        most = min(max(count, int(_AGAIN * len(self.kept))), len(self.kept))
+        while len(rows) and count <= most:
+            left: list[Array] = []
+            pool.run_parts(part, len(rows), -(-len(rows) // self.strip(4 * count)))
+            rows, count = np.concatenate(left), 4 * count
+        others = np.ones(len(x), bool)
+        others[self.rows] = False
+        return np.concatenate([np.flatnonzero(others), rows])
+
+    def reaches(self, limit: float) -> tuple[float, float]:
+        """Distances of the tree up to which all rows are within a limit, beyond which none is."""
+        exponent = 1.0 if self.pairs.final == ex.A else self.power
+        if self.pairs.sphere:
+            limit = 2 * math.sin(min(limit, math.pi) / 2)
+        with np.errstate(over="ignore"):
+            joined = np.float64(max(limit, 0)) ** exponent
+            ends = joined * (1 - self.error) - self.least, joined * (1 + self.error) + self.least
+            low, high = np.maximum(ends, 0) ** (1 / self.power)
+            return float(low * (1 - 2.0**-40)), float(high * (1 + 2.0**-40))
+
+    def serves(self, limit: float) -> bool:
+        """Whether pairs within a limit are few, as some rows tell."""
+        reach = self.reaches(limit)[1]
+        some = self.pairs.x[self.rows[:: max(1, len(self.rows) // 64)]]
+        if limit < 0 or not math.isfinite(reach) or not len(some) or not len(self.kept):
+            return False
+        found = self.tree.query_ball_point(some, reach, self.order, return_length=True)
+        self.mean = float(found.mean())
+        return self.mean <= float(_NEAR * self.pairs.shape[1])
+
+    def strip(self, found: float) -> int:
+        """Rows of which so many others are found each, taken together."""
+        return max(1, min(_STRIP, int(_FOUND / (found + 1))))
+
+    def _parts(self, part: Callable[[Array], None], rows: Array) -> None:
+        """Call a function of rows of X that lie in strips."""
+        rows = rows[np.argsort(self.pairs.x[rows, 0])]
+        pool.run_parts(
+            lambda i, j: part(rows[i:j]), len(rows), -(-len(rows) // self.strip(self.mean))
+        )
+
+    def near(self, limit: float, keep: Callable[..., None], rows: Array | None = None) -> None:
+        """Pass pairs within a limit on, strip by strip, in no order."""
+        x, y = self.pairs.x, self.pairs.y
+        reach = self.reaches(limit)[1]
+
+        def part(some: Array) -> None:
+            own = self.make(x[some], balanced_tree=False)
+            found = own.sparse_distance_matrix(self.tree, reach, self.order, "ndarray")
+            row, column = some[found["i"]], self.kept[found["j"]]
+            with np.errstate(over="ignore"):
+                joined = self.joined(x.take(row, 0) - y.take(column, 0))
+            d = self.pairs.finished(joined[np.newaxis])[0]
+            inside = d <= limit
+            keep(int(some[0]), 0, row[inside], column[inside], d[inside])
+            pool.look()
+
+        self._parts(part, self.rows if rows is None else rows)
+
+    def count(self, limit: float) -> Array:
+        """How many rows of Y are within a limit of each row of X."""
+        counts = np.zeros(self.pairs.shape[0], np.int64)
+        ends = np.zeros((2, len(counts)), np.int64)
+
+        def part(some: Array) -> None:
+            for end, reach in zip(ends, self.reaches(limit), strict=True):
+                end[some] = self.tree.query_ball_point(
+                    self.pairs.x[some], reach, self.order, return_length=True
+                )
+            pool.look()
+
+        self._parts(part, self.rows)
+        at_the_limit = np.flatnonzero(ends[0] != ends[1])
+        counts[:] = ends[0]
+        counts[at_the_limit] = 0
+        self.near(limit, lambda i, j, row, column, d: np.add.at(counts, row, 1), at_the_limit)
+        return counts

@@ -467,6 +467,7 @@ def unpack_bits(xp: Any, bits: Any, n: int) -> Any:
     return whole.reshape(*bits.shape[:-1], 8 * bits.shape[-1])[..., :n].view(bool)
 
 
+@functools.lru_cache(maxsize=1024)
 def bit_join(semiring: Semiring) -> str:
     """The operation that joins truth values multiplied by "and": "|", "^", or "" for others."""
     plan = _bool_plan(semiring)

@@ -58,7 +58,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
     radius : float, default 1.0
         The largest distance of :meth:`radius_neighbors` and :meth:`radius_counts`, at least 0.
     algorithm : {"brute", "auto"}, default "brute"
-        Both are brute force.
+        The same: the results of brute force.
     metric : str or Metric, default "minkowski"
         As for :func:`semiring_mm.neighbours.cdist`, but for two that are scikit-learn's:
         ``"braycurtis"`` is ``sum(abs(x - y)) / sum(abs(x) + abs(y))``, and 0 of two zero vectors
@@ -69,7 +69,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
     metric_params : dict, optional
         ``{"w": weights}``, of the columns.
     leaf_size : int, default 30
-        Not read: there is no tree.
+        Not read.
     n_jobs : int, optional
         Threads; None and -1: as many as :func:`semiring_mm.get_num_threads` says; -2: one less.
 

@@ -14,9 +14,9 @@ from ..memory import free_memory
 from .closure import BASE, closure_batch, closure_block
 from .combine import apply, unit_rows
 from .facts import facts, facts_later
-from .gf2 import PANEL, ROWS, reduce_bits
+from .gf2 import PANEL, ROWS, product_bits, reduce_bits
 from .memory import capturing, copy, fill, from_host, mirror, on, symmetric, to_host, wait
-from .product import pack_bits, product, product_bits
+from .product import pack_bits, product
 from .vector import gemv
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..engine import JOIN, PLAIN, Known, Lines, Scalar, Scaling
+from ..engine import PLAIN, Known, Lines, Scalar, Scaling
 from ..expressions import Expr, joins, joins_logarithms
 from ..memory import workspace
 from ..plan import (
@@ -30,8 +30,6 @@ from ..plan import (
     needs_facts,
     overflow,
     scalar_bits,
-    unpack_bits,
-    words_of_bits,
 )
 from ..semirings import Semiring, semirings
 from . import logsum
@@ -40,6 +38,7 @@ from .combine import apply
 from .compiler import KEPT
 from .facts import class_of, coarse_facts, facts_of_class
 from .product_code import (
+    FEW,
     GATHER,
     NOTHING_SEEN,
     PARAMS,
@@ -61,7 +60,7 @@ from .views import address
 
 __all__ = [
     "Blocks", "Cutter", "Program", "Step", "blas_serves", "blocks", "by_blas", "choose", "coarse",
-    "code_of", "lie_well", "pack_bits", "product", "product_bits", "program_of", "team_of",
+    "code_of", "lie_well", "pack_bits", "product", "program_of", "team_of",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -127,7 +126,7 @@ def product(
     k_matters = depth if a.dtype.kind in "iu" else 1
     plan, code = choose(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, k_matters, scaling,
-        arg is not None, _width(n),
+        arg is not None, _width(n), m <= FEW,
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
     if guess and fa is not None and fb is not None:
@@ -190,21 +189,6 @@ class _Guess:
         self._last[self._key] = classes[0], classes[1]
 
 
-def product_bits(
-    semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
-) -> None:
-    """C ← A B, or C ⊕ A B, of packed bits; see :meth:`semiring_mm.engine.Engine.product_bits`.
-
-    A is unpacked to masks; B and C are integers whose bits are columns.
-    """
-    masks = -unpack_bits(np, a, b.shape[-2]).view(np.int8)
-    known = (Facts(-1, 0, False), Facts(-128, 127, False), Facts(-128, 127, False))
-    product(
-        words_of_bits(semiring), masks, b.view(np.int8), c.view(np.int8),
-        JOIN if accumulate else PLAIN, known=known,
-    )  # fmt: skip
-
-
 def pack_bits(x: Array) -> Array:
     """Eight truth values to a byte; see :meth:`semiring_mm.engine.Engine.pack_bits`."""
     return np.packbits(x, axis=-1)
@@ -247,8 +231,9 @@ def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: 
 def choose(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
     fc: Facts | None, depth: int, scaling: Scaling, arg: bool, columns: int = 1 << 30,
+    few: bool = False,
 ) -> tuple[Plan, ProductCode]:  # fmt: skip
-    """The plan of a product and its code, compiled for a C of about so many columns."""
+    """The plan of a product and its code, compiled for about so many columns, or few rows."""
     alpha, beta = scaling.alpha, scaling.beta
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
     if arg and plan.codec == "sentinel":
@@ -257,7 +242,7 @@ def choose(
         plan = bytewise(plan)
     if alpha is None and beta is None:
         plan = tuned(plan)
-    return plan, product_code(plan, arg, *fewer_vectors(plan, columns))
+    return plan, product_code(plan, arg, *fewer_vectors(plan, columns, few=few))
 
 
 _WIDE = 512  # columns that fill the widest tile
@@ -292,7 +277,8 @@ def code_of(
         return None
     fa, fb, fc, *_ = (*known, None, None, None)
     plan, code = choose(
-        semiring, dtype, fa, fb, fc, depth if dtype.kind in "iu" else 1, scaling, False, _width(n)
+        semiring, dtype, fa, fb, fc, depth if dtype.kind in "iu" else 1, scaling, False, _width(n),
+        m <= FEW,
     )  # fmt: skip
     if team_of(code, m * n * depth // code.unit) > 1:
         return None

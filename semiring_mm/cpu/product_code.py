@@ -128,10 +128,14 @@ class Shape(NamedTuple):
 
 
 _WIDEST = 1 << 30  # columns
+FEW = 8  #: rows up to which a tile is low
+_LOW = 4  # rows of such a one
 
 
-def tile_shape(plan: Plan, target: Target, columns: int = _WIDEST) -> Shape:
+def tile_shape(plan: Plan, target: Target, columns: int = _WIDEST, *, few: bool = False) -> Shape:
     """The register tile and the cache blocks for a C of so many columns (or words of bits).
+
+    `few`: C has no more than ``FEW`` rows.
 
     A pure function of the plan and the processor.
 
@@ -140,7 +144,7 @@ def tile_shape(plan: Plan, target: Target, columns: int = _WIDEST) -> Shape:
     A step with a temporary runs best 24 x 1, where the temporary is the broadcast of A itself.
     Short elements and packed bits, whose rows are wide and whose A costs most to pack, take
     6 x 4. With 16 registers the same, halved. Where C has no columns for so many vectors, there are
-    fewer, and more rows.
+    fewer, and more rows; where it has few rows, tiles are lower, and wider.
     """
     size = compute_type(plan).size
     lanes = target.vector_bytes // size
@@ -151,6 +155,8 @@ def tile_shape(plan: Plan, target: Target, columns: int = _WIDEST) -> Shape:
         mr, vectors, depth = (6, 4, 1024) if target.registers >= 32 else (6, 2, 1024)
     else:
         mr, vectors, depth = (24, 1, 1024) if target.registers >= 32 else (12, 1, 1024)
+        if few and columns >= 4 * lanes:
+            mr, vectors = _LOW, 4 if target.registers >= 32 else 2
     needed = 1 << (-(-columns // lanes) - 1).bit_length()
     if needed < vectors:
         mr, vectors = (24 if target.registers >= 32 else 12) // needed, needed
@@ -201,20 +207,23 @@ class ProductCode:
         return self.shape.own_bytes(self.size, arg=arg)
 
 
-def fewer_vectors(plan: Plan, columns: int) -> tuple[int, ...]:
+def fewer_vectors(plan: Plan, columns: int, *, few: bool = False) -> tuple[int, ...]:
     """The vectors in a row of the tile for a C of so many columns; nothing where it is the usual.
 
-    What :func:`product_code` takes beside plan and arg.
+    And whether it has few rows: what :func:`product_code` takes beside plan and arg.
     """
     words = -(-columns // 32) if plan.codec == "bits" else columns
-    own, usual = (tile_shape(plan, host_target(), x).vectors for x in (words, _WIDEST))
-    return () if own == usual else (own,)
+    own, usual = (tile_shape(plan, host_target(), x) for x in (words, _WIDEST))
+    if few and tile_shape(plan, host_target(), words, few=True) != own:
+        return own.vectors, True
+    return () if own.vectors == usual.vectors else (own.vectors,)
 
 
 @functools.lru_cache(maxsize=KEPT)
-def product_code(plan: Plan, arg: bool, vectors: int = 0) -> ProductCode:
+def product_code(plan: Plan, arg: bool, vectors: int = 0, few: bool = False) -> ProductCode:
     lanes = tile_shape(plan, host_target()).lanes
-    shape = tile_shape(plan, host_target(), vectors * lanes or _WIDEST)
+    columns = _WIDEST if few else vectors * lanes or _WIDEST
+    shape = tile_shape(plan, host_target(), columns, few=few)
     library = compile_kept(
         ["product"], (writers("product_code", "team"), repr((plan, arg, shape))),
         lambda: module_text(product_functions(plan, host_target(), arg=arg, shape=shape)),

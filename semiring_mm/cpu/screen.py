@@ -1,7 +1,7 @@
 """The nearest rows by Euclidean distance, of candidates that a product in float32 leaves.
 
-|x - y|² - |x|² = |y|² - 2 x·y is a matrix product of one more column: one fused multiply-add for a
-pair of coordinates, in float32 for float64, too. It is wrong by a rounding error that has a bound.
+|x - y|² - |x|² = |y|² - 2 x·y is a matrix product, one fused multiply-add for a pair of
+coordinates, in float32 for float64, too. It is wrong by a rounding error that has a bound.
 Rows of Y that it puts beyond the k-th best by more than that bound cannot be among the k best; the
 squared distances of the others are summed up directly. So results are those of the direct way, to
 the last bit.
@@ -31,7 +31,9 @@ Array = NDArray[Any]
 _PLUS_TIMES = Semiring("screen", "a + b", "b * a", 0, 1)
 _UNIT = 2.0**-24  # the relative error of a rounding in float32
 _LEAST = 2.0**-145  # above the absolute error of one below its normal numbers
-_BLOCK = 1024  # rows that are prepared at once
+_BLOCK = 128  # rows that are prepared at once
+_FAR = 16  # times the spread of points, up to which their origin serves as it is
+_RANGE = 1e15  # and of their range, and its inverse
 
 
 class Screen:
@@ -46,25 +48,31 @@ class Screen:
         self.x, self.y = (np.ascontiguousarray(v) for v in (x, y))
         (m, width), n = x.shape, len(y)
         origin = Origin(y, range_)
-        self.left, self.squares = np.empty((m, width + 1), np.float32), np.empty(m)
-        self.right, squares = np.empty((width + 1, n), np.float32), np.empty(n)
+        plain = y.dtype == np.float32 and 1 / _RANGE < range_ < _RANGE and _centred(origin, y)
+        if plain:
+            origin.center, origin.scale = np.zeros(width), 1.0
+        self.left, self.squares = np.empty((m, width), np.float32), np.empty(m)
+        self.right, squares = self.y if plain else np.empty((n, width), np.float32), np.empty(n)
 
-        def part(v: Array, to: Array, to_squares: Array, factor: float, i: int) -> None:
+        def part(v: Array, to: Array, to_squares: Array, i: int) -> None:
             rows = slice(i, i + _BLOCK)
-            moved, to_squares[rows] = origin.moved(v[rows])
-            to[rows, :width] = moved * np.float32(factor)
+            if to is v:
+                to_squares[rows] = np.vecdot(v[rows], v[rows])
+            else:
+                to[rows], to_squares[rows] = origin.moved(v[rows])
 
         pool.run([
-            *(functools.partial(part, self.x, self.left, self.squares, -2, i)
-              for i in range(0, m, _BLOCK)),
-            *(functools.partial(part, self.y, self.right.T, squares, 1, i)
-              for i in range(0, n, _BLOCK)),
+            functools.partial(part, *side, i)
+            for side in ((self.x, self.left, self.squares), (self.y, self.right, squares))
+            for i in range(0, len(side[0]), _BLOCK)
         ])  # fmt: skip
-        self.left[:, width], self.right[width] = 1, squares
+        self.left *= -2
         self.norms, self.right_norms = np.sqrt(self.squares), np.sqrt(squares)
-        # Relative to (|x| + |y|)² the product is wrong by width + 1 roundings; those of coordinates
-        # add two, |y|² and the bound itself one each. The rest is a margin.
-        self.error = (width + 16) * _UNIT
+        self.right_squares = squares.astype(np.float32)
+        # Relative to (|x| + |y|)² the product is wrong by width roundings, the sum by one; those of
+        # coordinates add two, |y|² and the bound itself one each, |y|² in float32 width. The rest
+        # is a margin.
+        self.error = ((1 + plain) * width + 16) * _UNIT
         own = np.finfo(x.dtype)  # of distances that are summed up directly
         self.growth = float(origin.scale**2 * (1 + (width + 4) * float(own.eps)))
         tiny = float(own.smallest_subnormal) * self.growth
@@ -81,7 +89,7 @@ class Screen:
         The number of candidates is returned; `tile`, float32 as :func:`.select.put` takes it, is
         overwritten.
         """
-        product(_PLUS_TIMES, self.left[rows], self.right[:, columns], tile)
+        product(_PLUS_TIMES, self.left[rows], self.right[columns].T, tile)
         reach = self.norms[rows] + self.right_norms[columns].max()
         offset = self.error * reach * reach + self.least - self.squares[rows]
         # four vectors of keys are compared at once, which are as many bytes as a vector has columns
@@ -89,9 +97,16 @@ class Screen:
             many=value.itemsize, together=host_target().vector_bytes, rows=len(tile),
             columns=tile.shape[1],
             width=self.x.shape[1], k=value.shape[1], base=columns.start, growth=self.growth,
-            offset=offset, tile=tile, left=self.x[rows], right=self.y[columns], value=value,
-            index=index, waiting=np.empty(kernels.MOST, np.int64),
-            sums=np.empty(kernels.TAKEN, value.dtype),
+            offset=offset, squares=self.right_squares[columns], tile=tile, left=self.x[rows],
+            right=self.y[columns], value=value, index=index,
+            waiting=np.empty(kernels.MOST, np.int64), sums=np.empty(kernels.TAKEN, value.dtype),
         )  # fmt: skip
         pool.look()
         return int(found)
+
+
+def _centred(origin: Origin, points: Array) -> bool:
+    """Whether some points are about as far from 0 as from their mean."""
+    some = points[:: max(1, len(points) // 1000)]
+    spread = ((some - origin.center) ** 2).sum(1).mean()
+    return bool((origin.center**2).sum() <= _FAR * spread)

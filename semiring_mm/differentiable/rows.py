@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from .. import alignment, blas, chain_gradients, chains, gradients, neighbours, sequences
 from ..arrays import Call, check_memory
-from ..expressions import derivative
+from ..expressions import derivative, parse
 from ..graphs import apsp as graphs
 from ..graphs.inputs import positions
 from ..graphs.prepared import PreparedGraph, network
 from ..graphs.rows import Sweeps
 from ..hierarchy.demand import Demand
-from ..metrics import BuiltIn, Metric, as_metric, smooth
+from ..metrics import BuiltIn, Metric, as_metric, on_sphere, smooth
 from ..semirings import row_of, semiring_of
 from ..verb import Backward, Library, Verb
 
@@ -347,6 +347,9 @@ def _cdist_gradient(at: Backward) -> tuple[Array, Array]:
     metric, (x, y) = _metric_of(at["metric"], at["p"]), (at["X"], at["Y"])
     over = metric.over_metric if isinstance(metric, BuiltIn) and metric.over else None
     points, norms = (x, y), None
+    sphere = isinstance(metric, BuiltIn) and metric.sphere
+    if sphere:
+        points = tuple(on_sphere(xp, v) for v in points)
     centred = isinstance(metric, BuiltIn) and metric.centred
     if centred:
         points = tuple(v - v.mean(-1)[..., None] for v in points)
@@ -357,6 +360,8 @@ def _cdist_gradient(at: Backward) -> tuple[Array, Array]:
     given = [_joined(library, row, *points) for row in rows]
     entries, other = given[0][0], x.shape[-1] if over is None else given[1][0]
     slopes = [derivative(metric.final_expr, name) for name in ("a", "b")[: len(rows)]]
+    if sphere:  # of the angle, by the square of the chord
+        slopes = [parse("1 / sqrt(a * (4 - a))")]
     steep = bool(metric.final_expr.ops() & {"sqrt", "log"})  # infinitely so at 0
     away = entries != 0
     safe = xp.where(away, entries, 1) if steep else entries
@@ -371,6 +376,8 @@ def _cdist_gradient(at: Backward) -> tuple[Array, Array]:
             Backward(library, (part,), arrays, shapes, {"a": True, "b": True})
         )
         left, right = left + both[0], right + both[1].mT
+    if sphere:
+        return _by_angles(xp, x, left), _by_angles(xp, y, right)
     if norms is None:
         return left, right
     found = ((by - v * (v * by).sum(-1)[..., None]) / norm
@@ -378,6 +385,15 @@ def _cdist_gradient(at: Backward) -> tuple[Array, Array]:
     if centred:
         found = (by - by.mean(-1)[..., None] for by in found)
     return next(found), next(found)
+
+
+def _by_angles(xp: Any, places: Array, came: Array) -> Array:
+    """The gradient by latitudes and longitudes of what came to their unit vectors."""
+    latitude, longitude = places[..., 0], places[..., 1]
+    east = xp.cos(longitude) * came[..., 1] - xp.sin(longitude) * came[..., 0]
+    out = xp.cos(longitude) * came[..., 0] + xp.sin(longitude) * came[..., 1]
+    north = xp.cos(latitude) * came[..., 2] - xp.sin(latitude) * out
+    return xp.stack((north, xp.cos(latitude) * east), -1)
 
 
 def _joined(library: Library, row: str, x: Array, y: Array) -> tuple[Array, Array | None]:

@@ -106,7 +106,7 @@ def test_docstrings_are_derived():
 
 METRICS = [
     "cityblock", "euclidean", "sqeuclidean", "chebyshev", "hamming", "canberra", "braycurtis",
-    "cosine", ("minkowski", 3), ("minkowski", 1.7), ("minkowski", 0.5),
+    "cosine", "haversine", ("minkowski", 3), ("minkowski", 1.7), ("minkowski", 0.5),
 ]  # fmt: skip
 SUMS = {
     "ij,jk->ik": ((3, 4), (4, 2)), "ij->i": ((3, 4),), "bij,bjk->bk": ((2, 3, 4), (2, 4, 2)),
@@ -140,7 +140,10 @@ def on_host(x):
 @pytest.mark.parametrize("metric", METRICS, ids=str)
 def test_gradients_of_distances(torch, learn, metric):
     name, p = metric if isinstance(metric, tuple) else (metric, 2)
-    x, y = tensors(torch, (5, 3), (4, 3))
+    columns = 2 if name == "haversine" else 3
+    x, y = tensors(torch, (5, columns), (4, columns))
+    if name == "haversine":
+        x, y = ((v / 2).detach().requires_grad_() for v in (x, y))  # latitudes below π / 2
     found = learn.cdist(x, y, name, p=p)
     assert_allclose(
         found.detach(), sm.neighbours.cdist(on_host(x), on_host(y), name, p=p), rtol=1e-12

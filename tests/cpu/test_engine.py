@@ -693,7 +693,8 @@ def test_cache_sizes_are_read(tmp_path):
     assert compiler.cache_sizes(str(tmp_path)) == (48 << 10, 2 << 20)
 
 
-def test_tiles_fit_their_blocks_and_the_caches():
+@pytest.mark.parametrize("few", [False, True])
+def test_tiles_fit_their_blocks_and_the_caches(few):
     targets = [compiler.Target("x", "+fma", size, count, l1 << 10, l2 << 10)
                for size, count in ((64, 32), (32, 16), (16, 16), (16, 32))
                for l1, l2 in ((32, 256), (32, 1024), (48, 2048), (128, 12288))]  # fmt: skip
@@ -702,7 +703,7 @@ def test_tiles_fit_their_blocks_and_the_caches():
         for dtype in algebra.dtypes:
             found = plan.make_plan(sm.semirings[name], dtype, facts, facts, 4)
             for target in targets:
-                shape = product_code.tile_shape(found, target)
+                shape = product_code.tile_shape(found, target, few=few)
                 size = int(found.compute[1:]) // 8
                 assert shape.lanes * size == target.vector_bytes
                 assert shape.mc % shape.mr == 0
@@ -811,6 +812,26 @@ def test_tiles_of_narrow_products(name, dtype):
         np.testing.assert_array_equal(
             sm.matmul(a, np.ascontiguousarray(b[:, :n]), name), expected[:, :n]
         )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "i8"])
+def test_tiles_of_few_rows(dtype):
+    """Lower and wider ones, and results as of many rows."""
+    facts_ = plan.Facts(-4, 4, False)
+    given = sm.semirings["min_plus"], np.dtype(dtype), facts_, facts_, None, 9, product.PLAIN, False
+    shapes = [product.choose(*given, 200, few)[1].shape for few in (False, True)]
+    assert (shapes[1].mr < shapes[0].mr) == (dtype != "i2")
+    assert shapes[1].nr >= shapes[0].nr
+    rng = np.random.default_rng(3)
+    a = rng.integers(-4, 5, (70, 90)).astype(dtype)
+    b = rng.integers(-4, 5, (90, 1009)).astype(dtype)
+    expected, args = sm.matmul(a, b, "min_plus", return_arg=True)
+    for m in (1, 4, 5, 8, 9):
+        for n in (1, 31, 1009):
+            rows, args_of_rows = sm.matmul(a[:m], b[:, :n], "min_plus", return_arg=True)
+            np.testing.assert_array_equal(rows, expected[:m, :n])
+            np.testing.assert_array_equal(args_of_rows, args[:m, :n])
+            np.testing.assert_array_equal(sm.matmul(a[:m], b[:, :n], "min_plus"), rows)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

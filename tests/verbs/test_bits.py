@@ -6,12 +6,14 @@ import reference
 from engines import HOST, Cuda, on_host
 from host_device import guarded
 from numpy.testing import assert_array_equal
+from plain_kernels import both
 from reference import naive
 
 import semiring_mm as sm
 from semiring_mm import arrays
 from semiring_mm.closures import bits
 from semiring_mm.cpu import engine as cpu
+from semiring_mm.cpu.kernels import gf2 as kernels
 from semiring_mm.gpu import device
 from semiring_mm.gpu import engine as gpu
 
@@ -156,6 +158,39 @@ def test_a_kernel_reads_no_word_beyond_the_columns(monkeypatch):
     combined = np.unpackbits(sums, axis=1) @ whole.astype(int) % 2
     assert_array_equal(combined[pivots >= 0], expected[: len(columns)])
     assert not sums[pivots < 0].any()
+
+
+@pytest.mark.parametrize("either", [False, True])
+def test_the_kernel_of_packed_products_in_python(either):
+    """Edges of bytes, of tables and of a strip; what C held is joined, and padding is not."""
+    rng = np.random.default_rng(0)
+    for m, k, n in ((3, 5, 7), (2, 35, 8 * kernels.STRIP + 20)):
+        a, b, c = (rng.random(shape) < 0.3 for shape in ((m, k), (k, n), (m, n)))
+        packed = np.packbits(a, 1), np.packbits(b, 1), np.packbits(c, 1)
+        packed[0][:, -1] |= 1  # beyond the last column
+        found = both(
+            kernels.multiply, either=either, m=m, depth=-(-k // 8), k=k, width=-(-n // 8),
+            a=packed[0], b=packed[1], c=packed[2],
+            table=np.empty((16 * kernels.TABLES, kernels.STRIP), np.uint8),
+        )["c"]  # fmt: skip
+        sums = c + a.astype(int) @ b
+        expected = sums > 0 if either else sums % 2 == 1
+        assert_array_equal(np.unpackbits(found, 1, n), expected)
+
+
+def test_the_kernel_of_elimination_in_python():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-(2**62), 2**62, (11, 8)) & rng.integers(-(2**62), 2**62, (11, 8))
+    rows[5] = rows[2] ^ rows[3]
+    found = both(
+        kernels.reduce, columns=128, count=11, width=8, own=rows, free=np.ones(11, np.uint8),
+        pivots=np.empty(128, np.int32),
+    )  # fmt: skip
+    at = found["pivots"]
+    assert sorted(at[at >= 0].tolist()) == sorted(np.flatnonzero(found["free"] == 0).tolist())
+    for j in np.flatnonzero(at >= 0):
+        bit = found["own"][:, j // 64] >> (j % 64 ^ 7) & 1
+        assert_array_equal(np.flatnonzero(bit), [at[j]])
 
 
 def test_views_of_packed_bits(anywhere):

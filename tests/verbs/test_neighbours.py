@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import sys
 import warnings
 
 import numpy as np
@@ -212,6 +213,12 @@ def test_metrics_of_ones_own():
     (ValueError, "the radius is a number", lambda: sm.neighbours.radius_count(*X, "a")),
     (ValueError, "beyond the range of float64; use inf",
      lambda: sm.neighbours.radius_count(*X, 10**400)),
+    (ValueError, r"haversine is of rows \(latitude, longitude\), .* got 3 columns",
+     lambda: sm.neighbours.cdist(*X, "haversine")),
+    (ValueError, "without weights, got w",
+     lambda: sm.neighbours.cdist([[0, 0]], [[0, 1]], "haversine", w=[1, 1])),
+    (ValueError, "a latitude of 52.5: convert degrees by numpy.radians",
+     lambda: sm.neighbours.argbest([[nan, 0], [52.5, 13.4]], [[0, 1]], "haversine")),
     (TypeError, "k must be an integer", lambda: sm.neighbours.knn(*X, 1.5)),
     (TypeError, "argbest: Y must be an array .* got None",
      lambda: sm.neighbours.argbest(X[0], None)),
@@ -342,6 +349,10 @@ SCREENED = {
         np.full((60, 8), 0.35),
         RNG.choice([-0.35, 0.35], (5000, 1)) + sphere(5000, 8) * (1 + 1e-8 * RNG.random((5000, 1))),
     ],
+    "around two": [
+        np.full((60, 8), 4.0),
+        RNG.choice([-4.0, 4.0], (5000, 1)) + sphere(5000, 8) * (1 + RNG.random((5000, 1)) / 1000),
+    ],
     "around some": [
         2e-8 * sphere(60),
         sphere(5000) * (1 + 1e-6 * RNG.random((5000, 1))) * (np.arange(5000) % 250 > 0)[:, None],
@@ -386,6 +397,131 @@ def test_what_is_not_finite_is_not_screened():
     d, i = sm.neighbours.knn(x, y, 900)
     assert_array_equal(d, expected[:, :900])
     assert_array_equal(i, order[:, :900])
+
+
+def places(n):
+    """Latitudes and longitudes, of which some are nearly antipodes, and near the poles and 180°."""
+    latitude, longitude = np.arcsin(RNG.uniform(-1, 1, n)), RNG.uniform(-np.pi, np.pi, n)
+    latitude[:2], longitude[2:4] = (np.pi / 2, -np.pi / 2), (np.pi, 1e-9 - np.pi)
+    latitude[4], longitude[4] = -latitude[5], longitude[5] + np.pi
+    latitude[6:9] = latitude[9:12] + 1e-7  # 64 cm
+    longitude[6:9] = longitude[9:12]
+    return np.stack([latitude, longitude], 1)
+
+
+def great_circles(x, y):
+    """Angles by tangents, which are exact at all distances."""
+    (a, b), gap = (np.meshgrid(y[:, 0], x[:, 0])[::-1]), y[:, 1] - x[:, 1:]
+    across = np.cos(a) * np.sin(b) - np.sin(a) * np.cos(b) * np.cos(gap)
+    return np.arctan2(
+        np.hypot(np.cos(b) * np.sin(gap), across),
+        np.sin(a) * np.sin(b) + np.cos(a) * np.cos(b) * np.cos(gap),
+    )
+
+
+def test_places_on_a_sphere(monkeypatch):
+    x = places(700)
+    want = great_circles(x, x)
+    d = sm.neighbours.cdist(x, x, "haversine")
+    near = want < 2  # the angle of opposite places is as the root of the error of their chord
+    assert_allclose(d[near], want[near], 1e-15, 1e-15)
+    assert_allclose(d, want, atol=3e-8)
+    short = sm.neighbours.cdist(*2 * [x.astype("f4")], "haversine")
+    assert short.dtype == np.float32
+    assert_allclose(short[near], want[near], 1e-6, 3e-7)
+    assert (d.diagonal() == 0).all()
+    for planted in (1 << 30, 0):  # by all distances, and in a tree
+        monkeypatch.setattr(neighbours, "_PLANTED", planted)
+        found, index = sm.neighbours.knn(x, x, 5, "haversine")
+        assert_array_equal(found, by_sorting(d, 5)[0])
+        assert_array_equal(np.take_along_axis(d, index, 1), found)
+        for r in (0.2, d[0, 1], 1e-7, 0):
+            counts = sm.neighbours.radius_count(x, x, r, "haversine")
+            assert_array_equal(counts, (d <= r).sum(1))
+            close = sm.neighbours.within(x, x, radius=r, metric="haversine")
+            assert_array_equal(close.distance, d[d <= r])
+    assert np.isnan(sm.neighbours.cdist([[nan, 0], [0, inf]], x[:1], "haversine")).all()
+
+
+def holes(rows, columns=2):
+    """Points some of which have coordinates that are NaN or infinite."""
+    points = RNG.random((rows, columns))
+    points[::7, 0], points[1::11, 1], points[2::13] = nan, inf, -inf
+    return points
+
+
+GRID = RNG.integers(0, 50, (2900, 2))
+#: X and Y of few coordinates, and of which rows a tree is sure.
+PLANTED = {
+    "uniform": (RNG.random((700, 3)), RNG.random((2900, 3)), "all"),
+    "a line": (RNG.random((700, 1)), RNG.random((2900, 1)), "all"),
+    "a grid": (GRID[:700] * 0.1, GRID * 0.1, "some"),
+    "whole numbers": (GRID[:700], GRID, "some"),
+    "equal pairs": (RNG.random((700, 2)), np.repeat(RNG.random((1450, 2)), 2, 0), "some"),
+    "one place": (np.ones((700, 2)), np.ones((2900, 2)), "none"),
+    "around a place": (np.full((700, 2), 0.1), RNG.choice([-0.4, 0.6], (2900, 2)), "none"),
+    "far from the origin": (
+        1e6 + RNG.random((700, 2)),
+        1e6 + RNG.random((2900, 2)),
+        "some, in float32",
+    ),
+    "no number": (np.full((700, 2), nan), RNG.random((2900, 2)), "none"),
+    "among no numbers": (RNG.random((700, 2)), np.full((2900, 2), nan), "none"),
+    "not finite": (holes(700), holes(2900), "some"),
+    "tiny": (1e-25 * RNG.random((700, 2)), 1e-25 * RNG.random((2900, 2)), "some, in float32"),
+    "huge": (
+        1e38 * RNG.normal(size=(700, 2)),
+        1e38 * RNG.normal(size=(2900, 2)),
+        "some, in float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("points", PLANTED)
+def test_a_tree_leaves_every_bit_as_it_is(points, dtype, monkeypatch):
+    """Ties at the k-th place and at the radius; what is beyond the range of squares, too."""
+    pytest.importorskip("scipy")
+    x, y, sure = PLANTED[points]
+    with warnings.catch_warnings(action="ignore"):
+        x, y = x.astype(dtype), y.astype(dtype)
+    monkeypatch.setattr(neighbours, "_PLANTED", 1 << 20)
+    left, search = [], neighbours._Tree.search
+    monkeypatch.setattr(
+        neighbours._Tree, "search", lambda *args: left.append(search(*args)) or left[-1]
+    )
+    metrics = {
+        "euclidean": 2, "sqeuclidean": 2, "cityblock": 1, "chebyshev": inf, "minkowski": 2.3
+    }  # fmt: skip
+    found, direct = [], []
+    for metric, p in metrics.items():
+        d = sm.neighbours.cdist(x[:9], y, metric, p=p)
+        near = np.sort(d[np.isfinite(d)])  # a radius that some pairs are at
+        radius = float(near[near.size // 200]) if near.size else 1.0
+        calls = [
+            *(functools.partial(sm.neighbours.knn, x, y, k, metric, p=p) for k in (1, 40)),
+            functools.partial(sm.neighbours.radius_count, x, y, radius, metric, p=p),
+            functools.partial(sm.neighbours.within, x, y, radius=radius, metric=metric, p=p),
+        ]
+        found += [call() for call in calls]
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "scipy.spatial", None)
+            direct += [call() for call in calls]
+    assert len(left) == 2 * len(metrics)
+    shares = [len(rest) / len(x) for rest in left]
+    if sure == "some, in float32":
+        sure = "some" if dtype == "f4" else "all"
+    assert (max(shares) < 0.05, min(shares) == 1) == (sure == "all", sure == "none")
+    for got, want in zip(found, direct, strict=True):
+        for one, other in zip(_parts(got), _parts(want), strict=True):
+            assert one.dtype == other.dtype
+            assert_array_equal(one, other)
+
+
+def _parts(found):
+    if isinstance(found, sm.neighbours.Within):
+        return found.indptr, found.indices, found.distance
+    return found if isinstance(found, tuple) else (found,)
 
 
 @pytest.mark.parametrize("order", ["falling", "rising", "equal"])

@@ -30,14 +30,15 @@ def take(waiting, count, sums, row, right, width, values, places, k, base):
 @kernel
 def put(
     many: static, together: static, rows: i64, columns: i64, width: i64, k: i64, base: i64,
-    growth: f64, offset: f64[rows], tile: f32[rows, columns], left: T[rows, width],
-    right: T[columns, width], value: T[rows, k], index: i64[rows, k], waiting: i64[MOST],
-    sums: T[TAKEN],
+    growth: f64, offset: f64[rows], squares: f32[columns], tile: f32[rows, columns],
+    left: T[rows, width], right: T[columns, width], value: T[rows, k], index: i64[rows, k],
+    waiting: i64[MOST], sums: T[TAKEN],
 ) -> i64:  # fmt: skip
     """Put columns into full heaps of squared distances; how many the bounds in the tile leave.
 
-    A squared distance d is in a row's tile as d · `growth` + `offset`, or less. `together` entries
-    are compared at once, as many as `many` vectors of distances have.
+    Of a squared distance d, the entries of a row's tile and of `squares` add up to
+    d · `growth` + `offset`, or less. `together` entries are compared at once, as many as `many`
+    vectors of distances have.
     """
     total = 0
     for r in range(rows):
@@ -45,7 +46,7 @@ def put(
         count, most = 0, f32(f64(values[0]) * growth + offset[r])
         for first in range(0, columns, together):
             for j in lanes(min(columns - first, together), many):
-                for c in where(j, keys[first + j] <= most):
+                for c in where(j, keys[first + j] + squares[first + j] <= most):
                     waiting[count] = first + c
                     count += 1
             while count >= TAKEN or (count > 0 and first + together >= columns):
