@@ -328,10 +328,10 @@ def warping_of_features(size: tuple[int, int], options: Options) -> Line:
         costs = torch.cdist(*given, p=1)
         return wave_loop(torch, point, point, lambda i, j: costs[i, j])
 
-    _close(torch.tensor(float(sm.alignment.dtw(x, y))), loop()[0].cpu())
+    _close(torch.tensor(float(sm.alignment.dtw([x], [y])[0])), loop()[0].cpu())
     calls: dict[str, tuple[str, Call]] = {"PyTorch, cdist and a loop": ("torch", loop)}
     words = f"{length:,} steps of {features} features"
-    return _line(words, lambda: sm.alignment.dtw(x, y), calls)
+    return _line(words, lambda: sm.alignment.dtw([x], [y]), calls)
 
 
 def edits(size: tuple[int, int], options: Options) -> Line:
@@ -355,17 +355,15 @@ def edits(size: tuple[int, int], options: Options) -> Line:
 
 def near(size: tuple[int, int], options: Options) -> Line:
     """Pairs within an edit distance of 2, of strings over 20 letters; a third are edited others."""
-    import cupy as cp
-
     count, length = size
     x = (gpu.random((count, length), "f4", "uniform", 1) * 20).astype("i4")
     third = count // 3
     x[:third, : length - 2] = x[third : 2 * third, : length - 2]
     found = sm.alignment.within(x, cutoff=2)
     for i in range(_FEW):
-        d = sm.alignment.edit_distance(cp.broadcast_to(x[i], x.shape), x)
+        d = sm.alignment.edit_distance(x[i : i + 1].repeat(count, axis=0), x)
         own = found.indices[int(found.indptr[i]) : int(found.indptr[i + 1])]
-        assert own.tolist() == [j for j in cp.flatnonzero(d <= 2).tolist() if j != i]
+        assert own.tolist() == [j for j in (d <= 2).nonzero()[0].tolist() if j != i]
     words = f"{count:,} of {length}: {len(found.indices) // 2:,} pairs"
     return _line(words, lambda: sm.alignment.within(x, cutoff=2), {})
 
