@@ -911,7 +911,7 @@ def gpu_loads(name: str, _: Options) -> Line:
                 x.n / some, told=f", {some:,} sources",
             ),
         ],
-        most=3,
+        most=1,  # half a minute
     )  # fmt: skip
 
 

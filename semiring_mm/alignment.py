@@ -482,13 +482,18 @@ def _near(pairs: _Pairs, limit: int, same: bool) -> Iterator[tuple[Array, ...]]:
             return
     sieve = sieve or _Sieve(pairs, limit, same)
     tick = reporter(pairs.progress, float(shape[0]), pairs.verb, "sequences")
+    both = (
+        s._replace(starts=xp.asarray(s.starts), lengths=xp.asarray(s.lengths)) for s in pairs.both
+    )
+    first, second = both
+    there = replace(pairs, both=(first, second))  # many pairs are chosen of them
     step = max(1, min(shape[0], int(_LISTED / max(1.0, share * shape[1]))))
     for begin in range(0, shape[0], step):
         end = min(begin + step, shape[0])
         for i, j in sieve.alike(begin, end):
             for some in range(0, len(i), _TOGETHER):
                 a, b = (v[some : some + _TOGETHER] for v in (i, j))
-                d = edit_distance(pairs.of(engine.to_host(a), engine.to_host(b)), None)
+                d = edit_distance(there.of(a, b), None)
                 near = xp.flatnonzero(d <= limit)
                 yield a[near], b[near], d[near].astype(np.int32)
         if tick is not None:

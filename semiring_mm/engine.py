@@ -221,7 +221,8 @@ class Ragged(NamedTuple):
     entries
         Points of a rule's dtype, or codes, which are rows of the ``table`` where one is given.
     starts, lengths
-        The first entry of each sequence, and how many it has; of NumPy.
+        The first entry of each sequence, and how many it has; of NumPy, or, for sequences of codes,
+        of the engine's library.
     """
 
     entries: whole(F[:, features]) | whole(i32[:]) if table is None else whole(i32[:]) < len(table)

@@ -77,7 +77,8 @@ def align(
             warps, parts = _SHARED, -(-strips // _SHARED)
         blocks = min(pairs, _BLOCKS * here.sms) if parts == 1 else pairs * parts
         lines = xp.empty((min(pairs, blocks), 1 + rule.affine, width), dtype)
-        places = np.stack([x.starts[some], y.starts[some], x.lengths[some], y.lengths[some]])
+        library = np if isinstance(x.starts, np.ndarray) else xp
+        places = library.stack([v[some] for v in (x.starts, y.starts, x.lengths, y.lengths)])
         there = xp.asarray(places)
         fields |= _places(there) | {
             "lines": lines, "out": out[some], "pairs": pairs, "parts": parts,
