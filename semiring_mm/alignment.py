@@ -651,8 +651,10 @@ def _scores(
         gaps = [-gap_open, -gap, -match, -mismatch]
         if return_path:
             return pairs.trace(rule, band, gaps, table, shown, score=lambda cost: 0.0 - cost)
+        if pairs.call.engine.HOST and pairs.narrow(gaps, table):
+            rule = rule._replace(dtype="f4")
         found, _ = pairs.align(rule, band, gaps, table)
-        return pairs.give(0.0 - found)
+        return pairs.give(0.0 - found.astype(np.float64, copy=False))
 
 
 def _edits(cost: float) -> int:
@@ -796,6 +798,13 @@ class _Pairs:
                 )
             both.append(s._replace(entries=found))
         return replace(self, both=(both[0], both[1]))
+
+    def narrow(self, gaps: list[float], table: Array | None) -> bool:
+        """Whether all costs are exact in float32: eighths whose sums have few digits."""
+        costs = np.abs(gaps if table is None else np.append(table, gaps)) * 8
+        steps = sum(int(s.lengths.max(initial=0)) for s in self.both) + 2
+        most = steps * (costs.max() + 8 * abs(gaps[0]))
+        return bool(most < 1 << 24) and not (costs % 1).any()
 
     def of(self, i: Array, j: Array) -> _Pairs:
         """The pairs of first sequences i and second ones j."""

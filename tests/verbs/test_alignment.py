@@ -123,6 +123,32 @@ def test_named_matrices(gap_open):
         alignment.smith_waterman("MK", "M", matrix="BLOSUM")
 
 
+@pytest.mark.parametrize(
+    ("costs", "length", "narrow"),
+    [
+        ({}, 60, True), ({"gap": -0.125, "mismatch": -2.5}, 60, True), ({"gap": -0.1}, 60, False),
+        ({"match": 7, "gap_open": -11}, 9000, True), ({"match": 1 << 15}, 60, False),
+        ({"matrix": np.eye(4) * 3 - 0.5}, 60, True), ({"matrix": np.eye(4) / 3}, 60, False),
+    ],
+)  # fmt: skip
+def test_scores_that_are_exact_in_float32_are_computed_so(costs, length, narrow, monkeypatch):
+    rng, kinds = np.random.default_rng(3), []
+    pairs = [[rng.integers(0, 4, length - 9 * i) for i in range(3)] for _ in "xy"]
+    real = alignment._Pairs.align
+    for verb in (alignment.needleman_wunsch, alignment.smith_waterman):
+        monkeypatch.setattr(
+            alignment._Pairs, "align",
+            lambda self, rule, *given, **more: kinds.append(rule.dtype)
+            or real(self, rule, *given, **more),
+        )  # fmt: skip
+        found = verb(*pairs, **costs)
+        assert found.dtype == "f8"
+        monkeypatch.setattr(alignment._Pairs, "narrow", lambda *_: False)
+        assert_array_equal(found, verb(*pairs, **costs))
+        monkeypatch.undo()
+    assert kinds == ["f4" if narrow else "f8", "f8"] * 2
+
+
 def test_rules_of_dtw():
     assert alignment.dtw([], []) == 0
     assert alignment.dtw([], []).dtype == "f8"
