@@ -469,7 +469,8 @@ def _near(pairs: _Pairs, limit: int, same: bool) -> Iterator[tuple[Array, ...]]:
     few = engine.edit_rows is not None and math.prod(shape) <= _FEW
     sieve = None if few else _Sieve(pairs, limit, same)
     share = 1.0 if sieve is None else sieve.share()
-    if share > _ALIKE:
+    longest = max(int(s.lengths.max()) for s in pairs.both)
+    if share > _ALIKE * min(max(1.0, longest / _WIDE), _ALONE):
         parts = list[tuple[Array, ...]]()
 
         def take(i: Array, j: Array, d: Array) -> None:
@@ -511,7 +512,10 @@ class _Sieve:
     def __init__(self, pairs: _Pairs, limit: int, same: bool) -> None:
         self.engine, self.same, self.both = pairs.call.engine, same, pairs.both
         self.limit = limit
-        some = [self._counts(s, _evenly(len(s.starts), _SAMPLE)) for s in self.both[: 2 - same]]
+        some = [
+            self._counts(s, _evenly(len(s.starts), min(_SAMPLE, self._step(s))))
+            for s in self.both[: 2 - same]
+        ]
         count = np.minimum(self.engine.to_host(self.engine.xp.concatenate(some)), _LEVELS)
         each = (count * _FEATURES + np.arange(_FEATURES)).ravel()
         each = np.bincount(each, minlength=(_LEVELS + 1) * _FEATURES).reshape(-1, _FEATURES)
@@ -524,6 +528,10 @@ class _Sieve:
         self.feature = self.engine.xp.asarray(place)
         self.radius = _CHANGED * limit / max(1, self.columns)
         self.bits = [self._bits(s) for s in self.both[: 2 - same]]
+
+    def _step(self, s: Ragged) -> int:
+        """How many sequences are counted at a time."""
+        return max(1, _COUNTED // max(_FEATURES, int(s.lengths.max())))
 
     def _counts(self, s: Ragged, rows: Array, used: Array | None = None) -> Array:
         """How often sequences have each letter and each two neighbours, by their remainders."""
@@ -548,7 +556,7 @@ class _Sieve:
         xp, n = self.engine.xp, len(s.starts)
         words = max(1, -(-self.columns // 64))
         out = xp.zeros((n, 8 * words), np.uint8)
-        step = max(1, _COUNTED // max(1, len(self.used), int(s.lengths.max())))
+        step = self._step(s)
         for begin in range(0, n if self.columns else 0, step):
             rows = np.arange(begin, min(begin + step, n))
             count = xp.minimum(self._counts(s, rows, self.used), _LEVELS).astype(np.uint8)
@@ -595,7 +603,8 @@ _BITS = 512
 _CHANGED = 6  # bits that an edit changes, at most
 _COUNTED = 1 << 22  # numbers at a time
 _FEW = 1 << 17  # pairs of which all are compared at once
-_ALIKE = 0.02  # of all pairs, from which comparing all takes less time
+_ALIKE = 0.02  # of all pairs, from which comparing all takes less time, by groups of pairs,
+_WIDE, _ALONE = 100, 20.0  # which gain less where sequences are longer, and in the end nothing
 _LISTED = 1 << 23  # pairs that are alike, at a time
 _BEGIN = np.zeros(1, np.int64)  # where a single sequence starts
 _TOGETHER = 1 << 20  # pairs

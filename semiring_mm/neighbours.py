@@ -69,10 +69,7 @@ _OF_BITS = {*BIT_METRICS, *(name for name, own in ALSO.items() if own in BIT_MET
 _PLANTED = 1 << 22  # distances from which SciPy's tree repays that it is built and asked, by
 _ASKED = 512  # so many rows at least
 _FLAT = 3  # coordinates up to which it does
-_PROPOSED, _AGAIN = (
-    1 / 64,
-    1 / 512,
-)  # the share of its rows that it proposes at most, and if asked again
+_PROPOSED, _AGAIN = 1 / 64, 1 / 512  # the share of its rows that it proposes, and if asked again
 _NEAR = 1 / 32  # the share of all pairs up to which near ones are found in it
 _STRIP, _FOUND = 4096, 1 << 16  # rows that it is asked for together, and pairs that these have
 _POLE = 1.572  # the largest latitude in radians, and what 16 bits round
