@@ -1133,6 +1133,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else ("single", families.SINGLE) if args.single
         else ("continent", CONTINENT) if args.continent else ("cpu", CASES)
     )  # fmt: skip
+    keep = functools.partial(
+        report.keep, result, f"sparse-graphs-{kind}", args.out,
+        scratch=bool(args.quick or args.only),
+    )  # fmt: skip
     for case in cases:
         if args.only not in case.name:
             continue
@@ -1142,8 +1146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(report.text(made), flush=True)
             result["lines"].append(made.raw())
             made.contenders.clear()  # their data may fill the memory
-    scratch = bool(args.quick or args.only)
-    kept = report.keep(result, f"sparse-graphs-{kind}", args.out, scratch=scratch)
+            keep(quiet=True)  # a run that is cut off leaves its first lines
+    kept = keep(quiet=False)
     return 0 if args.out or not kept else renew()
 
 
