@@ -393,9 +393,10 @@ def cdist(
             return pairs.call.give(out)
         tick = reporter(progress, float(max(1, shape[0])), "cdist", "sequences")
         step = max(1, _TOGETHER // max(1, shape[1]))
+        lib, there = (np, pairs) if metric == "dtw" else (xp, pairs.resident())
         for i in range(0, shape[0], step):
-            rows = np.arange(i, min(i + step, shape[0]))
-            given = pairs.of(np.repeat(rows, shape[1]), np.tile(np.arange(shape[1]), len(rows)))
+            rows = lib.arange(i, min(i + step, shape[0]))
+            given = there.of(lib.repeat(rows, shape[1]), lib.tile(lib.arange(shape[1]), len(rows)))
             found = _METRICS[metric](given, None, **options)
             out[i : i + len(rows)] = found.reshape(len(rows), shape[1])
             if tick is not None:
@@ -483,11 +484,7 @@ def _near(pairs: _Pairs, limit: int, same: bool) -> Iterator[tuple[Array, ...]]:
             return
     sieve = sieve or _Sieve(pairs, limit, same)
     tick = reporter(pairs.progress, float(shape[0]), pairs.verb, "sequences")
-    both = (
-        s._replace(starts=xp.asarray(s.starts), lengths=xp.asarray(s.lengths)) for s in pairs.both
-    )
-    first, second = both
-    there = replace(pairs, both=(first, second))  # many pairs are chosen of them
+    there = pairs.resident()
     step = max(1, min(shape[0], int(_LISTED / max(1.0, share * shape[1]))))
     for begin in range(0, shape[0], step):
         end = min(begin + step, shape[0])
@@ -814,6 +811,14 @@ class _Pairs:
         steps = sum(int(s.lengths.max(initial=0)) for s in self.both) + 2
         most = steps * (costs.max() + 8 * abs(gaps[0]))
         return bool(most < 1 << 24) and not (costs % 1).any()
+
+    def resident(self) -> _Pairs:
+        """The same with the places of sequences of codes where these are, to choose many pairs."""
+        first, second = (
+            s._replace(starts=self.xp.asarray(s.starts), lengths=self.xp.asarray(s.lengths))
+            for s in self.both
+        )
+        return replace(self, both=(first, second))
 
     def of(self, i: Array, j: Array) -> _Pairs:
         """The pairs of first sequences i and second ones j."""

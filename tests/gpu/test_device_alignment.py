@@ -69,6 +69,10 @@ def test_pairs_within_a_distance(there):
         expected = alignment.within(x, cutoff=cutoff, lengths=(lengths, lengths))
         for name in ("indptr", "indices", "distance"):
             assert_array_equal(there.get(getattr(found, name)), getattr(expected, name))
+    some = there.put(x[:20])
+    for metric in ("edit_distance", "smith_waterman", "needleman_wunsch"):
+        found = alignment.cdist(some, some, metric)
+        assert_array_equal(there.get(found), alignment.cdist(x[:20], metric=metric))
     y = there.put(x[:50])
     found = alignment.within(there.put(x), y, cutoff=1)
     expected = alignment.within(x, x[:50], cutoff=1)
