@@ -102,13 +102,16 @@ def cdist_lines(quick: bool, threads: int) -> Iterator[Line]:
     from scipy.spatial import distance
     from sklearn.metrics import pairwise_distances
 
-    shapes = [(1500, 16, "f8"), (1500, 128, "f8"), (1500, 128, "f4"), (100, 3, "f8")]
-    for n, columns, dtype in [(20, 3, "f4")] if quick else shapes:
+    shapes = [
+        (1500, 1500, 16, "f8"), (1500, 1500, 128, "f8"), (1500, 1500, 128, "f4"),
+        (1000, 1000, 3, "f8"), (100, 100, 3, "f8"), (1, 1000, 3, "f8"),
+    ]  # fmt: skip
+    for m, n, columns, dtype in [(20, 20, 3, "f4")] if quick else shapes:
         for metric in METRICS:
             name, options = metric
-            # SciPy takes seconds for one of these
-            rows = n // 5 if name == "minkowski" and n > 100 else n
-            x, y = points(name, rows, rows, columns, dtype)
+            few = name == "minkowski" and m > 100  # SciPy takes seconds for one of these
+            rows, others = (m // 5, n // 5) if few else (m, n)
+            x, y = points(name, rows, others, columns, dtype)
             given = (x, y, name)
 
             def check(found: Array, x: Array = x, y: Array = y, metric: Metric = metric) -> None:
@@ -121,7 +124,8 @@ def cdist_lines(quick: bool, threads: int) -> Iterator[Line]:
                 Contender("SciPy", lambda g=given, o=options: distance.cdist(*g, **o)),
                 Contender("scikit-learn", lambda g=given, o=options: pairwise_distances(*g, **o)),
             ]
-            line = Line(label(metric), size_of(rows, rows, columns, dtype), "", threads, contenders)
+            size = size_of(rows, others, columns, dtype)
+            line = Line(label(metric), size, "", threads, contenders)
             line.check, line.most = check, SAMPLES
             yield line
 
