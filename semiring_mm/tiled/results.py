@@ -188,7 +188,7 @@ def _new_sums(path: Path, shape: Shape, tile: Shape) -> Sums:
     sums = np.zeros(_sums_size(shape, tile), np.uint64)
     sums[-1] = _WRITTEN | zlib.crc32(_description(part_of(path)))
     with open(_sums_of(path), "wb") as file:  # written, since a mapped hole of a full disk is fatal
-        sums.tofile(file)
+        file.write(sums.tobytes())  # NumPy's tofile drops a signal that comes at its beginning
         file.flush()
         os.fsync(file.fileno())
     sync_folder(path.parent)
