@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib
 import io
 import os
@@ -130,15 +131,27 @@ def _ended_by_signals(*, process: bool) -> Iterator[None]:
     """Raise :class:`_Ended` at the first signal; a second one leaves the cleaning up alone.
 
     Job schedulers send SIGTERM more than once, some seconds before SIGKILL. Where the process ends
-    with the block, it keeps its exit code whatever comes until then.
+    with the block, it keeps its exit code whatever comes until then. Where Python drops the
+    exception, as in a callback while garbage is collected, the signal is sent again.
     """
     seen: list[int] = []
+
+    def dropped(at: sys.UnraisableHookArgs) -> None:
+        # of others nothing is told: half-made objects would complain when they are collected
+        if isinstance(at.exc_value, _Ended):
+            seen.clear()
+            send: Callable[[int], None] = signal.raise_signal  # on Windows
+            if hasattr(signal, "pthread_kill"):  # it interrupts what the main thread waits for
+                send = functools.partial(signal.pthread_kill, threading.main_thread().ident or 0)
+            again = threading.Timer(0.01, send, [at.exc_value.number])
+            again.daemon = True
+            again.start()
 
     def ended(number: int, _: object) -> None:
         seen.append(number)
         if len(seen) == 1:
-            if process:  # half-made objects would complain when they are collected
-                sys.unraisablehook = lambda _: None
+            if process:
+                sys.unraisablehook = dropped
             raise _Ended(number)
         if len(seen) > 2:
             os._exit(128 + number)

@@ -92,6 +92,30 @@ def test_a_signal_leaves_what_can_be_resumed(graph, name):
     assert left() == parts
 
 
+DROPS = """
+import os, signal, sys, time
+from semiring_mm.cli.entry import run_as_program
+
+class Collected:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0)
+
+def run():
+    Collected()
+    time.sleep(60)
+
+sys.exit(run_as_program(run, process=True))
+"""
+
+
+@posix
+def test_a_signal_that_python_drops_is_sent_again():
+    """In a destructor no exception is raised."""
+    done = subprocess.run([sys.executable, "-c", DROPS], capture_output=True, timeout=50, text=True)
+    assert (done.returncode, done.stderr) == (143, "semiring-mm: ended by SIGTERM\n")
+
+
 def catches(process, number):
     """Whether a process has a handler for a signal."""
     status = Path(f"/proc/{process.pid}/status").read_text()
