@@ -451,18 +451,24 @@ def within(
     with _pairs("within", x, x if y is None else y, _code, device, lengths, progress,
                 every=True) as pairs:  # fmt: skip
         shape = len(pairs.both[0].starts), len(pairs.both[1].starts)
-        parts, needed, what = list[tuple[Array, ...]](), 0, "the pairs within the cutoff"
-        for part in _near(pairs, limit, y is None) if all(shape) else ():
+        parts, count = list[tuple[Array, ...]](), 0
+
+        def keep(*part: Array) -> None:
+            nonlocal count
             parts.append(part)
-            needed += _PAIR * len(part[0])
-            check_memory(needed, what, pairs.call.engine, "take a smaller one", halves=False)
+            count += len(part[0])
+            what = "the pairs within the cutoff"
+            check_memory(_PAIR * count, what, pairs.call.engine, "take a smaller one", halves=False)
+
+        if all(shape):
+            _near(pairs, limit, y is None, keep)
         found = in_rows(pairs.xp, shape, parts, np.int32, mirror=y is None)
         indptr, indices, distance = pairs.call.give(found)
         return Within(indptr, indices, distance, shape)
 
 
-def _near(pairs: _Pairs, limit: int, same: bool) -> Iterator[tuple[Array, ...]]:
-    """First and second sequences within a distance, and it; of one set each pair once.
+def _near(pairs: _Pairs, limit: int, same: bool, keep: Callable[..., None]) -> None:
+    """Give first and second sequences within a distance, and it; of one set each pair once.
 
     Candidates are those whose letters are alike, unless these are so many that all are compared.
     """
@@ -471,16 +477,14 @@ def _near(pairs: _Pairs, limit: int, same: bool) -> Iterator[tuple[Array, ...]]:
     sieve = None if few else _Sieve(pairs, limit, same)
     share = 1.0 if sieve is None else sieve.share()
     longest = max(int(s.lengths.max()) for s in pairs.both)
-    if share > _ALIKE * min(max(1.0, longest / _WIDE), _ALONE):
-        parts = list[tuple[Array, ...]]()
+    if share > _ALIKE * min(max(1.0, longest / _LONG), _GAIN):
 
         def take(i: Array, j: Array, d: Array) -> None:
             near = (d <= limit) & (i < j[:, np.newaxis]) if same else d <= limit
             at, place = np.nonzero(near)
-            parts.append((i[place], j[at], d[at, place].astype(np.int32)))
+            keep(i[place], j[at], d[at, place].astype(np.int32))
 
         if pairs.by_rows(limit, take):
-            yield from parts
             return
     sieve = sieve or _Sieve(pairs, limit, same)
     tick = reporter(pairs.progress, float(shape[0]), pairs.verb, "sequences")
@@ -493,13 +497,13 @@ def _near(pairs: _Pairs, limit: int, same: bool) -> Iterator[tuple[Array, ...]]:
                 a, b = (v[some : some + _TOGETHER] for v in (i, j))
                 d = edit_distance(there.of(a, b), None)
                 near = xp.flatnonzero(d <= limit)
-                yield a[near], b[near], d[near].astype(np.int32)
+                keep(a[near], b[near], d[near].astype(np.int32))
         if tick is not None:
             tick(float(end))
 
 
 class _Sieve:
-    """Bits of sequences, of which similar ones have few that differ.
+    """Rows of bits for sequences: those of two similar sequences differ in few bits.
 
     A bit says whether a letter, or two of them side by side, occurs so often. Each insertion,
     deletion or substitution changes at most two numbers of letters and four of neighbours by one
@@ -601,7 +605,7 @@ _CHANGED = 6  # bits that an edit changes, at most
 _COUNTED = 1 << 22  # numbers at a time
 _FEW = 1 << 17  # pairs of which all are compared at once
 _ALIKE = 0.02  # of all pairs, from which comparing all takes less time, by groups of pairs,
-_WIDE, _ALONE = 100, 20.0  # which gain less where sequences are longer, and in the end nothing
+_LONG, _GAIN = 100, 20.0  # which gain less where sequences are longer, and in the end nothing
 _LISTED = 1 << 23  # pairs that are alike, at a time
 _BEGIN = np.zeros(1, np.int64)  # where a single sequence starts
 _TOGETHER = 1 << 20  # pairs
