@@ -661,7 +661,7 @@ def _scores(
         gaps = [-gap_open, -gap, -match, -mismatch]
         if return_path:
             return pairs.trace(rule, band, gaps, table, shown, score=lambda cost: 0.0 - cost)
-        if pairs.call.engine.HOST and pairs.narrow(gaps, table):
+        if pairs.narrow(gaps, table):
             rule = rule._replace(dtype="f4")
         found, _ = pairs.align(rule, band, gaps, table)
         return pairs.give(0.0 - found.astype(np.float64, copy=False))
@@ -723,7 +723,8 @@ class _Pairs:
         return self.call.engine.xp
 
     def align(
-        self, rule: AlignmentRule, band: int | None, gaps: list[float], table: Array | None = None,
+        self, rule: AlignmentRule, band: int | None, gaps: list[float],
+        table: NDArray[Any] | None = None,
         *, keep: bool = False,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The cost of each pair, and a path."""
@@ -735,7 +736,7 @@ class _Pairs:
         if not len(x.starts):
             return self.xp.zeros(0, dtype), None
         if table is not None:
-            table = self.call.engine.from_host(np.ascontiguousarray(table, dtype))
+            table = np.ascontiguousarray(table, dtype)
         if keep and self.call.engine.HOST:
             longest = int(max(x.lengths[0], y.lengths[0]))
             what = f"{self.verb}: the table of return_path for {longest:,} points"
@@ -812,7 +813,7 @@ class _Pairs:
     def narrow(self, gaps: list[float], table: Array | None) -> bool:
         """Whether all costs are exact in float32: eighths whose sums have few digits."""
         costs = np.abs(gaps if table is None else np.append(table, gaps)) * 8
-        steps = sum(int(s.lengths.max(initial=0)) for s in self.both) + 2
+        steps = sum(int(s.lengths.max()) if len(s.lengths) else 0 for s in self.both) + 2
         most = steps * (costs.max() + 8 * abs(gaps[0]))
         return bool(most < 1 << 24) and not (costs % 1).any()
 

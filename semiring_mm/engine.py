@@ -656,8 +656,8 @@ class Engine(Protocol):
         band : int, optional
             Only cells with ``|i - j| <= band``.
         gaps : four numbers
-        table : array, optional
-            Of the rule's dtype.
+        table : ndarray, optional
+            On the host, of the rule's dtype.
         keep : bool
             Also find a path, of a single pair.
         tick : callable, optional

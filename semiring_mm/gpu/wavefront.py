@@ -30,6 +30,11 @@ _MOST_WARPS = 8  # of a block: below each other, two chunks of 32 columns apart
 _ENOUGH = 32  # warps of a multiprocessor, for which pairs may provide
 _BLOCKS = 32  # of a multiprocessor, at most
 _SHARED = 4  # warps of a block where several share a pair
+_ROWS = 16  # of a lane of couples, at most
+_MANY = 4  # pairs for each multiprocessor, and
+_WORK = 1 << 28  # cells, that repay a look at all codes and an order of the pairs
+_FAR = 1 << 14  # what sr::Couple has as ∞
+_CODES, _LETTERS = 0x7ffe, 32  # codes of couples are below; letters of their tables
 _WALK = 72 + 2 * 32 * 256  # bytes of shared memory: sr::Alignment's place and tile of moves
 _LONGEST = 1 << 30  # entries of a sequence, whose numbers are of 32 bits
 _MOST = 1 << 29  # bytes of costs, of which there may be two arrays at a time
@@ -46,9 +51,17 @@ def align(
     if max(most, width) > _LONGEST:
         raise ValueError(f"sequences of more than {_LONGEST} entries are not aligned on a device")
     band = None if band is None else min(band, _LONGEST)
+    couples = not keep and band is None and _coupled(rule, x, y, gaps, table)
+    letters = 0 if table is None else len(table)
     # rows of a lane: few where that leaves none without any; their costs are in registers
-    full = 4 if rule.affine or dtype.itemsize > 4 else 8
-    each = min(full, 1 << (max(0, most - 1) // 32).bit_length())
+    if couples:
+        each = max(1, -(-most // (32 * -(-most // (32 * _ROWS)))))
+        if table is not None:  # a row more than the letters, in words
+            table = np.pad(table.astype(np.int8), ((0, 0), (0, 4 - letters % 4)),
+                           constant_values=127)  # fmt: skip
+    else:
+        full = 4 if rule.affine or dtype.itemsize > 4 else 8
+        each = min(full, 1 << (max(0, most - 1) // 32).bit_length())
     given = x.entries.ndim == 2 and x.entries.shape[1] != 1
     out = xp.empty(len(x.starts), dtype)
     moves = xp.empty((-(-most // each), width), np.uint16) if keep else None
@@ -57,29 +70,35 @@ def align(
     steps = xp.zeros(1, np.int32) if keep else None
     names = "opening gap equal other".split()
     fields = {
-        "x": x.entries, "y": y.entries, "table": table, "moves": moves, "path": path,
-        "steps": steps, "width": width, "band": band or 0,
-        "letters": 0 if table is None else len(table), "free": rule.ends,
+        "x": x.entries, "y": y.entries, "table": None if table is None else xp.asarray(table),
+        "moves": moves, "path": path, "steps": steps, "width": width, "band": band or 0,
+        "letters": letters, "free": rule.ends,
         **{name: _bits(v) for name, v in zip(names, gaps, strict=True)},
     }  # fmt: skip
     cost = "GIVEN" if given else rule.cost.upper()
     options = flags(rule.warp, rule.affine, rule.local, rule.ends > 0, band is not None, keep)
-    run = f"sr::Alignment<{STORAGE[dtype.name]}, sr::COST_{cost}, {each}, {options}>::run"
+    of = "sr::Couple" if couples else STORAGE[dtype.name]
+    run = f"sr::Alignment<{of}, sr::COST_{cost}, {each}, {options}>::run"
     params = struct_of("AlignParams")
-    source = entry("wavefront.cuh", params, run, 32 * max(_MOST_WARPS, _SHARED))
+    most_warps = _SHARED if couples else _MOST_WARPS
+    source = entry("wavefront.cuh", params, run, 32 * max(most_warps, _SHARED))
     pieces = _pieces(x, y, dtype.itemsize, 32 * each) if given else [(slice(None), [(0, most)])]
     for some, ranges in pieces:
         pairs, rows = len(x.starts[some]), ranges[0][1] - ranges[0][0]
-        strips, wanted = max(1, -(-rows // (32 * each))), -(-_ENOUGH * here.sms // pairs)
-        rounds, parts = -(-strips // min(_MOST_WARPS, strips, wanted)), 1
+        units = -(-pairs // 2) if couples else pairs
+        strips, wanted = max(1, -(-rows // (32 * each))), -(-_ENOUGH * here.sms // units)
+        rounds, parts = -(-strips // min(most_warps, strips, wanted)), 1
         warps = -(-strips // rounds)  # about as many strips in the last round as in the others
-        if min(strips, wanted) > _MOST_WARPS:  # few pairs, which several blocks share
+        if min(strips, wanted) > most_warps and not couples:  # few pairs, which several blocks share
             warps, parts = _SHARED, -(-strips // _SHARED)
-        blocks = min(pairs, _BLOCKS * here.sms) if parts == 1 else pairs * parts
-        lines = xp.empty((min(pairs, blocks), 1 + rule.affine, width), dtype)
+        blocks = min(units, _BLOCKS * here.sms) if parts == 1 else pairs * parts
+        lines = xp.empty((min(units, blocks), 1 + rule.affine, width), dtype)
         library = np if isinstance(x.starts, np.ndarray) else xp
         places = library.stack([v[some] for v in (x.starts, y.starts, x.lengths, y.lengths)])
-        there = xp.asarray(places)
+        there, order = xp.asarray(places), None
+        if couples and bool((places[2:] != places[2:, :1]).any()):
+            order = xp.argsort(-there[2] * there[3])  # so that those of a couple have about one length
+            there = xp.take(there, order, axis=1)
         fields |= _places(there) | {
             "lines": lines, "out": out[some], "pairs": pairs, "parts": parts,
         }  # fmt: skip
@@ -90,7 +109,11 @@ def align(
                 costs, starts = _costs(rule, x, y, places, first, last, band)
                 fields |= {"costs": costs, "cost_starts": starts}
             room = max(warps * dtype.itemsize, _WALK if keep else 0)
+            if couples and letters:
+                room = 64 + warps * 2 * 32 * (letters + 1) * (4 if each <= 4 else 8 if each <= 8 else 16)
             launch(source, params, blocks, 32 * warps, room, fields)
+        if order is not None:
+            out[order] = out.copy()
     if tick is not None:
         to_host(out[:1])  # when all is done
         tick(1.0)
@@ -98,6 +121,29 @@ def align(
         return out, None
     count = int(to_host(steps)[0])
     return out, to_host(path)[:, :count].T[::-1].astype(np.int64)  # it was walked from its end
+
+
+def _coupled(
+    rule: AlignmentRule, x: Ragged, y: Ragged, gaps: Sequence[float], table: Array | None
+) -> bool:
+    """Whether pairs are computed two at a time: many, whose costs are integers of 16 bits."""
+    here, count = device.current(), len(x.starts)
+    most, width = int(x.lengths.max()), int(y.lengths.max())
+    if rule.warp or rule.ends or rule.dtype != "f4" or here.arch < 90:
+        return False
+    if count < _MANY * here.sms or count * most * width < _WORK:
+        return False
+    costs = np.array(gaps if table is None else [*gaps[:2], *table.ravel()])
+    largest = np.abs(costs).max()
+    reach = largest * (4 + (min(most, width) if rule.local else most + width))
+    if reach >= _FAR or (costs % 1).any():
+        return False
+    if table is not None:
+        return len(table) <= _LETTERS and largest < 127
+    if rule.local and gaps[3] < 0:
+        return False  # more is better, also behind the end of a sequence
+    codes = [s.entries.view(np.uint32).max() for s in (x, y) if len(s.entries)]
+    return max(map(int, map(to_host, codes))) < _CODES
 
 
 def _pieces(

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from semiring_mm.cpu import alignment as cpu
 from semiring_mm.engine import AlignmentRule, Ragged
 from semiring_mm.gpu import device, wavefront
+from semiring_mm.gpu.launch import launch
 
 pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
@@ -70,6 +71,37 @@ def test_costs(name, warps, enough, monkeypatch):
         near |= rule.ends > 0
         assert_array_equal(found[near], expected[near])
         assert rule.local or np.isinf(found[~near]).all()
+
+
+INTEGERS = {False: [0.0, 1.0, -2.0, 1.0], True: [3.0, 1.0, -3.0, 2.0]}
+
+
+@pytest.mark.parametrize("rows", [1, 3, 16])
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if not rule.warp | rule.ends])
+def test_couples(name, rows, monkeypatch):
+    """Two pairs at a time, of other lengths, one of them alone: of costs in 16 bits."""
+    for place, value in (("_MANY", 0), ("_WORK", 0), ("_ROWS", rows), ("_ENOUGH", 16)):
+        monkeypatch.setattr(wavefront, place, value)
+    sources = []
+    monkeypatch.setattr(
+        wavefront, "launch", lambda text, *args: (sources.append(text), launch(text, *args))
+    )
+    rule = RULES[name]._replace(dtype="f4")
+    for lengths in (LENGTHS, [(100, 90)] * 4):
+        (found, _), (expected, _) = both(rule, lengths, None, INTEGERS[rule.affine])
+        assert_array_equal(found, expected)
+    assert len(sources) == 2 and all("sr::Couple" in text for text in sources)
+
+
+def test_costs_of_more_than_16_bits(monkeypatch):
+    """Are computed in 32 bits, as are those of codes that are no letters."""
+    monkeypatch.setattr(wavefront, "_MANY", 0)
+    monkeypatch.setattr(wavefront, "_WORK", 0)
+    rule = AlignmentRule("f4", "equal", local=True)
+    for size, gaps in ((1, [0, 1, -200, 1]), (1, [0, 1, -0.5, 1]), (1 << 13, [0, 1, -2, 1])):
+        x, y = (size * RNG.integers(0, 9, n, "i4") for n in (190, 170))
+        (found, _), (expected, _) = both(rule, [(90, 80), (100, 90)], None, gaps, operands=(x, y))
+        assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("most", [8, 1])
