@@ -223,11 +223,17 @@ class Ragged(NamedTuple):
     starts, lengths
         The first entry of each sequence, and how many it has; of NumPy, or, for sequences of codes,
         of the engine's library.
+    longest
+        No sequence has more entries.
+    even
+        All have so many.
     """
 
     entries: whole(F[:, features]) | whole(i32[:]) if table is None else whole(i32[:]) < len(table)
     starts: whole(i64[count]) <= len(entries)
     lengths: whole(i64[count]) <= len(entries) - starts
+    longest: int
+    even: bool = False
 
 
 class Chains(Protocol):

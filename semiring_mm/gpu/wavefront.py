@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def align(
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """Costs of pairs of sequences, and a path; see :meth:`semiring_mm.engine.Engine.align`."""
     here, dtype = device.current(), np.dtype(rule.dtype)
-    xp, most, width = here.xp, int(x.lengths.max()), int(y.lengths.max()) + 1
+    xp, most, width = here.xp, x.longest, y.longest + 1
     if max(most, width) > _LONGEST:
         raise ValueError(f"sequences of more than {_LONGEST} entries are not aligned on a device")
     band = None if band is None else min(band, _LONGEST)
@@ -65,8 +65,7 @@ def align(
     given = x.entries.ndim == 2 and x.entries.shape[1] != 1
     out = xp.empty(len(x.starts), dtype)
     moves = xp.empty((-(-most // each), width), np.uint16) if keep else None
-    ends = int(x.lengths[0] + y.lengths[0])  # of a path, at most
-    path = xp.empty((2, ends), np.int32) if keep else None
+    path = xp.empty((2, most + width - 1), np.int32) if keep else None
     steps = xp.zeros(1, np.int32) if keep else None
     names = "opening gap equal other".split()
     fields = {
@@ -93,12 +92,14 @@ def align(
             warps, parts = _SHARED, -(-strips // _SHARED)
         blocks = min(units, _BLOCKS * here.sms) if parts == 1 else pairs * parts
         lines = xp.empty((min(units, blocks), 1 + rule.affine, width), dtype)
-        library = np if isinstance(x.starts, np.ndarray) else xp
-        places = library.stack([v[some] for v in (x.starts, y.starts, x.lengths, y.lengths)])
-        there, order = xp.asarray(places), None
-        if couples and bool((places[2:] != places[2:, :1]).any()):
-            order = xp.argsort(-there[2] * there[3])  # so that those of a couple have about one length
-            there = xp.take(there, order, axis=1)
+        places, order = [v[some] for v in (x.starts, y.starts, x.lengths, y.lengths)], None
+        if all(isinstance(v, np.ndarray) for v in places):  # one transfer
+            there = list(xp.asarray(np.stack(places)))
+        else:
+            there = [xp.asarray(v) for v in places]
+        if couples and not x.even & y.even:  # so that those of a couple have about one length
+            order = xp.argsort(-there[2] * there[3])
+            there = [v[order] for v in there]
         fields |= _places(there) | {
             "lines": lines, "out": out[some], "pairs": pairs, "parts": parts,
         }  # fmt: skip
@@ -128,7 +129,7 @@ def _coupled(
 ) -> bool:
     """Whether pairs are computed two at a time: many, whose costs are integers of 16 bits."""
     here, count = device.current(), len(x.starts)
-    most, width = int(x.lengths.max()), int(y.lengths.max())
+    most, width = x.longest, y.longest
     if rule.warp or rule.ends or rule.dtype != "f4" or here.arch < 90:
         return False
     if count < _MANY * here.sms or count * most * width < _WORK:
@@ -142,8 +143,8 @@ def _coupled(
         return len(table) <= _LETTERS and largest < 127
     if rule.local and gaps[3] < 0:
         return False  # more is better, also behind the end of a sequence
-    codes = [s.entries.view(np.uint32).max() for s in (x, y) if len(s.entries)]
-    return max(map(int, map(to_host, codes))) < _CODES
+    first, second = (s.entries.view(np.uint32).max() for s in (x, y))
+    return int(to_host(here.xp.maximum(first, second))) < _CODES
 
 
 def _pieces(
@@ -164,7 +165,7 @@ def _pieces(
 
 
 def _costs(
-    rule: AlignmentRule, x: Ragged, y: Ragged, places: Array, first: int, last: int,
+    rule: AlignmentRule, x: Ragged, y: Ragged, places: list[Array], first: int, last: int,
     band: int | None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """The costs of some rows of pairs with all columns, and where those of each pair begin."""
@@ -189,7 +190,7 @@ def _costs(
     return costs, known[4]
 
 
-def _places(known: Array) -> dict[str, Array]:
+def _places(known: Iterable[Array]) -> dict[str, Array]:
     return dict(zip("x_starts y_starts x_lengths y_lengths".split(), known, strict=False))
 
 

@@ -684,7 +684,7 @@ def alignments():
     some = (rules[0], x), (rules[0], np.zeros((300, 8), "f4")), *((r, codes) for r in rules[1:])
     for rule, entries in some:
         for band in (None, 9):
-            given = Ragged(entries, np.cumsum(lengths) - lengths, lengths)
+            given = Ragged(entries, np.cumsum(lengths) - lengths, lengths, 300)
             wavefront.align(rule, given, given, band, [1.0] * 4, x[:1], keep=False)
 
 

@@ -48,7 +48,7 @@ def sequences(rule, lengths, features=1):
 
 def both(rule, lengths, band, gaps, features=1, *, keep=False, operands=None):
     x, y = (
-        Ragged(s, np.cumsum(n) - n, n)
+        Ragged(s, np.cumsum(n) - n, n, int(max(n)))
         for s, n in zip(operands or sequences(rule, lengths, features),
                         np.array(lengths, np.int64).T.copy(), strict=True)
     )  # fmt: skip
@@ -155,6 +155,6 @@ def test_what_is_no_number():
 
 def test_what_is_too_long():
     none = np.zeros(0, np.int32), np.array([0])
-    x, y = Ragged(*none, np.array([1 << 31])), Ragged(*none, np.array([1]))
+    x, y = Ragged(*none, np.array([1 << 31]), 1 << 31), Ragged(*none, np.array([1]), 1)
     with pytest.raises(ValueError, match="more than 1073741824 entries are not aligned"):
         wavefront.align(RULES["edits"], x, y, None, GAPS[False], None, keep=False)
