@@ -39,9 +39,11 @@ SR_FN Couple operator+(Couple x, Couple y) { return add_min(x, y, Couple::of(0x7
 SR_FN Couple shuffle(Couple x, int lane) { return Couple::of(shuffle(x.bits, lane)); }
 SR_FN Couple shuffle_xor(Couple x, int mask) { return Couple::of(shuffle_xor(x.bits, mask)); }
 template <>
-SR_FN Couple infinity<Couple>() { return Couple::of(0x40004000u); }
+SR_FN Couple infinity<Couple>() { return Couple::of(0x60006000u); }
 template <class T>
 SR_FN T add_min(T x, T y, T z) { return min(x + y, z); }
+template <class T>
+SR_FN T min(T x, T y, T z) { return min(x, min(y, z)); }
 
 // The parameters of a launch; the same fields in the same order in semiring_mm/gpu/wavefront.py.
 struct AlignParams {
@@ -106,7 +108,7 @@ struct Alignment {
   int tall[PAIRS], wide[PAIRS];  // [PAIRS]: rows and columns of each
   int rows, columns, stop;  // of the taller, of the wider; the end of the rows of this launch
   i64 pitch;
-  T open, gap, equal, other;
+  T opening, gap, equal, other;  // opening: with the first of a gap's entries
 
   SR_FN Alignment(const AlignParams& p, i64 place, i64 number) : p(p) {
     rows = columns = 0;
@@ -123,7 +125,7 @@ struct Alignment {
     line = static_cast<T*>(p.lines) + place * (AFFINE ? 2 : 1) * p.width;
     profile = shared_memory<u32>() + 16 +
               int(threadIdx.x) / 32 * PAIRS * (p.letters + 1) * 8 * BYTES;
-    open = T(bits_as<double>(p.opening));
+    opening = T(bits_as<double>(p.opening) + bits_as<double>(p.gap));
     gap = T(bits_as<double>(p.gap));
     equal = T(bits_as<double>(p.equal));
     other = T(bits_as<double>(p.other));
@@ -142,8 +144,7 @@ struct Alignment {
     if (ENDS && (p.free & end)) return T(0);
     if (k == 0) return T(0);
     if constexpr (WARP) return far();
-    const T all = T(k * bits_as<double>(p.gap));
-    return AFFINE ? all + open : all;
+    return T(k * bits_as<double>(p.gap) + (AFFINE ? bits_as<double>(p.opening) : 0));
   }
   // The least of `best` and of a cell at which an alignment may end.
   SR_FN T ending(T best, T value, int i, int j) const {
@@ -180,7 +181,8 @@ struct Alignment {
   struct Lane {
     int top;             // the row above the lane's own
     T left[ROWS];        // the column before
-    T left_gap[ROWS];    // costs of what ends in a gap along the columns
+    T left_gap[ROWS];    // costs of what ends in a gap along the columns, and of what opens one
+    T left_open[ROWS];
     T corner;            // (top, column before)
     T last, last_gap;    // of the lowest row: the cost, and that of what ends in a gap along rows
     T best;              // of all cells that count, with LEAST
@@ -254,6 +256,7 @@ struct Alignment {
       const int i = lane.top + 1 + r;
       lane.left[r] = before == 0 ? border(i, X_START) : far();
       lane.left_gap[r] = far();
+      lane.left_open[r] = lane.left[r] + opening;
       if constexpr (COUPLES) lane.own[r] = codes(x, tall, i, BEHIND);
       else if constexpr (!GIVEN) lane.own[r] = i <= rows ? x[0][i - 1] : Entry(0);
     }
@@ -265,6 +268,7 @@ struct Alignment {
   SR_FN void column(Lane& lane, int j, Entry entry, const Column& steps, T up, T up_gap) const {
     T corner = lane.corner;
     lane.corner = up;
+    T up_open = AFFINE ? up + opening : far();
     u32 moves = 0;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
@@ -281,14 +285,15 @@ struct Alignment {
       } else {
         value = LOCAL ? add_min(corner, step, T(0)) : corner + step;
         if constexpr (AFFINE) {
-          up_gap = add_min(up_gap, gap, up + (gap + open));
-          left_gap = add_min(lane.left_gap[r], gap, left + (gap + open));
-          value = min(up_gap, min(left_gap, value));
+          up_gap = add_min(up_gap, gap, up_open);
+          left_gap = add_min(lane.left_gap[r], gap, lane.left_open[r]);
+          value = min(up_gap, left_gap, value);
         } else {
           value = add_min(up, gap, add_min(left, gap, value));  // only one waits for the row above
         }
       }
       if (!inside(i, j)) value = up_gap = left_gap = far();
+      if constexpr (AFFINE) lane.left_open[r] = up_open = value + opening;
       if constexpr (LOCAL && !COUPLES) {
         if (i <= rows) lane.best = min(value, lane.best);
       }

@@ -33,8 +33,10 @@ _SHARED = 4  # warps of a block where several share a pair
 _ROWS = 16  # of a lane of couples, at most
 _MANY = 4  # pairs for each multiprocessor, and
 _WORK = 1 << 28  # cells, that repay a look at all codes and an order of the pairs
-_FAR = 1 << 14  # what sr::Couple has as ∞
-_CODES, _LETTERS = 0x7ffe, 32  # codes of couples are below; letters of their tables
+_FAR = 0x6000  # what sr::Couple has as ∞
+_CODES = 0x7FFE  # what codes of couples are below
+_LETTERS = 32  # of a table of couples, at most
+_NONE = 127  # the cost of no letter, in such a table
 _WALK = 72 + 2 * 32 * 256  # bytes of shared memory: sr::Alignment's place and tile of moves
 _LONGEST = 1 << 30  # entries of a sequence, whose numbers are of 32 bits
 _MOST = 1 << 29  # bytes of costs, of which there may be two arrays at a time
@@ -51,18 +53,17 @@ def align(
     if max(most, width) > _LONGEST:
         raise ValueError(f"sequences of more than {_LONGEST} entries are not aligned on a device")
     band = None if band is None else min(band, _LONGEST)
-    couples = not keep and band is None and _coupled(rule, x, y, gaps, table)
-    letters = 0 if table is None else len(table)
-    # rows of a lane: few where that leaves none without any; their costs are in registers
-    if couples:
-        each = max(1, -(-most // (32 * -(-most // (32 * _ROWS)))))
-        if table is not None:  # a row more than the letters, in words
-            table = np.pad(table.astype(np.int8), ((0, 0), (0, 4 - letters % 4)),
-                           constant_values=127)  # fmt: skip
-    else:
-        full = 4 if rule.affine or dtype.itemsize > 4 else 8
-        each = min(full, 1 << (max(0, most - 1) // 32).bit_length())
     given = x.entries.ndim == 2 and x.entries.shape[1] != 1
+    couples = not keep and band is None and _coupled(rule, x, y, gaps, table)
+    # rows of a lane, whose costs are in registers: as few as the same number of strips takes
+    full = _ROWS if couples else 4 if rule.affine or dtype.itemsize > 4 else 8
+    each = max(1, -(-most // (32 * max(1, -(-most // (32 * full))))))
+    if given:
+        each = 1 << (each - 1).bit_length()  # of which a vector is loaded
+    letters = 0 if table is None else len(table)
+    if couples and table is not None:  # words of bytes, of which the last is of no letter
+        behind = (0, 0), (0, 4 - letters % 4)
+        table = np.pad(table.astype(np.int8), behind, constant_values=_NONE)
     out = xp.empty(len(x.starts), dtype)
     moves = xp.empty((-(-most // each), width), np.uint16) if keep else None
     path = xp.empty((2, most + width - 1), np.int32) if keep else None
@@ -88,7 +89,7 @@ def align(
         strips, wanted = max(1, -(-rows // (32 * each))), -(-_ENOUGH * here.sms // units)
         rounds, parts = -(-strips // min(most_warps, strips, wanted)), 1
         warps = -(-strips // rounds)  # about as many strips in the last round as in the others
-        if min(strips, wanted) > most_warps and not couples:  # few pairs, which several blocks share
+        if min(strips, wanted) > most_warps and not couples:  # several blocks share a pair
             warps, parts = _SHARED, -(-strips // _SHARED)
         blocks = min(units, _BLOCKS * here.sms) if parts == 1 else pairs * parts
         lines = xp.empty((min(units, blocks), 1 + rule.affine, width), dtype)
@@ -110,8 +111,8 @@ def align(
                 costs, starts = _costs(rule, x, y, places, first, last, band)
                 fields |= {"costs": costs, "cost_starts": starts}
             room = max(warps * dtype.itemsize, _WALK if keep else 0)
-            if couples and letters:
-                room = 64 + warps * 2 * 32 * (letters + 1) * (4 if each <= 4 else 8 if each <= 8 else 16)
+            if couples and letters:  # sr::Alignment's profiles
+                room = 64 + warps * 2 * 32 * (letters + 1) * max(4, 1 << (each - 1).bit_length())
             launch(source, params, blocks, 32 * warps, room, fields)
         if order is not None:
             out[order] = out.copy()
@@ -128,19 +129,18 @@ def _coupled(
     rule: AlignmentRule, x: Ragged, y: Ragged, gaps: Sequence[float], table: Array | None
 ) -> bool:
     """Whether pairs are computed two at a time: many, whose costs are integers of 16 bits."""
-    here, count = device.current(), len(x.starts)
-    most, width = x.longest, y.longest
-    if rule.warp or rule.ends or rule.dtype != "f4" or here.arch < 90:
+    here, count, most, width = device.current(), len(x.starts), x.longest, y.longest
+    if rule.warp or rule.ends or rule.dtype != "f4" or here.arch < 90:  # without VIADDMNMX.16x2
         return False
     if count < _MANY * here.sms or count * most * width < _WORK:
         return False
     costs = np.array(gaps if table is None else [*gaps[:2], *table.ravel()])
     largest = np.abs(costs).max()
-    reach = largest * (4 + (min(most, width) if rule.local else most + width))
-    if reach >= _FAR or (costs % 1).any():
+    steps = min(most, width) if rule.local else most + width
+    if (costs % 1).any() or largest * (steps + 12) >= _FAR:
         return False
     if table is not None:
-        return len(table) <= _LETTERS and largest < 127
+        return len(table) <= _LETTERS and largest < _NONE
     if rule.local and gaps[3] < 0:
         return False  # more is better, also behind the end of a sequence
     first, second = (s.entries.view(np.uint32).max() for s in (x, y))

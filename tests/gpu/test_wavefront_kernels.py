@@ -77,7 +77,7 @@ INTEGERS = {False: [0.0, 1.0, -2.0, 1.0], True: [3.0, 1.0, -3.0, 2.0]}
 
 
 @pytest.mark.parametrize("rows", [1, 3, 16])
-@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if not rule.warp | rule.ends])
+@pytest.mark.parametrize("name", [k for k, rule in RULES.items() if not rule.warp | rule.ends])
 def test_couples(name, rows, monkeypatch):
     """Two pairs at a time, of other lengths, one of them alone: of costs in 16 bits."""
     for place, value in (("_MANY", 0), ("_WORK", 0), ("_ROWS", rows), ("_ENOUGH", 16)):
@@ -90,7 +90,7 @@ def test_couples(name, rows, monkeypatch):
     for lengths in (LENGTHS, [(100, 90)] * 4):
         (found, _), (expected, _) = both(rule, lengths, None, INTEGERS[rule.affine])
         assert_array_equal(found, expected)
-    assert len(sources) == 2 and all("sr::Couple" in text for text in sources)
+    assert ["sr::Couple" in text for text in sources] == [True, True]
 
 
 def test_costs_of_more_than_16_bits(monkeypatch):
