@@ -309,11 +309,14 @@ struct Alignment {
         lane.best = min(lane.best, lane.left[r], lane.left[min(r + 1, ROWS - 1)]);
     }
     if constexpr (CORNERS) {
-      if (j == wide[0] || j == wide[PAIRS - 1] ||
-          (ENDS && lane.top < rows && rows <= lane.top + ROWS)) {
+      if (j == wide[0] || j == wide[PAIRS - 1]) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
           lane.best = ending(lane.best, lane.left[r], lane.top + 1 + r, j);
+      } else if (ENDS && (p.free & Y_END)) {
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+          if (lane.top + 1 + r == rows) lane.best = min(lane.left[r], lane.best);
       }
     }
     if constexpr (KEEP) {
