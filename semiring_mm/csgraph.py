@@ -335,26 +335,15 @@ def _nearest(graph: _Graph, rows: NDArray[np.int64] | None) -> tuple[Any, ...]:
 
 @dataclass(eq=False)
 class _Graph:
-    """A graph.
-
-    Attributes
-    ----------
-    n : int
-    given : ndarray, EdgeList or csr_array
-        A dense matrix with inf where there is no edge, edges by rows, of undirected ones too, or
-        a matrix of float64 that nobody has looked at.
-    directed : bool
-    own : bool
-        Whether a dense matrix may be overwritten.
-    unweighted : bool
-        Whether edges of a csr_array count 1.
-    """
+    """A graph."""
 
     n: int
+    # an array with inf where there is no edge, an EdgeList by rows, of undirected edges too, or a
+    # csr_array of float64 that nobody has looked at
     given: Any
     directed: bool
-    own: bool = False
-    unweighted: bool = False
+    own: bool = False  # whether a dense matrix may be overwritten
+    unweighted: bool = False  # whether edges of a csr_array count 1
 
     @classmethod
     def read(cls, graph: Any, directed: bool, unweighted: bool, overwrite: bool) -> _Graph:

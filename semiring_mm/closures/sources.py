@@ -29,23 +29,12 @@ _PIECE = 1 << 20  # entries read at a time: a whole matrix may not fit in memory
 
 
 class Source(Protocol):
-    """A graph's matrix over a semiring: zero where there is no edge.
-
-    Attributes
-    ----------
-    s : Semiring
-    n : int
-        Nodes.
-    dtype : dtype
-        Of the entries.
-    margins : (n,) array of float64, optional
-        Of the nodes, if weights are :func:`worsened` by them.
-    """
+    """A graph's matrix over a semiring: zero where there is no edge."""
 
     s: Semiring
-    n: int
-    dtype: np.dtype[Any]
-    margins: Array | None
+    n: int  # nodes
+    dtype: np.dtype[Any]  # of the entries
+    margins: Array | None  # (n,) of float64, of the nodes, if weights are :func:`worsened` by them
 
     @property
     def facts(self) -> Facts:

@@ -61,25 +61,14 @@ class Origin(Protocol):
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the ends, the weight and the direction are in each row.
-
-    Attributes
-    ----------
-    names : list of str
-    first : int or None
-        The line that is first, where it has no names of columns.
-    source, target : int
-    weight : int or None
-    ways : tuple of int
-        What tells how edges lead, for :func:`directions`.
-    """
+    """Where the ends, the weight and the direction are in each row."""
 
     names: list[str]
-    first: int | None
+    first: int | None  # the line that is first, where it has no names of columns
     source: int
     target: int
     weight: int | None
-    ways: tuple[int, ...] = ()
+    ways: tuple[int, ...] = ()  # what tells how edges lead, for :func:`directions`
 
     @classmethod
     def of(

@@ -44,21 +44,11 @@ class GraphFileError(ValueError):
 
 @dataclass(frozen=True)
 class File:
-    """A file to read a graph from.
+    """A file to read a graph from."""
 
-    Attributes
-    ----------
-    path : Path
-        For a stream, its name in messages.
-    format : str
-        An extension that goes before that of the path, with a dot; or "".
-    data : bytes, optional
-        What a stream held.
-    """
-
-    path: Path
-    format: str = ""
-    data: bytes | None = None
+    path: Path  # for a stream, its name in messages
+    format: str = ""  # an extension that goes before that of the path, with a dot; or ""
+    data: bytes | None = None  # what a stream held
 
     @classmethod
     def of(cls, source: str | PathLike[str] | BinaryIO, format: str | None = None) -> File:
@@ -231,26 +221,13 @@ class _Limited(io.RawIOBase):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a format's reader returns.
+    """What a format's reader returns."""
 
-    Attributes
-    ----------
-    graph : Graph
-        With `weight_source` where it is weighted, and `direction_source`.
-    weighted : bool
-        Whether its weights are of the file.
-    lines : sequence of int
-        The line where each node is first named, where that is known.
-    unused : sequence of str
-        Columns or attributes of numbers that are not the weights.
-    two_way : (m,) bool, optional
-        Of a directed graph, the edges that lead both ways.
-    """
-
-    graph: Graph
-    weighted: bool = True
-    lines: Sequence[int] = ()
-    unused: Sequence[str] = ()
+    graph: Graph  # with `weight_source` where it is weighted, and `direction_source`
+    weighted: bool = True  # whether its weights are of the file
+    lines: Sequence[int] = ()  # the line where each node is first named, where that is known
+    unused: Sequence[str] = ()  # columns or attributes of numbers that are not the weights
+    # (m,): of a directed graph, the edges that lead both ways
     two_way: NDArray[np.bool_] | None = None
 
 

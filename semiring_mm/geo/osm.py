@@ -660,21 +660,13 @@ def _keys(n: int, u: Index, v: Index) -> Index:
 
 @dataclass(frozen=True)
 class _Restriction:
-    """A restriction that is obeyed: an only_..., or a no_..., and the ids of its members.
-
-    Attributes
-    ----------
-    node : int, optional
-        Where it is; None: it is via ways.
-    via : tuple of int
-        These ways.
-    """
+    """A restriction that is obeyed: an only_..., or a no_..., and the ids of its members."""
 
     only: bool
     starts: list[int]
     ends: list[int]
-    node: int | None
-    via: tuple[int, ...] = ()
+    node: int | None  # where it is; None: it is via ways
+    via: tuple[int, ...] = ()  # these ways
 
 
 def _bans(

@@ -621,29 +621,14 @@ class _Memory:
 
 @dataclass(frozen=True)
 class _Stops:
-    """Nodes or places, and the nodes of the graph by which they are left or reached.
+    """Nodes or places, and the nodes of the graph by which they are left or reached."""
 
-    Attributes
-    ----------
-    node : (k,) int64
-        In the graph.
-    extra : (k,) float64
-        The cost from there, or to there.
-    owner : (k,) int64
-        Positions of nodes, or edges of places (-1: none).
-    first : (l,) int64
-        Where those of each node or place begin.
-    names : sequence
-    rest : (k,) float64, optional
-        Of places: the cost of the rest of their edge.
-    """
-
-    node: Index
-    extra: Float
-    owner: Index
-    first: Index
+    node: Index  # (k,) in the graph
+    extra: Float  # (k,): the cost from there, or to there
+    owner: Index  # (k,): positions of nodes, or edges of places (-1: none)
+    first: Index  # (l,): where those of each node or place begin
     names: Sequence[Any]
-    rest: Float | None = None
+    rest: Float | None = None  # (k,), of places: the cost of the rest of their edge
 
 
 def _ends(given: Any) -> tuple[Index, Index]:

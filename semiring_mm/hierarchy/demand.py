@@ -19,22 +19,13 @@ _ENTRIES = 1 << 24  # of a matrix that are computed at a time
 
 @dataclass(frozen=True)
 class Demand:
-    """Amounts of pairs of n nodes, in compressed rows: a row for each source.
-
-    Attributes
-    ----------
-    n : int
-    target : (k,) int32
-    first : (n + 1,) int64, optional
-        Where the entries of each source begin. None: all sources have the same.
-    amount : (k,) float64, optional
-        Of any sign. None: 1 each.
-    """
+    """Amounts of pairs of n nodes, in compressed rows: a row for each source."""
 
     n: int
-    target: Node
+    target: Node  # (k,)
+    # (n + 1,): where the entries of each source begin. None: all sources have the same
     first: Index | None = None
-    amount: Array | None = None
+    amount: Array | None = None  # (k,) of float64 and any sign; None: 1 each
 
     @classmethod
     def to(cls, n: int, targets: Index | None = None) -> Demand:

@@ -64,20 +64,11 @@ def refuse_negative(net: Network) -> None:
 
 @dataclass(frozen=True)
 class Rows:
-    """Distances from some nodes.
+    """Distances from some nodes."""
 
-    Attributes
-    ----------
-    arcs : EdgeList
-        The arcs that may lie on shortest paths.
-    sources : (k,) int64
-    d : (k, n) array
-        In float32 where that is exact, else float64; inf where there is no path.
-    """
-
-    arcs: EdgeList
-    sources: Index
-    d: Array
+    arcs: EdgeList  # the arcs that may lie on shortest paths
+    sources: Index  # (k,)
+    d: Array  # (k, n) in float32 where that is exact, else float64; inf where there is no path
 
 
 def rows(net: Network, sources: Index | None = None) -> Iterator[Rows]:
@@ -255,14 +246,9 @@ def from_several(net: Network, sources: Index) -> tuple[Network, Index]:
 
 @dataclass(frozen=True)
 class Search(Rows):
-    """Searches from some nodes, each a row.
+    """Searches from some nodes, each a row."""
 
-    Attributes
-    ----------
-    order, before : (k, n) int32
-        As :func:`search_order` returns them.
-    """
-
+    # (k, n): as :func:`search_order` returns them
     order: Array
     before: Array
 
