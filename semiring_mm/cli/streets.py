@@ -18,7 +18,7 @@ from ..closures.edges import NumberLabels
 from ..files import Graph
 from ..files.columns import FROM, TO
 from ..graphs.accessibility import DECAYS
-from ..naming import install
+from ..naming import optional
 from ..plot import draw_streets
 from ..storage import atomic_write
 from .compute import refused, watched
@@ -105,11 +105,9 @@ def _options(text: str) -> str:
 
 def _table(name: str) -> Any:
     """A table of pandas or GeoPandas."""
-    try:
-        import geopandas
-        import pandas as pd
-    except ImportError:
-        raise Refusal(f"{name}: maps need GeoPandas: {install('geo')}") from None
+    geopandas = optional("geopandas", f"{name}: maps need GeoPandas", "geo")
+    import pandas as pd
+
     if not Path(name).is_file():
         raise Refusal(f"{name}: there is no such file")
     kind = name.lower()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..graphs.packages import UNITS, WEIGHT
 from ..memory import free_memory
-from ..naming import install, named
+from ..naming import named, optional
 from .file import File, GraphFileError, quote, real
 
 __all__ = [
@@ -253,12 +253,7 @@ def _with_attributes(
 
 def _parquet(file: File) -> Iterator[tuple[int, list[str]]]:
     """Rows of a Parquet file, below the names of its columns."""
-    try:
-        from pyarrow import parquet
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            f"{file.path}: Parquet files are read with PyArrow: {install('io')}"
-        ) from None
+    parquet = optional("pyarrow.parquet", f"{file.path}: Parquet files are read with PyArrow", "io")
     data, free, number = file.read(), free_memory(), 0
     try:
         table = parquet.ParquetFile(io.BytesIO(data))

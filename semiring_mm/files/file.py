@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..closures.edges import NumberLabels
 from ..memory import free_memory
-from ..naming import install
+from ..naming import optional
 from .graph import Graph
 
 __all__ = [
@@ -183,16 +183,10 @@ def _share(share: int) -> int:
 def _zstd(file: File) -> Any:
     """Python's module for Zstandard, which is in 3.14, or its backport."""
     try:
-        from compression import zstd
+        return importlib.import_module("compression.zstd")
     except ModuleNotFoundError:
-        try:
-            from backports import zstd
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError(
-                f"{file.path}: .zst files are read with Python 3.14 or backports.zstd: "
-                f"{install('io')}"
-            ) from None
-    return zstd
+        use = f"{file.path}: .zst files are read with Python 3.14 or backports.zstd"
+        return optional("backports.zstd", use, "io")
 
 
 class _Limited(io.RawIOBase):

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graph_kernels import offsets, ranges
-from ..naming import install
+from ..naming import optional
 from ..storage import one_line
 from ..warn import warn
 from .streets import Streets, lengths
@@ -305,10 +305,7 @@ def read_osm(
 
 def _extract(name: str, text: Path, places: Path) -> None:
     """Write what is of matter as lines of text, and the places of all nodes as records."""
-    try:
-        import osmium
-    except ImportError:
-        raise ImportError(f"osmium reads maps of OpenStreetMap: {install('osm')}") from None
+    osmium = optional("osmium", "osmium reads maps of OpenStreetMap", "osm")
     if not os.path.isfile(name):
         raise FileNotFoundError(f"there is no file {name!r}")
     bits = osmium.osm.osm_entity_bits
