@@ -91,14 +91,10 @@ class Dependencies:
         ----------
         sources : (k,) int64
             One that comes twice counts twice.
-        demand : Demand, optional
-            What the paths between two nodes carry. Default: 1.
         edges : bool
             Whether the sums of edges are wanted.
-        stress : bool
-            Whether each shortest path counts 1, not all of those between two nodes together.
-        single : bool
-            Whether one of the shortest paths between two nodes carries all; with `edges`.
+        demand, stress, single
+            As for :class:`SearchLoads`; `single` with `edges`.
 
         Returns
         -------

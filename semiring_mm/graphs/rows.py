@@ -212,20 +212,14 @@ class Rows:
     ) -> LoadCollector:  # fmt: skip
         """What collects the loads of nodes and edges in the shortest paths between all nodes.
 
-        Parameters
-        ----------
-        demand : Demand, optional
-            What the paths of each pair of nodes carry; None: 1.
-        stress : bool
-            Whether each shortest path counts, not all of those between two nodes together.
-        single : bool
-            Whether one shortest path between two nodes carries all.
-        of_edges : bool
-            Whether the loads of edges are wanted.
+        Parameters are those of :class:`SearchLoads`.
         """
         source = self.problem.source
         assert isinstance(source, EdgeSource)
-        return SearchLoads(source.given, demand, stress=stress, single=single, of_edges=of_edges)
+        return SearchLoads(
+            source.given, demand, stress=stress, single=single, of_edges=of_edges,
+            devices=self.devices,
+        )  # fmt: skip
 
     def edge_loads(
         self, demand: Demand | DemandRows, *, single: bool = False, tick: Told = None
@@ -236,7 +230,7 @@ class Rows:
         ----------
         demand : Demand or DemandRows
         single : bool
-            Whether one shortest path between two nodes carries all; else they share it evenly.
+            As for :class:`SearchLoads`.
         tick : callable, optional
             Is told how many of the demand's sources are done.
         """
@@ -432,17 +426,6 @@ class Searches(Rows):
         if not paths or not self.counts_there:
             return None
         return paths_device(source.n, len(source.edges().col), count)
-
-    def loads(
-        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False,
-        of_edges: bool = True,
-    ) -> LoadCollector:  # fmt: skip
-        source = self.problem.source
-        assert isinstance(source, EdgeSource)
-        return SearchLoads(
-            source.given, demand, stress=stress, single=single, of_edges=of_edges,
-            devices=self.devices,
-        )  # fmt: skip
 
     @property
     def fixed(self) -> int:
