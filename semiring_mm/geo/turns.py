@@ -305,14 +305,9 @@ class TurnNetwork:
         Parameters
         ----------
         weight : str, (m,) array_like, or None
-            As for the class.
+            As for the class, whose errors there are; the weights are as before then.
         device, progress
             As for :meth:`semiring_mm.PreparedGraph.customize`.
-
-        Raises
-        ------
-        ValueError
-            As for the class; the weights are as before then.
         """
         values = self._weights(weight)
         self.graph.customize(self._turned(values), device=device, progress=progress)
