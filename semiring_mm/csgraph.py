@@ -18,6 +18,7 @@ array([[0., 3., 4.],
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import pool
 from .closures.edges import EdgeList, both_ways
 from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
@@ -34,9 +34,8 @@ from .graph_kernels import offsets
 from .graphs.apsp import distances
 from .graphs.choice import DENSE, Request
 from .graphs.dijkstra import MALFORMED, Found, Lists, search_lists
-from .graphs.hops import together
+from .graphs.hops import brief
 from .graphs.methods import plan, searches_first
-from .hierarchy import costs
 from .lazy import cached_property
 from .naming import listing
 from .semirings import semirings
@@ -384,15 +383,11 @@ class _Graph:
         """Shortest paths by searches; None where weights are negative, or others may be faster."""
         n, count = self.n, self.n if rows is None else len(rows)
         alone, arcs = nearest or limit < math.inf, self.stored * (1 if self.directed else 2)
-
-        def brief(equal: bool) -> bool:
-            hops = together(n, arcs, count, predecessors=predecessors) if equal else None
-            return costs.brief(n, arcs, count, threads=pool.get_num_threads(), hops=hops)
-
-        if not (alone or brief(self.unweighted)):
+        fast = functools.partial(brief, n, arcs, count, predecessors=predecessors)
+        if not (alone or fast(equal=self.unweighted)):
             return None
         for lists in self._lists():
-            if lists.weight is None and not (alone or brief(True)):
+            if lists.weight is None and not (alone or fast(equal=True)):
                 return None
             found = search_lists(
                 lists, np.arange(n) if rows is None else rows, predecessors=predecessors,

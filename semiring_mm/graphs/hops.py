@@ -18,7 +18,7 @@ from ..hierarchy.collector import Collector, Extent, Wanted
 from ..lazy import cached_property
 from .dijkstra import Lists, listed, search_lists
 
-__all__ = ["HopCollector", "Hops", "engine_on", "lists_of_rows", "together"]
+__all__ = ["HopCollector", "Hops", "brief", "engine_on", "lists_of_rows"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -86,12 +86,8 @@ class Hops:
         """Nanoseconds of searches from so many sources, on all threads.
 
         In a level all searches that meet a node do that together. Where there are few levels, most
-        of them do; in road networks each comes in a level of its own.
-
-        Parameters
-        ----------
-        labels : bool
-            Whether distances are wanted, and not only their statistics.
+        of them do; in road networks each comes in a level of its own. `labels`: distances are
+        wanted, and not only their statistics.
         """
         levels = self.levels if count > _FEW else count
         extra = (0.0, 0.0) if not labels else _LABEL if 3 * levels < 2 * _BYTE else _WIDE
@@ -139,12 +135,16 @@ class Hops:
         return d
 
 
-def together(n: int, arcs: int, count: int, *, predecessors: bool) -> float:
-    """What searches from some sources at once take at least; infinite where they are not for it."""
-    several = count > 1 and not predecessors
-    if not several:
-        return math.inf
-    return 2 * costs.LIST * arcs + Hops.least(n, arcs, count, labels=True)
+def brief(n: int, arcs: int, count: int, *, equal: bool, predecessors: bool) -> bool:
+    """Whether searches over lists that are there end before any other method can.
+
+    `equal`: all arcs weigh the same, and searches from all sources at once are another method.
+    """
+    together = None
+    if equal:
+        together = 2 * costs.LIST * arcs + Hops.least(n, arcs, count, labels=True)
+        together = together if count > 1 and not predecessors else math.inf
+    return costs.brief(n, arcs, count, threads=pool.get_num_threads(), hops=together)
 
 
 def _searches(name: str) -> type[HopSearches]:
