@@ -177,19 +177,13 @@ class FactorSweeps(Protocol):
 
     It is made of ``(shape=, like=)``, both optional: the engine's own sizes of blocks, and sweeps
     over the same structure on another device, whose layout may be taken over.
-
-    Attributes
-    ----------
-    factor : Factor
-        Of the last call of :meth:`weigh`.
-    width : int
-        Sources that are swept together.
     """
 
-    factor: Factor
+    factor: Factor  # of the last call of :meth:`weigh`
 
     @property
-    def width(self) -> int: ...
+    def width(self) -> int:
+        """Sources that are swept together."""
 
     def weigh(self, factor: Factor, bound: float | None = None) -> Array | None:
         """Take a factor; its arrays are on the host or in the engine's memory.

@@ -406,10 +406,7 @@ def read_nodes(
 ) -> list[tuple[int, ...]]:  # fmt: skip
     """Nodes of an option, or pairs of them: rows of a CSV file, or words between commas.
 
-    Parameters
-    ----------
-    names : sequence of sequences of str
-        What each column may be called; without a header the first ones are read.
+    Columns may be called by these `names`; without a header the first ones are read.
     """
     pairs, columns = len(names) == 2, [*range(len(names))]
     if option.endswith("-file") or Path(argument).is_file():

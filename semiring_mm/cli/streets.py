@@ -192,10 +192,7 @@ def _of_file(name: str) -> Iterator[None]:
 def _measures(option: str, words: str, weight: str | None) -> list[tuple[float, str]]:
     """Distances and times, and the weight that each is in: "15min", "2km", or "" of any.
 
-    Parameters
-    ----------
-    weight : str, optional
-        What is short; refused where a unit is of another.
+    `weight` is what is short, if that is said; a unit of another is refused.
     """
     found = []
     for word in words.split(","):

@@ -162,10 +162,7 @@ class DenseSource(_Readable):
 class EdgeSource(_Readable):
     """A graph given by its edges; where it has margins, they have not worsened `given`.
 
-    Attributes
-    ----------
-    given : EdgeList
-        The edges in their order, with weights in the dtype of the matrix.
+    These are the edges in their order, with weights in the dtype of the matrix.
     """
 
     def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:

@@ -30,10 +30,7 @@ T = TypeVar("T")
 class Rounding(Exception):
     """A cycle of weight zero came out a little better than none.
 
-    Attributes
-    ----------
-    margins : (n,) float64
-        Of the nodes, to begin again with :func:`worsened` weights.
+    The run begins again with weights that are :func:`worsened` by the `margins` of the nodes.
     """
 
     def __init__(self, margins: NDArray[np.float64]) -> None:

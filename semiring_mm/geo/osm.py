@@ -675,20 +675,14 @@ def _bans(
 
 
 class _Roads:
-    """The edges of the ways of restrictions, by ways and by nodes.
-
-    Attributes
-    ----------
-    of : dict of int to list of int
-        The edges of each way that the traveller may use.
-    """
+    """The edges of the ways of restrictions, by ways and by nodes."""
 
     def __init__(self, streets: Streets, wanted: list[_Restriction]) -> None:
         ways = [way for x in wanted for way in (*x.starts, *x.via, *x.ends)]
         osmid = streets.columns["osmid"]
         near = np.flatnonzero(np.isin(osmid, np.unique(ways)))
         self.u, self.v, self.label = streets.u, streets.v, streets.nodes
-        self.of: dict[int, list[int]] = {}
+        self.of: dict[int, list[int]] = {}  # the edges of each way that the traveller may use
         for e, way in zip(near.tolist(), osmid[near].tolist(), strict=True):
             self.of.setdefault(way, []).append(e)
         only = [e for x in wanted if x.only for e in self._edges((*x.starts, *x.via))]

@@ -105,15 +105,9 @@ _count = itertools.count()
 
 
 class Key(str):
-    """The text by which operators of array libraries, which take no objects, name a graph.
+    """The text by which operators of array libraries, which take no objects, name a graph."""
 
-    Attributes
-    ----------
-    graph : PreparedGraph
-        The graph without a state, which so lives as long as any copy of the key that is no mere
-        text.
-    """
-
+    # the graph without a state, which so lives as long as any copy of the key that is no mere text
     graph: PreparedGraph
 
 
@@ -1104,12 +1098,7 @@ class PreparedGraph:
 class _State:
     """What customization has computed, and scratch for queries.
 
-    Attributes
-    ----------
-    edges : EdgeList
-    problem : Problem
-    customized : Metric
-        Its arrays are on the host, or on a CUDA device.
+    The arrays of the metric `customized` are on the host, or on a CUDA device.
     """
 
     def __init__(

@@ -54,36 +54,17 @@ WIDE, _PIECE, _LINE = 64, 1 << 16, 1 << 14
 class Rows:
     """Rows of best paths from batches of sources, by one method.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of a source that has its edges at hand.
-
-    Attributes
-    ----------
-    method : str
-        For messages.
-    along : bool
-        Whether weights are added up from the source on, which rounding depends on.
-    dtype : dtype
-        Of distances.
-    width : int
-        Sources that a thread computes at once.
-    extra : int
-        Bytes of each row beside it.
-    cheaper : int
-        Sources whose statistics take about as long as the row of one.
-    devices : sequence of int, optional
-        CUDA devices that collect statistics; None: the CPU.
-    placed : callable, optional
-        What is there on these devices already.
+    The source of the problem has its edges at hand; `dtype` is that of distances.
     """
 
-    method = ""
-    along, negative = True, False
-    width, extra = 1, 0
-    cheaper = 1
-    devices: Sequence[int] | None = None
+    method = ""  # for messages
+    along = True  # whether weights are added up from the source on, which rounding depends on
+    negative = False  # whether there are negative weights
+    width = 1  # sources that a thread computes at once
+    extra = 0  # bytes of each row beside it
+    cheaper = 1  # sources whose statistics take about as long as the row of one
+    devices: Sequence[int] | None = None  # CUDA devices that collect statistics; None: the CPU
+    # what is there on these devices already
     placed: Callable[[Sequence[int]], Placed] | None = None
 
     def __init__(self, problem: Problem) -> None:

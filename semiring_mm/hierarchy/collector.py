@@ -93,13 +93,10 @@ class Collector:
     ----------
     bound, tight, negative, dtype, whole
         As of :class:`Extent`.
-    batch : int
-        Sources of a call of :meth:`run` that keep all threads, or devices, at work.
     """
 
-    batch: int
-    #: Devices that share the sources of a call.
-    devices = 1
+    batch: int  # sources of a call of :meth:`run` that keep all threads, or devices, at work
+    devices = 1  # that share the sources of a call
 
     def __init__(self, extent: Extent, wanted: Wanted) -> None:
         self.bound, self.tight = extent.bound, extent.tight
@@ -165,14 +162,9 @@ class LoadCollector(Collector):
 
     Results of :meth:`empty` are sums over the sources so far, which :meth:`loads` turns into those
     of nodes and edges. ``lost`` among them is the demand without a path.
-
-    Attributes
-    ----------
-    demand : Demand, optional
-        That of the next sources at least; None: 1 between all nodes.
     """
 
-    demand: Demand | None
+    demand: Demand | None  # that of the next sources at least; None: 1 between all nodes
 
     def loads(self, results: dict[str, Array]) -> tuple[Array, Array]:
         """The loads of nodes, their own paths left out, and of edges, either way."""

@@ -48,12 +48,7 @@ class Demand:
 
     @classmethod
     def of(cls, n: int, sources: Index, targets: Index, matrix: Any) -> Demand:
-        """Amounts of a matrix with a row for each source and a column for each target.
-
-        Parameters
-        ----------
-        matrix : (s, t) array, or sparse one of SciPy's
-        """
+        """Amounts of a matrix, which may be sparse, with a row a source and a column a target."""
         if hasattr(matrix, "tocoo"):
             entries = matrix.tocoo()
             return cls.between(n, sources[entries.row], targets[entries.col], entries.data)
