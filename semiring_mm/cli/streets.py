@@ -23,7 +23,7 @@ from ..plot import draw_streets
 from ..storage import atomic_write
 from .compute import refused, watched
 from .graph import Finder, GivenGraph, read_nodes
-from .options import KINDS, Refusal
+from .options import KINDS, Refusal, refuse
 from .report import finish_rows, graph_name, warn
 from .tables import quoted
 
@@ -59,7 +59,7 @@ def _has_geometry(name: str) -> bool:
 def read_streets(args: argparse.Namespace) -> tuple[GivenGraph, Any]:
     """The graph of a map, and the network of :func:`semiring_mm.geo.network`."""
     name, *more = args.graph
-    refusals = {
+    refuse({
         f"{name} is a map, and one file is read of it": more,
         "--nodes, --columns and --unweighted are for tables of edges, not for a map; choose "
         "--weight length or travel_time": args.weight is None or getattr(args, "nodes", None)
@@ -67,10 +67,7 @@ def read_streets(args: argparse.Namespace) -> tuple[GivenGraph, Any]:
         "--through is for a TNTP network with zone centroids": getattr(args, "through", False),
         f"distances in a map are sums: leave out --semiring {args.semiring}":
             args.semiring not in (None, "min_plus"),
-    }  # fmt: skip
-    for message, wrong in refusals.items():
-        if wrong:
-            raise Refusal(message)
+    })  # fmt: skip
     args.semiring = "min_plus"
     weight = "length" if args.weight == "weight" else args.weight
     speed: Any = args.speed
