@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .closures.edges import EdgeList
-from .graph_kernels import offsets, ranges
+from .graph_kernels import Index, offsets, ranges
 from .graphs.accessibility import accessibility
 from .graphs.nearest import nearest
 from .graphs.prepared import PreparedGraph, prepare
@@ -46,7 +46,6 @@ __all__ = ["Network"]
 __dir__ = listing(__all__)
 
 Array = NDArray[Any]
-Index = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 #: Parts of a unit that distances are counted in.

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph_kernels import offsets, ranges
+from ..graph_kernels import Index, offsets, ranges
 from ..naming import optional
 from ..storage import one_line
 from ..warn import warn
@@ -30,7 +30,6 @@ from .streets import Streets, lengths
 
 __all__ = ["PROFILES", "SUFFIXES", "OsmStreets", "Profile", "read_osm"]
 
-Index = NDArray[np.int64]
 Float = NDArray[np.float64]
 Tags = Mapping[str, str]
 

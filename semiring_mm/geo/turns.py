@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.labelled import Labels, labelled
-from ..graph_kernels import offsets, ranges
+from ..graph_kernels import Index, offsets, ranges
 from ..graphs.inputs import positions
 from ..graphs.prepared import PreparedGraph, prepare
 from ..lazy import cached_property
@@ -25,7 +25,6 @@ from .streets import Streets
 __all__ = ["TurnNetwork", "dual", "turn_angles"]
 
 Edges = tuple[int, ...]
-Index = NDArray[np.int64]
 Float = NDArray[np.float64]
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from .. import pool
-from ..graph_kernels import Arcs, HopSearches
+from ..graph_kernels import Arcs, HopSearches, Index
 from ..hierarchy import costs
 from ..hierarchy.collector import Collector, Extent, Wanted
 from ..lazy import cached_property
@@ -21,7 +21,6 @@ from .dijkstra import Lists, listed, search_lists
 __all__ = ["HopCollector", "Hops", "brief", "engine_on", "lists_of_rows"]
 
 Array = NDArray[Any]
-Index = NDArray[np.int64]
 
 _BYTE = 254  # the largest distance that a label of one byte holds
 _ALONE = 3  # searches that take less one by one than together
