@@ -38,8 +38,8 @@ from .prepared import PreparedGraph, distances_of
 from .rows import HopRows, Rows, Searches, Sweeps
 
 __all__ = [
-    "FEW", "OF_PATHS", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder",
-    "loads", "of_all_edges", "request_of", "rows_for", "statistics",
+    "FEW", "OF_PATHS", "Histogram", "Statistics", "collect", "extremes", "finder", "loads",
+    "of_all_edges", "request_of", "rows_for", "statistics",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -511,11 +511,6 @@ def _on_device(
             f"the CPU: leave out device"
         )
     return rows
-
-
-def fastest(edges: EdgeList, sources: Index) -> Rows:
-    """Rows of distances from some nodes, and what collects their statistics."""
-    return finder(request_of(edges, len(sources)))
 
 
 def collect(

@@ -16,7 +16,7 @@ from ..graphs.apsp import distances
 from ..graphs.bounds import Bounds
 from ..graphs.choice import SPARSE_FROM
 from ..graphs.search import search_order, settle
-from ..graphs.statistics import FEW, collect, extremes, fastest, finder, request_of
+from ..graphs.statistics import FEW, collect, extremes, finder, request_of
 from .convert import Network
 
 __all__ = [
@@ -87,7 +87,7 @@ def _rows(net: Network, sources: Index) -> Iterator[Rows]:
     if len(sources) == n <= step and not net.unit:
         way, along = matrix(net).__getitem__, False
     else:
-        found = fastest(_edges(net), sources)
+        found = finder(request_of(_edges(net), len(sources)))
         way, along = found.rows, found.along
     for begin in range(0, len(sources), step):
         some, arcs = sources[begin : begin + step], net.arcs
@@ -225,7 +225,7 @@ def _potential(net: Network) -> Array:
         )
     more, start = from_several(net, np.arange(len(net.nodes)))
     try:
-        d = fastest(_edges(more), start).rows(start)
+        d = finder(request_of(_edges(more), 1)).rows(start)
     except NegativeCycleError:
         raise nx.NetworkXUnbounded("Negative cycle detected.") from None
     least: Array = d[0, :-1].astype(np.float64)
