@@ -298,11 +298,7 @@ def weights_of(source: Source, edges: EdgeList) -> Array:
 def best_edges(source: Source, distances: Callable[[slice], Array]) -> EdgeList:
     """The edges of a source that are best paths themselves (:func:`.trees.best_edges`).
 
-    Parameters
-    ----------
-    source : Source
-    distances : callable
-        Gives the rows of the closure in a slice.
+    `distances` gives the rows of the closure in a slice.
     """
     lines = max(1, _PIECE // max(1, source.n))
     strips = (slice(i, min(i + lines, source.n)) for i in range(0, source.n, lines))

@@ -586,19 +586,12 @@ class TurnNetwork:
 class _Memory:
     """What has to be remembered of the edges before, so that no way is gone that is banned.
 
-    Parameters
-    ----------
-    bans : sequence of tuples of int
-        Ways of more than two edges.
-
-    Attributes
-    ----------
-    places : dict of tuple of int to int
-        Their beginnings of two edges and more, and the number of each.
+    The `bans` are ways of more than two edges.
     """
 
     def __init__(self, bans: Sequence[Edges]) -> None:
-        self._bans, self.places = set(bans), dict[Edges, int]()
+        self._bans = set(bans)
+        self.places = dict[Edges, int]()  # beginnings of two edges and more, and their numbers
         for ban in bans:
             for k in range(2, len(ban)):
                 self.places.setdefault(ban[:k], len(self.places))

@@ -35,15 +35,7 @@ _DEVICE_BATCH = 1 << 15  # sources of a call on a device
 
 
 class Hops:
-    """A graph whose edges all count 1.
-
-    Parameters
-    ----------
-    n : int
-    row, col : (m,) int64
-    directed : bool
-        Whether edges lead one way only.
-    """
+    """A graph whose edges all count 1, and lead one way only if it is `directed`."""
 
     def __init__(self, n: int, row: Index, col: Index, *, directed: bool) -> None:
         if n > np.iinfo(np.int32).max:
@@ -185,12 +177,7 @@ def lists_of_rows(xp: Any, there: Array) -> tuple[Array, Array]:
 class HopCollector(Collector):
     """Passes over sources by breadth-first searches.
 
-    Parameters
-    ----------
-    graph : Hops
-    wanted : Wanted
-    devices : sequence of int, optional
-        CUDA devices that share the sources, -1 for the current one; None: the CPU.
+    CUDA `devices`, -1 for the current one, share the sources; None: the CPU.
     """
 
     def __init__(self, graph: Hops, wanted: Wanted, devices: Sequence[int] | None = None) -> None:

@@ -230,15 +230,7 @@ class Rows:
 
 
 class Sweeps(Rows):
-    """By sweeps over an elimination.
-
-    Parameters
-    ----------
-    metric : Metric
-    problem : Problem
-    count : int
-        Rows in all, by which types are chosen.
-    """
+    """By sweeps over an elimination, in types that are chosen by the `count` of rows in all."""
 
     method, along, cheaper = "sweeps", False, 2
 
@@ -446,16 +438,8 @@ class Forest(Rows):
 class RowCollector(Collector):
     """Passes over sources by a search from each, whose rows are added up.
 
-    Parameters
-    ----------
-    rows : callable
-        The distances from some sources to n nodes, in the type of `missing`.
-    n : int
-    missing : scalar
-        What stands for no path.
-    wanted : Wanted
-    negative : bool
-        Whether there are negative weights.
+    `rows` gives the distances from some sources to n nodes, in the type of `missing`, which stands
+    for no path. `negative`: there are negative weights.
     """
 
     def __init__(

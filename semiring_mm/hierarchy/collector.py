@@ -83,16 +83,7 @@ class Extent:
 class Collector:
     """Passes over sources, whose statistics are collected.
 
-    Parameters
-    ----------
-    extent : Extent
-        Of the distances.
-    wanted : Wanted
-
-    Attributes
-    ----------
-    bound, tight, negative, dtype, whole
-        As of :class:`Extent`.
+    `bound`, `tight`, `negative`, `dtype` and `whole` are those of the :class:`Extent` of distances.
     """
 
     batch: int  # sources of a call of :meth:`run` that keep all threads, or devices, at work

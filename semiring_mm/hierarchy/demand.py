@@ -147,16 +147,8 @@ class Demand:
 class DemandRows:
     """Demand whose amounts are computed for some sources at a time.
 
-    Parameters
-    ----------
-    n : int
-    sources, targets : (s,) and (t,) int64
-        Different nodes each.
-
-    Attributes
-    ----------
-    total : float
-        The amounts so far, between different nodes.
+    Sources are different nodes, and so are targets. `total` is the amounts so far, between
+    different nodes.
     """
 
     def __init__(self, n: int, sources: Index, targets: Index) -> None:

@@ -175,15 +175,9 @@ def whole_metric(metric: Metric) -> Metric:
 
 
 class DeviceCollector(Collector):
-    """Passes over sources by sweeps on devices.
+    """Passes over sources, which devices share, by sweeps over a metric of min_plus.
 
-    Parameters
-    ----------
-    placed : Placed
-        A metric of min_plus on the devices that share the sources.
-    metric : Metric
-        The same on the host.
-    wanted : Wanted
+    It is `placed` there; `metric` is the same on the host.
     """
 
     def __init__(self, placed: Placed, metric: Metric, wanted: Wanted) -> None:

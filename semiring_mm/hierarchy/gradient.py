@@ -313,14 +313,8 @@ class SweepLoads(LoadCollector):
 class DeviceLoads(SweepLoads):
     """The same by reverse sweeps on CUDA devices, which share the sources.
 
-    Customization and its reverse, once for a graph, are the host's.
-
-    Parameters
-    ----------
-    metric, edges, demand, stress
-        As of :class:`SweepLoads`; the demand is the same for all sources.
-    indices : sequence of int
-        Devices; -1 is the current one.
+    Customization and its reverse, once for a graph, are the host's. The demand is the same for all
+    sources; of the `indices` of devices -1 is the current one.
     """
 
     def __init__(

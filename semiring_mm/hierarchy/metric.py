@@ -595,14 +595,12 @@ def customize_along(
     Parameters
     ----------
     structure, problem, arcs
-        As for :func:`customize`.
+        As for :func:`customize`, which raises Improves.
     values : (m,) float64
         Of each edge of the graph.
 
     Raises
     ------
-    Improves
-        If a cycle improves itself.
     ValueError
         If a cycle that weighs nothing has a negative sum.
     """
