@@ -177,6 +177,11 @@ struct Alignment {
       both |= u32(i >= 1 && i <= count[h] ? from[h][i - 1] : behind) << 16 * h;
     return Entry(both);
   }
+  // Of column j; anything where there is none.
+  SR_FN Entry entry(int j) const {
+    if constexpr (COUPLES) return codes(y, wide, j, PROFILE ? p.letters : BEHIND + 1);
+    else return !GIVEN && j >= 1 && j <= columns ? y[0][j - 1] : Entry(0);
+  }
   // What a lane carries along a strip. Rows and columns are counted from 1.
   struct Lane {
     int top;             // the row above the lane's own
@@ -187,6 +192,7 @@ struct Alignment {
     T last, last_gap;    // of the lowest row: the cost, and that of what ends in a gap along rows
     T best;              // of all cells that count, with LEAST
     Entry own[ROWS];
+    Entry entry;         // of y, for the next column
     const T* costs;      // of the first column
   };
   struct Column { T x[ROWS]; };  // [ROWS]
@@ -251,6 +257,7 @@ struct Alignment {
     const int before = first - 1;
     lane.corner = before == 0 ? border(lane.top, X_START) : number == 0 ? line[before] : far();
     lane.last = lane.last_gap = far();
+    lane.entry = number == 0 ? entry(first / CHUNK * CHUNK) : Entry(0);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const int i = lane.top + 1 + r;
@@ -334,15 +341,9 @@ struct Alignment {
     const T above_gap = AFFINE && there ? line[p.width + ahead] : far();
     const int before = number ? number - 1 : 0;
     const int start = from - number;
-    const Entry* entries = y[0] + (start - 1);
+    const Entry entries = entry(ahead + 1);  // of y, for the next column of the first lane
     T* below = line + start;
-    const auto entry_at = [&](int step) {
-      const int j = start + step;
-      if constexpr (COUPLES) return codes(y, wide, j, PROFILE ? p.letters : BEHIND + 1);
-      else return GIVEN || (!WHOLE && (j < 1 || j > columns)) ? Entry(0) : entries[step];
-    };
     constexpr int AHEAD = WHOLE && !COUPLES ? 4 : 1;
-    Entry next = entry_at(0);
     Column coming[AHEAD];  // [AHEAD]
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) coming[i] = given(lane, start + i);
@@ -351,10 +352,13 @@ struct Alignment {
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) {
         const int step = group + i, j = start + step;
-        const Entry entry = next;
+        const Entry own_entry = lane.entry;
         Column steps = coming[i];
-        if constexpr (PROFILE) steps = found(entry);
-        next = entry_at(step + 1);  // on its way meanwhile
+        if constexpr (PROFILE) steps = found(own_entry);
+        if constexpr (!GIVEN) {  // each lane's is the next one's a column later
+          const Entry theirs = shuffle(own_entry, before), mine = shuffle(entries, step);
+          lane.entry = number ? theirs : mine;
+        }
         coming[i] = given(lane, j + AHEAD);
         T up = shuffle(lane.last, before), up_gap = far();
         const T own = shuffle(above, step);
@@ -364,7 +368,7 @@ struct Alignment {
         }
         up = number ? up : own;
         if (!WHOLE && (j < first || j > end)) continue;
-        column(lane, j, entry, steps, up, up_gap);
+        column(lane, j, own_entry, steps, up, up_gap);
         if (number == 31) {
           below[step] = lane.last;
           if constexpr (AFFINE) below[p.width + step] = lane.last_gap;
