@@ -35,7 +35,7 @@ _MANY = 4  # pairs for each multiprocessor, and
 _WORK = 1 << 28  # cells, that repay a look at all codes and an order of the pairs
 _FAR = 0x6000  # what sr::Couple has as ∞
 _CODES = 0x7FFE  # what codes of couples are below
-_LETTERS = 32  # of a table of couples, at most
+_LETTERS = 32  # of a table that lies in shared memory, at most
 _NONE = 127  # the cost of no letter, in such a table
 _WALK = 72 + 2 * 32 * 256  # bytes of shared memory: sr::Alignment's place and tile of moves
 _LONGEST = 1 << 30  # entries of a sequence, whose numbers are of 32 bits
@@ -64,6 +64,7 @@ def align(
     if couples and table is not None:  # words of bytes, of which the last is of no letter
         behind = (0, 0), (0, 4 - letters % 4)
         table = np.pad(table.astype(np.int8), behind, constant_values=_NONE)
+    copied = not couples and 0 < letters <= _LETTERS
     out = xp.empty(len(x.starts), dtype)
     moves = xp.empty((-(-most // each), width), np.uint16) if keep else None
     path = xp.empty((2, most + width - 1), np.int32) if keep else None
@@ -72,7 +73,7 @@ def align(
     fields = {
         "x": x.entries, "y": y.entries, "table": None if table is None else xp.asarray(table),
         "moves": moves, "path": path, "steps": steps, "width": width, "band": band or 0,
-        "letters": letters, "free": rule.ends,
+        "letters": letters, "free": rule.ends, "copied": copied,
         **{name: _bits(v) for name, v in zip(names, gaps, strict=True)},
     }  # fmt: skip
     cost = "GIVEN" if given else rule.cost.upper()
@@ -92,6 +93,11 @@ def align(
         if min(strips, wanted) > most_warps and not couples:  # several blocks share a pair
             warps, parts = _SHARED, -(-strips // _SHARED)
         blocks = min(units, _BLOCKS * here.sms) if parts == 1 else pairs * parts
+        room = _WALK if keep else 64  # what each warp found, before what sr::Alignment has else
+        if copied:
+            room += dtype.itemsize * letters**2
+        elif letters:
+            room += couples * warps * 64 * (letters + 1) * max(4, 1 << (each - 1).bit_length())
         lines = xp.empty((min(units, blocks), 1 + rule.affine, width), dtype)
         places, order = [v[some] for v in (x.starts, y.starts, x.lengths, y.lengths)], None
         if all(isinstance(v, np.ndarray) for v in places):  # one transfer
@@ -110,9 +116,6 @@ def align(
             if given:
                 costs, starts = _costs(rule, x, y, places, first, last, band)
                 fields |= {"costs": costs, "cost_starts": starts}
-            room = max(warps * dtype.itemsize, _WALK if keep else 0)
-            if couples and letters:  # sr::Alignment's profiles
-                room = 64 + warps * 2 * 32 * (letters + 1) * max(4, 1 << (each - 1).bit_length())
             launch(source, params, blocks, 32 * warps, room, fields)
         if order is not None:
             out[order] = out.copy()
@@ -140,7 +143,7 @@ def _coupled(
     if (costs % 1).any() or largest * (steps + 12) >= _FAR:
         return False
     if table is not None:
-        return len(table) <= _LETTERS and largest < _NONE
+        return len(table) <= _LETTERS and bool(largest < _NONE)
     if rule.local and gaps[3] < 0:
         return False  # more is better, also behind the end of a sequence
     first, second = (s.entries.view(np.uint32).max() for s in (x, y))
