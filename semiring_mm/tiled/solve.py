@@ -57,7 +57,8 @@ def over(
         problem = given.in_numbers()
         source = problem.source
         n, whole = source.n, slice(0, source.n)
-        blocks = Blocks(devices, n, tile or _tile(devices, n), problem.steps, timeline)
+        side = tile or tile_of(n, *shape_of(len(devices)))
+        blocks = Blocks(devices, n, side, problem.steps, timeline)
         if short := _lacking(blocks):
             if otherwise is not None:
                 return otherwise(given)
@@ -130,10 +131,6 @@ def _lacking(blocks: Blocks) -> MemoryError | None:
             what = f"{device.name}: its part of the {n} x {n} matrix in {dtype}"
             return beyond_devices(what, blocks.needed(), free)
     return None
-
-
-def _tile(devices: Sequence[Device], n: int) -> int:
-    return tile_of(n, *shape_of(len(devices)))
 
 
 # --- what users call ----------------------------------------------------------------------------
