@@ -247,10 +247,10 @@ class Chains(Protocol):
     POINTERS : tuple of str
         Arrays of a :class:`ChainModel`.
     Model : callable, optional
-        ``Model(dtype, batch, steps, states, strides)``, the launches for models of one shape;
-        strides, by name, are in elements: a_row, a_col, e_batch, e_step, and where there are such
-        operands x_batch, end_batch and tags_batch. NotImplementedError where one launch is not the
-        best, for few long chains. None on an engine that launches nothing.
+        ``Model(dtype, batch, steps, states, strides)``, the launches for models of one shape in
+        float32 or float64; strides, by name, are in elements: a_row, a_col, e_batch, e_step, and
+        where there are such operands x_batch, end_batch and tags_batch. NotImplementedError where
+        one launch is not the best, for few long chains. None on an engine that launches nothing.
     """
 
     POINTERS: tuple[str, ...]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan import Facts, Plan, bytewise, make_plan
+from ..plan import Facts, Plan, closure_plan
 from ..semirings import Semiring
 from . import device
 from .launch import entry, launch, struct_of
@@ -33,12 +33,8 @@ _UNITS = 16
 @functools.lru_cache(maxsize=1024)
 def closed_plan(semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int) -> Plan:
     """The plan of a closure whose entries, at all times, are in the ranges that are known."""
-    fa, fb, fc = known or (None, None, None)
-    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
-    if plan.codec == "bits":
-        plan = bytewise(plan)
-    # what is closed stays within the ranges that are known
-    return replace(plan, check=False, annihilate=plan.annihilate or _drifts(plan, known))
+    plan = closure_plan(semiring, dtype, known, depth, annihilate=False)
+    return replace(plan, annihilate=plan.annihilate or _drifts(plan, known))
 
 
 def _drifts(plan: Plan, known: Known | None) -> bool:
@@ -55,11 +51,10 @@ def predecessors(
     semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None, *,
     fresh: bool = True, changes: Array | None = None, grain: int = 0, side: int = 0,
 ) -> Array:  # fmt: skip
-    """Predecessors in a matrix, or each of a stack (batch, n, n), from its closure.
+    """Predecessors from a closure: see :meth:`semiring_mm.engine.Trees.predecessors`.
 
-    P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
-    diagonal. Unless it is `fresh`: P has the predecessors of the weights, and P[i, j] takes P[k, j]
-    for the last node k of the matrix before j.
+    Unless they are `fresh`: P has the predecessors of the weights, and P[i, j] takes P[k, j] for
+    the last node k of the matrix before j.
 
     Parameters
     ----------

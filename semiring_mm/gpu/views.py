@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .device import address, look, note_unknown, recording, refuse_capture
 
 __all__ = [
-    "address", "aligned", "ascending", "bits_of", "layouts", "reading", "strides",
+    "address", "aligned", "ascending", "bits_of", "layouts", "placed", "reading", "strides",
     "to_host", "wide_along",
 ]  # fmt: skip
 
@@ -28,6 +28,12 @@ def stride_fields(name: str, x: Array, axes: str = "m n") -> dict[str, int]:
     batch, row, column = strides(x)
     m, n = axes.split()
     return {f"{name}_{m}": row, f"{name}_{n}": column, f"{name}_batch": batch}
+
+
+def placed(name: str, x: Array, axes: str) -> dict[str, int]:
+    """The address of an array, and the strides of the first axes, by their names."""
+    steps = zip(axes.split(), x.strides, strict=False)
+    return {name: address(x), **{f"{name}_{axis}": stride // x.itemsize for axis, stride in steps}}
 
 
 def layouts(*arrays: Array | None) -> tuple[Any, ...]:
