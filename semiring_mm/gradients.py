@@ -127,9 +127,10 @@ def selective(
     """
     rank = len(g.shape)
     winners = [
-        None if x is None else library.take(_ranked(x, rank), arg, axis)
+        None if x is None
+        else library.take(x.reshape((1,) * (rank - len(x.shape)) + tuple(x.shape)), arg, axis)
         for x, axis in ((a, -1), (b, -2))
-    ]
+    ]  # fmt: skip
     results: list[Array] = []
     for factor, shape, axis, need in zip(factors(s), shapes, (-1, -2), needs, strict=True):
         if not need:
@@ -151,10 +152,6 @@ def bilinear(library: Library, g: Array, a: Array, b: Array, needs: Needs) -> Pa
         product(g, b.mT) if needs[0] else None,
         product(a.mT, g) if needs[1] else None,
     )
-
-
-def _ranked(x: Array, rank: int) -> Array:
-    return x.reshape((1,) * (rank - len(x.shape)) + tuple(x.shape))
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {

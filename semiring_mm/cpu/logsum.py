@@ -82,7 +82,7 @@ def product(
         c[...] = out
         return
     alpha, beta = scaling.alpha, scaling.beta
-    dtype = np.dtype(f"f{int(plan.compute[1:]) // 8}")
+    dtype = plan.computed_in
     limits = RANGES[8 * dtype.itemsize]
     least = limits.sum_from(a.shape[1])
     left = np.zeros(len(c), np.uint8)

@@ -203,12 +203,8 @@ def _shifting_pays(
     """Whether a product is to be one over plus-times of shifted exponentials."""
     if dtype.kind in "iub" or m * n * k < _SHIFTED or min(m, n, k) < _THIN or semiring.add_kind:
         return False
-    return _is_log_plus(semiring) and (alpha is None or math.isfinite(alpha))
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_log_plus(semiring: Semiring) -> bool:
-    return joins_logarithms(semiring.add_expr) and joins(semiring.mul_expr) == "+"
+    log_plus = joins_logarithms(semiring.add_expr) and joins(semiring.mul_expr) == "+"
+    return log_plus and (alpha is None or math.isfinite(alpha))
 
 
 def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: Scaling) -> None:

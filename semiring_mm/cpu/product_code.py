@@ -229,7 +229,7 @@ def product_code(plan: Plan, arg: bool, vectors: int = 0, few: bool = False) -> 
         lambda: module_text(product_functions(plan, host_target(), arg=arg, shape=shape)),
         host_target(),
     )  # fmt: skip
-    call = function_of_arrays(library, "product", 7)
+    call = function_of_arrays(library, "product")
     size = int(plan.compute[1:]) // 8
     # the bytes of a bool C are many times its bits: as few visits to it as possible
     deep = 4 if plan.codec == "bits" else 1

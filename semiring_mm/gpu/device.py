@@ -234,12 +234,12 @@ def parameters(params: bytes, maps: tuple[tuple[bytes, int], ...]) -> bytes:
     return b"".join(text for text, _ in maps) + params if maps else params
 
 
-def refuse_capture(what: str = "this call") -> None:
+def refuse_capture() -> None:
     """Raise RuntimeError where a wait for the device would break the capture of a CUDA graph."""
     if current().capturing():
         raise RuntimeError(
-            f"{what} waits for the device, which a CUDA graph that is being captured cannot hold: "
-            f"capture matmul, gemm, gemv or einsum of floating point or bool"
+            "this call waits for the device, which a CUDA graph that is being captured cannot "
+            "hold: capture matmul, gemm, gemv or einsum of floating point or bool"
         )
 
 

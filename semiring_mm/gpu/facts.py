@@ -16,7 +16,7 @@ from ..semirings import Semiring
 from . import device
 from .device import refuse_capture
 from .launch import Launch, entry, launch, prepared, struct_of
-from .source import STORAGE
+from .source import STORAGE, flags, literal
 from .views import address, aligned, ascending
 
 __all__ = [
@@ -52,9 +52,8 @@ def _scan_type(
     if storage.startswith("bfloat"):
         result = "double"
     signed = (missing or 0) - (1 << 64 if (missing or 0) >= 1 << 63 else 0)
-    flags = ", ".join("true" if x else "false" for x in (wide, kinds, far))
-    return f"""sr::Scan<{STORAGE[storage]}, {result}, {"true" if missing is not None else "false"},
-                         {f"-{-signed - 1}ll - 1" if signed < 0 else f"{signed}ll"}, {flags}>"""
+    return f"""sr::Scan<{STORAGE[storage]}, {result}, {flags(missing is not None)},
+                         {literal(signed)}, {flags(wide, kinds, far)}>"""
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..engine import JOIN
 from ..expressions import joins
 from ..graph_kernels import Factor, Index, Node, offsets
-from ..plan import Plan, bytewise, computed
+from ..plan import Plan, bytewise, computed, stored
 from . import device
 from .launch import entry, launch, struct_of
 from .memory import free_memory, from_host, to_host
@@ -222,8 +222,8 @@ class FactorSweeps:
         xp, size, factor = self.here.xp, self.structure.core, self.factor
         edges, tail, head = self._inner
         core = xp.full((size, size), zero, factor.dtype)
-        core[tail, head] = _stored(xp, factor.plan, out[edges], factor.dtype)
-        core[head, tail] = _stored(xp, factor.plan, back[edges], factor.dtype)
+        core[tail, head] = stored(factor.plan, out[edges], factor.dtype)
+        core[head, tail] = stored(factor.plan, back[edges], factor.dtype)
         core[size - self._old :, size - self._old :] = self.core
         core[xp.arange(size), xp.arange(size)] = one
         return core
@@ -674,7 +674,7 @@ class _Batch:
         sweeps, factor = self.sweeps, self.sweeps.factor
         xp, x = sweeps.here.xp, sweeps.structure
         core = labels.reshape(-1, self.columns)[: x.core]
-        risen = _stored(xp, sweeps.plan, core, factor.dtype)
+        risen = stored(sweeps.plan, core, factor.dtype)
         zero = factor.semiring.identities(factor.dtype)[0]
         closed = xp.full((x.core, self.columns), zero, factor.dtype)
         product(
@@ -716,18 +716,8 @@ def _plan(xp: Any, factor: Factor, bound: float | None) -> Plan:
     return plan
 
 
-def _stored(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
-    """Values of the type computed in as they are stored."""
-    if plan.codec == "mask":
-        return x != 0
-    values = x.astype(dtype)
-    return values if plan.missing is None else xp.where(
-        x == plan.infinite, dtype.type(plan.missing), values
-    )  # fmt: skip
-
-
 def _computed(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
-    """The reverse of :func:`_stored`."""
+    """The reverse of :func:`.plan.stored`."""
     if plan.codec == "mask":
         return -(x.astype(dtype))
     values = x.astype(dtype)
