@@ -12,7 +12,7 @@ from ..graph_kernels import assert_arcs
 from . import device
 from .launch import entry, launch, struct_of
 from .memory import from_host, to_host
-from .views import address
+from .views import address, bits_of
 
 __all__ = ["HopSearches", "Shape"]
 
@@ -144,7 +144,6 @@ class HopSearches:
             out = xp.empty((len(sources), self.n), kind)
         aside = isinstance(out, np.ndarray) and xp is not np  # copied to the host, a batch a time
         there = from_host(sources.astype(np.int32))
-        bits = np.asarray(unreached, kind).tobytes().ljust(8, b"\0")
         for begin in range(0, len(sources) if self.n else 0, self.shape.columns):
             columns = min(self.shape.columns, len(sources) - begin)
             some = slice(begin, begin + columns)
@@ -159,7 +158,7 @@ class HopSearches:
                     "seen": address(seen), "digits": address(self._digits),
                     "places": len(self._digits), "pitch": part.strides[0] // part.itemsize,
                     "rows": address(part),
-                    "unreached": int.from_bytes(bits, "little", signed=True),
+                    "unreached": bits_of(unreached, kind),
                 },
             )  # fmt: skip
             if aside:

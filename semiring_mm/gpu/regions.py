@@ -16,7 +16,6 @@ __all__ = ["Cut", "Limits", "Regions", "cut", "pieces", "regions", "subtrees"]
 
 _ALIGNED = 2  # edges; those of a node begin at a multiple
 
-
 #: What a sweep takes on a device, in pairs of a dense product there: an edge; and an edge whose
 #: labels are not in shared memory.
 _EDGE, _FAR = 12.0, 400.0
@@ -74,15 +73,15 @@ def cut(x: SymbolicFactor, rows: int, most: int) -> Cut:
     gone = np.zeros(x.n, bool)
     gone[order[: ends[np.argmin(costs)]]] = True
     gone[x.eliminated :] = True
-    kept, eliminated = np.flatnonzero(~gone), int(np.count_nonzero(~gone))
+    kept = np.flatnonzero(~gone)
+    eliminated = len(kept)
     place = np.empty(x.n + 1, np.int32)
     place[np.concatenate([kept, np.flatnonzero(gone)])] = np.arange(x.n, dtype=np.int32)
     place[x.n] = x.n
     tail = np.repeat(np.arange(x.eliminated), degree)
     inside = gone[tail]
     inner = np.flatnonzero(inside)
-    first = np.zeros(eliminated + 1, np.int64)
-    np.cumsum(degree[kept], out=first[1:])
+    first = offsets(degree[kept])
     edges = np.flatnonzero(~inside)
     node = np.empty_like(x.order)
     node[place[:-1]] = x.order
@@ -234,8 +233,7 @@ def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     row[staged] = outer_at + nodes[piece[staged]]
     level_row[staged] = outer_at + levels[piece[staged]]
 
-    edge_first = np.zeros(count + 1, np.int64)
-    np.cumsum(total, out=edge_first[1:])
+    edge_first = offsets(total)
     begin = np.cumsum(room[order]) - room[order]
     where = ranges(begin, sizes)
     edge = np.full(edge_first[-1], -1, np.int64)
