@@ -81,19 +81,11 @@ class KernelError(SyntaxError):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a kernel.
-
-    Attributes
-    ----------
-    kind : str
-        One of TYPES, or ``"static"``.
-    axes : int
-        Of an array; 0: a number.
-    """
+    """A parameter of a kernel."""
 
     name: str
-    kind: str
-    axes: int
+    kind: str  # one of TYPES, or "static"
+    axes: int  # of an array; 0: a number
 
 
 class Kernel:

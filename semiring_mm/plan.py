@@ -58,49 +58,23 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The algebra as the code generators take it; equal plans share their code.
-
-    Parameters
-    ----------
-    add, mul : Expr
-        The operations.
-    storage : str
-        NumPy's name of the arrays' dtype.
-    compute : str
-        ``"f32"``, ``"i16"``, ``"u64"``, ...: kind and bits of the type computed in.
-    codec : {"plain", "key", "sentinel", "bits", "mask"}
-        How a stored value becomes one to compute with.
-    start : float or int
-        What an accumulator starts from.
-    missing : int, float or None
-        What stands for an infinite zero in the arrays, where that is computed with as an integer.
-    infinite : int
-        What stands for it while computing.
-    keep_nan : bool
-        Whether minima and maxima must keep NaN.
-    annihilate : bool
-        Whether ⊗ must test its operands for ``infinite``.
-    check : bool
-        Whether a result can leave the range of the dtype.
-    fma : bool
-        Whether ``a + b`` is computed as ``fma(b, 1, a)``.
-    final : Expr, optional
-        What is stored for a result ``a``, and ``b``, which is `total`; of floats.
-    total : float
-    """
+    """The algebra as the code generators take it; equal plans share their code."""
 
     add: ex.Expr
     mul: ex.Expr
-    storage: str
-    compute: str
+    storage: str  # NumPy's name of the arrays' dtype
+    compute: str  # kind and bits of the type computed in: "f32", "i16", "u64", ...
+    # How a stored value becomes one to compute with: "plain", "key", "sentinel", "bits" or "mask".
     codec: str = "plain"
-    start: float | int = 0
+    start: float | int = 0  # what an accumulator starts from
+    # What stands for an infinite zero in the arrays, where that is computed with as an integer.
     missing: float | int | None = None
-    infinite: int = 0
-    keep_nan: bool = False
-    annihilate: bool = False
-    check: bool = False
-    fma: bool = False
+    infinite: int = 0  # what stands for it while computing
+    keep_nan: bool = False  # whether minima and maxima must keep NaN
+    annihilate: bool = False  # whether ⊗ must test its operands for ``infinite``
+    check: bool = False  # whether a result can leave the range of the dtype
+    fma: bool = False  # whether ``a + b`` is computed as ``fma(b, 1, a)``
+    # what is stored for a result ``a``, and ``b``, which is `total`; of floats
     final: ex.Expr | None = None
     total: float = 0.0
 

@@ -439,30 +439,16 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Cutter:
-    """Cuts products of blocks of the same arrays into steps.
-
-    Attributes
-    ----------
-    plan, code
-    team : int
-        Threads.
-    common : dict
-        Parameters of all products.
-    strides : strides of A, B and P
-    arg, gather : bool
-        As of :func:`product`.
-    most : float
-        Pairs of a step, about.
-    """
+    """Cuts products of blocks of the same arrays into steps."""
 
     plan: Plan
     code: ProductCode
-    team: int
-    common: Mapping[str, int]
-    strides: tuple[tuple[int, ...], ...]
-    arg: bool = False
+    team: int  # threads
+    common: Mapping[str, int]  # parameters of all products
+    strides: tuple[tuple[int, ...], ...]  # of A, B and P
+    arg: bool = False  # these two as of :func:`product`
     gather: bool = False
-    most: float = math.inf
+    most: float = math.inf  # pairs of a step, about
 
     def product(
         self, rows: Lines, inner: Lines, columns: Lines, overlap: str = "", turned: str = "", *,

@@ -28,35 +28,17 @@ __all__ = ["LogSum", "add_exp", "exp", "expm1", "lifted_exp", "log", "log1p", "l
 
 @dataclass(frozen=True)
 class _Format:
-    """Constants of a floating-point type.
+    """Constants of a floating-point type."""
 
-    Parameters
-    ----------
-    mantissa : int
-        Stored bits of the significand.
-    bias : int
-        Of the exponent.
-    ln2 : tuple of float
-        log(2) in two parts.
-    exp_range : tuple of float
-        Outside it ``exp`` is zero or infinite.
-    expm1_low : float
-        Below it ``expm1`` is -1.
-    expm1_q, log1p_q : tuple of float
-        Q of ``expm1`` and of ``log1p``, lowest power first.
-    unit_exp_q, unit_log1p_q : tuple of float
-        Q of ``exp`` and, for arguments in [0, 1], of ``log1p`` in :func:`logaddexp`.
-    """
-
-    mantissa: int
-    bias: int
-    ln2: tuple[float, float]
-    exp_range: tuple[float, float]
-    expm1_low: float
-    expm1_q: tuple[float, ...]
-    log1p_q: tuple[float, ...]
-    unit_exp_q: tuple[float, ...]
-    unit_log1p_q: tuple[float, ...]
+    mantissa: int  # stored bits of the significand
+    bias: int  # of the exponent
+    ln2: tuple[float, float]  # log(2) in two parts
+    exp_range: tuple[float, float]  # outside it ``exp`` is zero or infinite
+    expm1_low: float  # below it ``expm1`` is -1
+    expm1_q: tuple[float, ...]  # Q of ``expm1``, lowest power first
+    log1p_q: tuple[float, ...]  # and of ``log1p``
+    unit_exp_q: tuple[float, ...]  # Q of ``exp`` in :func:`logaddexp`
+    unit_log1p_q: tuple[float, ...]  # and of ``log1p``, there of arguments in [0, 1]
 
     @property
     def magic(self) -> float:

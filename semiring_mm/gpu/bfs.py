@@ -30,24 +30,12 @@ _ENTRIES = {"int32": "i32", "int64": "i64", "float32": "float", "float64": "doub
 
 
 class Shape(NamedTuple):
-    """Blocks of the searches.
+    """Blocks of the searches."""
 
-    Parameters
-    ----------
-    each : int
-        Words of a thread: a warp searches from 1,024 times so many sources.
-    threads : int
-        Of a block; a power of two.
-    blocks : int
-        Of a multiprocessor; registers are divided among so many.
-    limit : int
-        Edges of a node above which all warps of a block look at them.
-    """
-
-    each: int = 2
-    threads: int = 256
-    blocks: int = 4
-    limit: int = 512
+    each: int = 2  # words of a thread: a warp searches from 1,024 times so many sources
+    threads: int = 256  # of a block; a power of two
+    blocks: int = 4  # of a multiprocessor; registers are divided among so many
+    limit: int = 512  # edges of a node above which all warps of a block look at them
 
     @property
     def shared(self) -> int:

@@ -179,27 +179,15 @@ def launch(
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel, and all of its launch that does not depend on addresses.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    blocks, threads, shared : int
-        The last are bytes of shared memory.
-    params : Struct
-    fields : dict
-        Parameters: strides and sizes.
-    early : bool
-        As of :meth:`.device.Kernel.launch`.
-    """
+    """A kernel, and all of its launch that does not depend on addresses."""
 
     kernel: device.Kernel
     blocks: int
     threads: int
-    shared: int
+    shared: int  # bytes of shared memory
     params: Struct
-    fields: dict[str, Any]
-    early: bool = False
+    fields: dict[str, Any]  # parameters: strides and sizes
+    early: bool = False  # as of :meth:`.device.Kernel.launch`
 
     def send(
         self, fields: dict[str, Any] | None = None, /, *,

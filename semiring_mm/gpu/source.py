@@ -359,37 +359,19 @@ def _fits(plan: Plan) -> str:
 
 @dataclass(frozen=True)
 class ProductKernel:
-    """All that a product kernel is compiled for; equal ones are the same code.
-
-    Parameters
-    ----------
-    plan : Plan
-    step : str
-        A step of ``kernels/steps.cuh``.
-    tile : Tile
-    a_k, b_k : bool
-        Whether k is the contiguous direction of the operand.
-    a_wide, b_wide, c_wide : bool
-        Whether four words lie side by side, aligned, wherever the kernel looks.
-    arg : bool
-        Whether the k that won is kept.
-    cluster : int
-        Blocks of a cluster, which share a tile of C; 1: none do, or through memory.
-    sieve : bool
-        Whether only the best entries of each row are kept (``sr::Sieve``).
-    """
+    """All that a product kernel is compiled for; equal ones are the same code."""
 
     plan: Plan
-    step: str
+    step: str  # a step of ``kernels/steps.cuh``
     tile: Tile
-    a_k: bool
-    a_wide: bool
+    a_k: bool  # whether k is the contiguous direction of the operand
+    a_wide: bool  # whether four words lie side by side, aligned, wherever the kernel looks
     b_k: bool
     b_wide: bool
     c_wide: bool
-    arg: bool = False
-    cluster: int = 1
-    sieve: bool = False
+    arg: bool = False  # whether the k that won is kept
+    cluster: int = 1  # blocks of a cluster, which share a tile of C; 1: none do, or through memory
+    sieve: bool = False  # whether only the best entries of each row are kept (``sr::Sieve``)
 
     @property
     def shared(self) -> int:

@@ -45,30 +45,17 @@ _OWN = 8  # blocks, at most, for the leaf regions that hold sources of a group
 
 
 class Shape(NamedTuple):
-    """Blocks of the sweeps, and the sizes of regions.
+    """Blocks of the sweeps, and the sizes of regions."""
 
-    Parameters
-    ----------
-    threads, each : int
-        Threads of a block, and sources of each: an access has ``each`` words.
-    nodes, rows, edges : int
-        Of a leaf region: nodes; labels in shared memory; edges.
-    upper : int
-        Nodes of another region.
-    narrow : int
-        Sources of a thread above leaf regions, where shared memory would hold few blocks.
-    core : int
-        Nodes of the dense core, at most, if the CPU's is not larger.
-    """
-
-    threads: int = 64
-    each: int = 4
-    nodes: int = 96
-    rows: int = 112
-    edges: int = 832
-    upper: int = 32
+    threads: int = 64  # of a block
+    each: int = 4  # sources of each: an access has so many words
+    nodes: int = 96  # of a leaf region
+    rows: int = 112  # labels of it in shared memory
+    edges: int = 832  # of it
+    upper: int = 32  # nodes of another region
+    # sources of a thread above leaf regions, where shared memory would hold few blocks
     narrow: int = 2
-    core: int = 16384
+    core: int = 16384  # nodes of the dense core, at most, if the CPU's is not larger
 
     @property
     def width(self) -> int:
@@ -101,35 +88,17 @@ class _Launch:
 
 
 class _View(NamedTuple):
-    """Which labels a sweep stores, and what it computes of the others.
+    """Which labels a sweep stores, and what it computes of the others."""
 
-    Parameters
-    ----------
-    nodes : array of int32, (eliminated, 4)
-        sr::SweepNode.
-    own : (regions,) bool
-        Leaf regions that are swept apart for groups with sources in them.
-    outer : array of int32
-        Slots of the heads above the regions.
-    slots : int
-        Labels that are stored.
-    names : array of int32, (slots,)
-    order : array of int32
-        Regions by launches, none of which is empty.
-    upper : list of _Launch
-        One after the other, from the top.
-    leaves : list of _Launch
-        The last ones.
-    """
-
-    nodes: Array
+    nodes: Array  # (eliminated, 4) of int32: sr::SweepNode
+    # (regions,): leaf regions that are swept apart for groups with sources in them
     own: NDArray[np.bool_]
-    outer: Array
-    slots: int
-    names: Array
-    order: Array
-    upper: list[_Launch]
-    leaves: list[_Launch]
+    outer: Array  # of int32: slots of the heads above the regions
+    slots: int  # labels that are stored
+    names: Array  # (slots,) of int32
+    order: Array  # of int32: regions by launches, none of which is empty
+    upper: list[_Launch]  # one after the other, from the top
+    leaves: list[_Launch]  # the last ones
 
 
 class FactorSweeps:

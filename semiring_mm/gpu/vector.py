@@ -30,22 +30,12 @@ _PARTS, _JOINED = 128, 1 << 14  # of k, at most; or as many as are quickly joine
 
 
 class Shape(NamedTuple):
-    """How a block goes over A, and into how many parts k is split.
+    """How a block goes over A, and into how many parts k is split."""
 
-    Parameters
-    ----------
-    lanes : int
-        Threads that share the k of each row; a power of two up to 256.
-    rows : int
-        Rows that a thread takes at once.
-    splits, k_split : int
-        Parts of k, and the steps in each.
-    """
-
-    lanes: int
-    rows: int
-    splits: int
-    k_split: int
+    lanes: int  # threads that share the k of each row; a power of two up to 256
+    rows: int  # rows that a thread takes at once
+    splits: int  # parts of k
+    k_split: int  # and the steps in each
 
 
 @functools.lru_cache(maxsize=4096)

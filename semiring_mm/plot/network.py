@@ -151,22 +151,13 @@ def _scale(view: View) -> tuple[float, str] | None:
 
 @dataclass(frozen=True)
 class Shades:
-    """A number of each node, NaN where there is none, or of each edge, as a colour.
+    """A number of each node, NaN where there is none, or of each edge, as a colour."""
 
-    Attributes
-    ----------
-    values : (n,) or (edges,) float64
-    name : str
-        What they are.
-    of_edges : bool
-    power : float
-        Of the part of the limits of which colours are in proportion: less than 1 shows small
-        numbers apart.
-    """
-
-    values: NDArray[np.float64]
-    name: str = "closeness"
+    values: NDArray[np.float64]  # (n,) or (edges,)
+    name: str = "closeness"  # what they are
     of_edges: bool = False
+    # Of the part of the limits of which colours are in proportion: less than 1 shows small numbers
+    # apart.
     power: float = 1.0
 
     @cached_property

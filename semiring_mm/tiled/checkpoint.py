@@ -30,29 +30,15 @@ class Checkpoint:
     """The state of a run, in ``dist.zarr.part.json``.
 
     It is written after the data that it describes have reached the disk, and replaced atomically.
-
-    Parameters
-    ----------
-    path : Path
-        Of the result.
-    task : dict
-        What is computed, of what: only the same task resumes.
-    tile : int
-        Rows and columns of a tile.
-    phase : str
-        ``"load"`` (the graph is being read), ``"steps"`` or ``"publish"`` (all is computed).
-    step : int
-        The first step that may not have been done.
-    extra : dict
-        What else is needed to resume.
     """
 
-    path: Path
+    path: Path  # of the result
+    # what is computed, of what: only the same task resumes
     task: dict[str, Any] = field(default_factory=dict)
-    tile: int = 0
-    phase: str = "load"
-    step: int = 0
-    extra: dict[str, Any] = field(default_factory=dict)
+    tile: int = 0  # rows and columns of a tile
+    phase: str = "load"  # "load" (the graph is being read), "steps" or "publish" (all is computed)
+    step: int = 0  # the first step that may not have been done
+    extra: dict[str, Any] = field(default_factory=dict)  # what else is needed to resume
 
     @property
     def file(self) -> Path:
