@@ -516,63 +516,19 @@ class LogShares(Protocol):
 
 
 class Engine(Protocol):
-    """The members of an engine.
+    """The members of an engine."""
 
-    Attributes
-    ----------
-    xp : module
-        The array namespace: NumPy's functions for the engine's arrays.
-    HOST : bool
-        Whether its memory is the host's.
-    WHERE : str
-        Where its memory is, in messages: ``" on the device"``, or nothing for the host's.
-    TILE : int
-        Side of the squares in which algorithms walk over a matrix.
-    BASE : int
-        Matrices are divided after multiples of so many rows.
-    LEAF : int
-        Rows of the largest matrix that :meth:`closure_block` takes.
-    LOOK : int
-        Rows of the smallest block whose diagonal an elimination looks at as it goes.
-    BATCH : int
-        Rows of the largest matrices that :meth:`closure_batch` may take; 0: none.
-    PANEL, ROWS : int
-        Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
-        of 8.
-    eliminate : callable, optional
-        ``eliminate(semiring, d, p, steps, known, one, improves, tick)`` does all steps of a
-        closure, or nothing: False. ``improves(node, value)`` raises where an entry of the diagonal
-        is not one; ``tick(pairs)``, or None, is told how many are done. None on an engine that does
-        the steps one by one.
-    edit_rows : callable, optional
-        ``edit_rows(x, y, cutoff, take, tick)`` gives edit distances of all from all in blocks, or
-        does nothing: False. See :func:`semiring_mm.cpu.alignment.edit_rows`. None on an engine that
-        computes them as pairs.
-    SPARSE : bool
-        Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
-    calls : Calls
-        Prepared calls.
-    chains : Chains
-        The verbs for chains of products.
-    trees : Trees, optional
-        Predecessors from distances; None on an engine that is faster at carrying them along.
-    rows : FactorRows, optional
-        Rows of labels over a factor; None on a device.
-    HopSearches, HopDependencies, FactorSweeps, ReverseSweeps, Customizer : optional
-        Families of :mod:`.graph_kernels` in the engine's memory, or None.
-    """
-
-    xp: Any
-    HOST: bool
-    WHERE: str
-    TILE: int
-    BASE: int
-    LEAF: int
-    LOOK: int
-    BATCH: int
-    PANEL: int
-    ROWS: int
-    SPARSE: bool
+    xp: Any  # the array namespace: NumPy's functions for the engine's arrays
+    HOST: bool  # whether its memory is the host's
+    WHERE: str  # where its memory is, in messages: " on the device", or nothing for the host's
+    TILE: int  # side of the squares in which algorithms walk over a matrix
+    BASE: int  # matrices are divided after multiples of so many rows
+    LEAF: int  # rows of the largest matrix that :meth:`closure_block` takes
+    LOOK: int  # rows of the smallest block whose diagonal an elimination looks at as it goes
+    BATCH: int  # rows of the largest matrices that :meth:`closure_batch` may take; 0: none
+    PANEL: int  # columns of the largest matrix that :meth:`reduce_bits` takes; a multiple of 8
+    ROWS: int  # and its rows
+    SPARSE: bool  # whether graphs of few edges may be solved by sparse elimination in its memory
 
     def compiled(
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
@@ -585,7 +541,13 @@ class Engine(Protocol):
         """
 
     @property
-    def edit_rows(self) -> Callable[..., bool] | None: ...
+    def edit_rows(self) -> Callable[..., bool] | None:
+        """``edit_rows(x, y, cutoff, take, tick)``: edit distances of all from all in blocks.
+
+        Or nothing: False. See :func:`semiring_mm.cpu.alignment.edit_rows`. None on an engine that
+        computes them as pairs.
+        """
+
     def align(
         self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None, gaps: Sequence[float],
         table: whole(F[letters, letters]) | None, *, keep: bool,
@@ -618,13 +580,17 @@ class Engine(Protocol):
     @property
     def chains(self) -> Chains: ...
     @property
-    def trees(self) -> Trees | None: ...
+    def trees(self) -> Trees | None:
+        """None on an engine that is faster at carrying predecessors along."""
+
     @property
     def select(self) -> Select: ...
     @property
     def bit_rows(self) -> BitRows: ...
     @property
-    def rows(self) -> FactorRows | None: ...
+    def rows(self) -> FactorRows | None:
+        """None on a device."""
+
     @property
     def HopSearches(self) -> type[HopSearches] | None: ...
     @property
@@ -764,7 +730,13 @@ class Engine(Protocol):
         """
 
     @property
-    def eliminate(self) -> Callable[..., bool] | None: ...
+    def eliminate(self) -> Callable[..., bool] | None:
+        """``eliminate(semiring, d, p, steps, known, one, improves, tick)``: steps of a closure.
+
+        It does all of them, or nothing: False. ``improves(node, value)`` raises where an entry of
+        the diagonal is not one; ``tick(pairs)``, or None, is told how many are done. None on an
+        engine that does the steps one by one.
+        """
 
     def closure_batch(
         self, semiring: Semiring, a: T[[batch], n, n], known: Known | None, out: T[[batch], n, n],

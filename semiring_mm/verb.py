@@ -156,14 +156,8 @@ class Verb:
     ) -> tuple[Shape, dict[str, int]]:  # fmt: skip
         """Return the shape of the batch and the sizes of the axes, or raise in words.
 
-        Parameters
-        ----------
-        shapes : iterable of shapes or None
-            Of the operands, in their order.
-        join : callable
-            What broadcasts shapes; PyTorch's takes symbols too.
-        verb : str
-            The name in messages, if it is another.
+        `shapes` are those of the operands in their order, or None. `join` broadcasts shapes;
+        PyTorch's takes symbols too. `verb` is the name in messages, if it is another.
         """
         verb = verb or self.name
         sizes: dict[str, int] = {}

@@ -313,13 +313,6 @@ class LogSum:
     Exponentials are those of what a term is below the greatest, within 1 ulp; under twice the
     smallest normal number they count as zero, as in :func:`logaddexp`. Special values are those of
     NumPy's ``logaddexp`` at each term.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    type_ : Type
-        Of the terms.
     """
 
     def __init__(self, f: Function, type_: Type) -> None:
@@ -353,19 +346,7 @@ def add_exp(f: Function, total: Value, x: Value) -> Value:
 def lifted_exp(f: Function, x: Value, lift: int, least: int) -> Value:
     """``2**lift * exp(x)`` for ``x <= 0`` or NaN, within 1 ulp; zero where below ``2**least``.
 
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    x : Value
-        Argument.
-    lift, least : int
-        Exponents; numbers of both sizes must be normal.
-
-    Returns
-    -------
-    Value
-        A multiple of the exponential.
+    Numbers of both sizes must be normal.
     """
     scale, value = _exp_gap(f, x, lift)
     far = x.cmp("<", (least - lift) * math.log(2))

@@ -64,10 +64,7 @@ def closure_batch(
 ) -> Array | bool:
     """Out ← (I ⊕ A)*; see :meth:`semiring_mm.engine.Engine.closure_batch`. `out` may be `a`.
 
-    Returns
-    -------
-    open : device array of uint8, shape (..., n), or True
-        What :func:`.trees.predecessors` returns, if these were found from the closure.
+    Returns what :func:`.trees.predecessors` does, if these were found from the closure, or True.
     """
     found = _close(semiring, a, known, out, predecessors, fresh=True)
     return True if found is None else found

@@ -51,13 +51,8 @@ def compile_source(source: str, arch: int, own: str = "", *more: str) -> tuple[b
     """Compile for ``sm_arch`` with NVRTC, which needs neither a driver nor a device.
 
     `own` is "a" for code with instructions that only this architecture has; `more` are further
-    options of the compiler.
-
-    Returns
-    -------
-    cubin : bytes
-    report : str
-        What the compiler said: registers, shared memory and spills.
+    options of the compiler. Returns the cubin, and what the compiler said: registers, shared memory
+    and spills.
     """
     from cupy.cuda import nvrtc
 

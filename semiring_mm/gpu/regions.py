@@ -36,14 +36,9 @@ def cut(x: SymbolicFactor, rows: int, most: int) -> Cut:
     """Move the upper ends of the elimination tree, where degrees are large, to the dense core.
 
     Dense products are so much faster on a device than sweeps, one node after the other, that this
-    pays as long as the core has a few times as many nodes as the edges of one that joins it.
-
-    Parameters
-    ----------
-    rows : int
-        Nodes and their heads that fit into shared memory.
-    most : int
-        Nodes of the core, if it is not larger already.
+    pays as long as the core has a few times as many nodes as the edges of one that joins it. `rows`
+    nodes and their heads fit into shared memory; the core gets at most `most` nodes, if it is not
+    larger already.
     """
     degree = np.diff(x.first)
     deepest = degree.astype(np.int64)  # the largest degree in each subtree

@@ -104,17 +104,9 @@ class _View(NamedTuple):
 class FactorSweeps:
     """Sweeps over one factor after the other on the current device.
 
-    Parameters
-    ----------
-    shape : Shape, optional
-        The sizes of blocks and regions.
-    like : FactorSweeps, optional
-        Sweeps over the same structure on another device, whose regions are taken over.
-
-    Attributes
-    ----------
-    structure : SymbolicFactor
-        The factor's, with more nodes in its core.
+    `shape` has the sizes of blocks and regions; `like` are sweeps over the same structure on
+    another device, whose regions are taken over. The attribute ``structure`` is the factor's, with
+    more nodes in its core.
     """
 
     factor: Factor
@@ -329,10 +321,7 @@ class FactorSweeps:
     ) -> Array:  # fmt: skip
         """Rows of distances: see :meth:`semiring_mm.graph_kernels.FactorSweeps.rows`.
 
-        Parameters
-        ----------
-        batch : int, optional
-            Sources at a time.
+        `batch`: sources at a time.
         """
         x, xp = self.structure, self.here.xp
         n = x.n if targets is None else len(targets)

@@ -234,25 +234,11 @@ def choose(
 ) -> Launch:
     """The tile and the split of k of least time by a simple model of the chip.
 
-    Blocks run in waves that fill the chip. Where the last tiles of C would not fill a wave, their
-    k is split, so that they take less time than a full wave.
-
-    Parameters
-    ----------
-    kind : str
-        A key of :data:`TILES`.
-    m, words, k : int
-        Rows and columns (in words) of C, and the steps of k.
-    batch : int
-        Matrices.
-    sms : int
-        Multiprocessors.
-    split : bool
-        Whether several blocks may share a tile of C.
-    clusters : bool
-        Whether the chip has clusters of blocks.
-    device : str
-        The device's name, for shares that were measured on it.
+    Blocks run in waves that fill the chip. Where the last tiles of C would not fill a wave, their k
+    is split, so that they take less time than a full wave. `kind` is a key of :data:`TILES`, `m`
+    and `words` are the rows and columns (in words) of C, `sms` the multiprocessors. Blocks may
+    share a tile of C (`split`), and the chip may have clusters of them; shares that were measured
+    on the device of that name are taken.
     """
     best: tuple[float, Launch] | None = None
     measured = measured_shares(device)

@@ -54,21 +54,11 @@ def predecessors(
     """Predecessors from a closure: see :meth:`semiring_mm.engine.Trees.predecessors`.
 
     Unless they are `fresh`: P has the predecessors of the weights, and P[i, j] takes P[k, j] for
-    the last node k of the matrix before j.
+    the last node k of the matrix before j. `changes`, uint16 of shape (..., n, pitch), has for each
+    column which `grain` nodes changed its entries last in an elimination by tiles of `side` rows;
+    with them nodes that many tight edges lead to take little time. The result has a byte for each
+    row, which is 0 where fresh predecessors are known to be trees.
 
-    Parameters
-    ----------
-    changes : device array of uint16, shape (..., n, pitch), optional
-        For each column, which `grain` nodes changed its entries last in an elimination by tiles of
-        `side` rows. With them nodes that many tight edges lead to take little time.
-
-    Returns
-    -------
-    open : device array of uint8, shape (..., n)
-        0 for the rows of fresh predecessors that are known to be trees.
-
-    Notes
-    -----
     O(n² t) pairs if t tight edges (whose weight is the distance of their ends) lead to a node.
     """
     here, n = device.current(), p.shape[-1]

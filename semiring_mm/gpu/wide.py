@@ -176,20 +176,9 @@ def _walk(
 ) -> Array:  # fmt: skip
     """Carry rows over all steps, from the first one or (reversed) from the last.
 
-    Parameters
-    ----------
-    a : device array (n, n)
-    fields : dict
-        Of sr::WideParams.
-    lengths : device array of int64, optional
-        All chains have all steps without it.
-    wanted : int
-        See sr::WideChain.
-
-    Returns
-    -------
-    device array (n, n)
-        What rows are multiplied by: over log_plus its exponentials.
+    `fields` are those of sr::WideParams; `wanted`: see sr::WideChain. All chains have all steps
+    without `lengths`, which are on the device. Returns the (n, n) that rows are multiplied by: over
+    log_plus the exponentials of `a`.
     """
     here, n, plan = device.current(), a.shape[-1], unseen_plan(semiring, a.dtype, 1)
     per, logarithms = fields.get("rows", 1), _logarithms(semiring)

@@ -187,16 +187,8 @@ class Shades:
 def draw_network(axes: Axes, graph: Graph, view: View, shades: Shades | None = None) -> None:
     """Draw the land, the edges, the nodes, and a path with its labels.
 
-    Parameters
-    ----------
-    axes : Axes
-        Empty, or with what is to be drawn over the nodes; nothing beside them is added afterwards,
-        for labels are placed by the pixel.
-    graph : Graph
-    view : View
-        Of this graph.
-    shades : Shades, optional
-        The colours of edges and nodes.
+    The axes are empty, or have what is to be drawn over the nodes; nothing beside them is added
+    afterwards, for labels are placed by the pixel. `shades`: the colours of edges and nodes.
     """
     from matplotlib.collections import LineCollection
 

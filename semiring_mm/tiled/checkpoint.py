@@ -160,10 +160,7 @@ def record_of(path: Path) -> Path:
 def keep_record(paths: Sequence[Path], task: dict[str, Any], graph: str) -> None:
     """Write the record of finished results, so that `resume` knows that nothing is left to do.
 
-    Parameters
-    ----------
-    graph : str
-        Fingerprint of what was given.
+    `graph` is the fingerprint of what was given.
     """
     files = {path.name: _stamp(path) for path in paths}
     with atomic_write(record_of(paths[0])) as part:

@@ -142,9 +142,7 @@ def close_tiles(
 ) -> Any:  # fmt: skip
     """The closure of a graph over tiles; see :func:`semiring_mm.apsp`.
 
-    Parameters
-    ----------
-    graph : EdgeList, or what gives arrays on the host for two slices
+    The graph is an EdgeList, or what gives arrays on the host for two slices.
     """
     devices, limit, paths = options.indices(), options.limit(), options.paths(predecessors)
     labels = graph.nodes if isinstance(graph, EdgeList) else None

@@ -43,16 +43,9 @@ _STRIP = 256 << 20  # bytes of strips of more rows
 def sparse_rows(graph: Any, request: Request) -> Any:
     """The closure of a sparse graph, or some rows of it, in files or beside little memory.
 
-    Parameters
-    ----------
-    graph : EdgeList, or what gives arrays on the host for two slices
-    request : Request
-        With `rows` from these nodes, however dense the graph is; else from all, if it is sparse.
-
-    Raises
-    ------
-    TooExpensive
-        Tiles take less time, or less memory than there is.
+    The graph is an EdgeList, or what gives arrays on the host for two slices. Rows are from the
+    nodes in `request`, however dense the graph is; else from all, if it is sparse. Raises
+    TooExpensive if tiles take less time, or less memory than there is.
     """
     s, options, rows, directed = request.s, request.options, request.rows, request.directed
     predecessors, progress = request.predecessors, request.progress
