@@ -37,30 +37,20 @@ _Code = tuple[Any, bytes, int]  # the compiled function, its parameters and byte
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """What a product of matrices of one layout needs besides their addresses.
-
-    Attributes
-    ----------
-    scaling : Scaling
-        Where it joins C, that is what is joined.
-    scan : compiled functions, optional
-        The classes of A, of B and of C, if that is joined (:func:`.facts.class_of`), where the
-        choice of code depends on them.
-    codes : dict
-        Code by these classes; None where the general way is to be taken.
-    gemv : callable, optional
-        Where B is a vector, what multiplies.
-    """
+    """What a product of matrices of one layout needs besides their addresses."""
 
     semiring: Semiring
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     depth: int
     blas: bool
-    scaling: Scaling = PLAIN
+    scaling: Scaling = PLAIN  # where it joins C, that is what is joined
+    # Where the choice of code depends on them: compiled functions for the classes of A, of B and of
+    # C, if that is joined (:func:`.facts.class_of`).
     scan: Any = None
+    # by these classes; None where the general way is to be taken
     codes: dict[tuple[int, ...], _Code | None] = field(default_factory=dict)
-    gemv: Callable[..., None] | None = None
+    gemv: Callable[..., None] | None = None  # where B is a vector, what multiplies
 
     def code(self, classes: tuple[int, ...]) -> _Code | None:
         """Choose the code for operands of some classes, and keep it."""

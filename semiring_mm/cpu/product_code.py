@@ -85,26 +85,14 @@ ARG_STEP = 16
 
 
 class Shape(NamedTuple):
-    """Block sizes in elements of the compute type.
+    """Block sizes in elements of the compute type."""
 
-    Attributes
-    ----------
-    mr : int
-        Rows of the register tile.
-    vectors : int
-        Vectors in a row of it.
-    lanes : int
-        Elements in a vector.
-    kc, mc, nc : int
-        Block of K, M and N; mc is a multiple of mr, nc of nr.
-    """
-
-    mr: int
-    vectors: int
-    lanes: int
-    kc: int
-    mc: int
-    nc: int
+    mr: int  # rows of the register tile
+    vectors: int  # in a row of it
+    lanes: int  # elements in a vector
+    kc: int  # block of K
+    mc: int  # of M: a multiple of mr
+    nc: int  # and of N: a multiple of nr
     fused: bool = False  # a step is one multiply-add
 
     @property
@@ -229,7 +217,7 @@ def product_code(plan: Plan, arg: bool, vectors: int = 0, few: bool = False) -> 
         lambda: module_text(product_functions(plan, host_target(), arg=arg, shape=shape)),
         host_target(),
     )  # fmt: skip
-    call = function_of_arrays(library, "product", 7)
+    call = function_of_arrays(library, "product")
     size = int(plan.compute[1:]) // 8
     # the bytes of a bool C are many times its bits: as few visits to it as possible
     deep = 4 if plan.codec == "bits" else 1

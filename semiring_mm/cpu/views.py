@@ -76,10 +76,8 @@ def check_array_layout() -> None:
         )
 
 
-def function_of_arrays(library: Library, name: str, arguments: int) -> Any:
-    """A function of a library that takes so many arrays, the fifth argument bytes."""
+def function_of_arrays(library: Library, name: str, params: Any = ctypes.c_char_p) -> Any:
+    """A function (A, B, C, workspace, params, K, P) of a library, the fifth argument bytes."""
     check_array_layout()
-    kinds: list[Any] = [ctypes.py_object] * arguments
-    if arguments > 4:  # the parameter block is fifth everywhere
-        kinds[4] = ctypes.c_char_p
-    return library.function(name, *kinds)
+    arrays = [ctypes.py_object] * 4
+    return library.function(name, *arrays, params, *arrays[:2])
