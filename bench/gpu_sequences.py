@@ -28,7 +28,8 @@ Call = Callable[[], Any]
 LARGE, FITTING, MANY = (256, 1000, 32), (64, 1000, 32), (64, 100, 512)
 APP = (64, 20, 8)  # of apps/crf.py
 _SMALL = ((3, 6, 5),)
-SCORED = (20_000, 400), (100_000, 400), (4_000, 1500)  # pairs, letters
+EDITED = (2000, 200), (20_000, 400), (1_000_000, 15)  # pairs, letters
+SCORED = (20_000, 400), (100_000, 400), (4_000, 1500)
 _FEW = 4  # sequences whose results are compared
 
 
