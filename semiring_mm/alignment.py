@@ -392,7 +392,7 @@ def cdist(
         if edits and bare and out.size and pairs.by_rows(None, _into(out)):
             return pairs.call.give(out)
         tick = reporter(progress, float(max(1, shape[0])), "cdist", "sequences")
-        step = max(1, _TOGETHER // max(1, shape[1]))
+        step = max(1, _TOGETHER[pairs.call.engine.HOST] // max(1, shape[1]))
         lib, there = (np, pairs) if metric == "dtw" else (xp, pairs.resident())
         for i in range(0, shape[0], step):
             rows = lib.arange(i, min(i + step, shape[0]))
@@ -489,7 +489,7 @@ def _near(pairs: _Pairs, limit: int, same: bool, keep: Callable[..., None]) -> N
     sieve = sieve or _Sieve(pairs, limit, same)
     tick = reporter(pairs.progress, float(shape[0]), pairs.verb, "sequences")
     there = pairs.resident()
-    listed, together = (_LISTED, _TOGETHER) if engine.HOST else (_LISTED_THERE, _TOGETHER_THERE)
+    together, listed = _TOGETHER[engine.HOST], _LISTED[engine.HOST]
     step = max(1, min(shape[0], int(listed / max(1.0, share * shape[1]))))
     for begin in range(0, shape[0], step):
         end = min(begin + step, shape[0])
@@ -608,10 +608,9 @@ _COUNTED = 1 << 22  # numbers at a time
 _FEW = 1 << 17  # pairs of which all are compared at once
 _ALIKE = 0.02  # of all pairs, from which comparing all takes less time, by groups of pairs,
 _LONG, _GAIN = 100, 20.0  # which gain less where sequences are longer, and in the end nothing
-_LISTED = 1 << 23  # pairs that are alike, at a time
+_LISTED = {True: 1 << 23, False: 1 << 25}  # pairs that are alike, at a time: on the host; there
 _BEGIN = np.zeros(1, np.int64)  # where a single sequence starts
-_TOGETHER = 1 << 20  # pairs
-_LISTED_THERE, _TOGETHER_THERE = 1 << 25, 1 << 23  # on a device
+_TOGETHER = {True: 1 << 20, False: 1 << 23}  # pairs: on the host; on a device
 _PAIR = 64  # bytes of one that is found, while all are put in order
 _METRICS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (edit_distance, dtw, needleman_wunsch, smith_waterman)

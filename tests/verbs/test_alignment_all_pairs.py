@@ -44,7 +44,7 @@ def way(request, monkeypatch):
     if request.param == "pairs":
         monkeypatch.setattr(cpu, "_MOST", 0)
     if request.param == "alike":
-        few = {"_FEW": 0, "_ALIKE": 2.0, "_BITS": 48, "_COUNTED": 90, "_LISTED": 60}
+        few = {"_FEW": 0, "_ALIKE": 2.0, "_BITS": 48, "_COUNTED": 90, "_LISTED": {True: 60}}
         for name, value in few.items():
             monkeypatch.setattr(alignment, name, value)
 
@@ -118,7 +118,7 @@ def test_many_blocks(monkeypatch):
     x, y = words(50, 20), words(60, 20)
     expected = alignment.cdist(x, y), alignment.within(x, y, cutoff=8)
     monkeypatch.setattr(cpu, "_PIECE", 16 * 20 * 16 * 7)  # a few of y at a time
-    monkeypatch.setattr(alignment, "_TOGETHER", 100)
+    monkeypatch.setattr(alignment, "_TOGETHER", {True: 100})
     assert_array_equal(alignment.cdist(x, y), expected[0])
     assert_array_equal(alignment.cdist(x, y, band=60), expected[0])
     found = alignment.within(x, y, cutoff=8)
