@@ -490,6 +490,8 @@ def _near(pairs: _Pairs, limit: int, same: bool, keep: Callable[..., None]) -> N
     tick = reporter(pairs.progress, float(shape[0]), pairs.verb, "sequences")
     there = pairs.resident()
     together, listed = _TOGETHER[engine.HOST], _LISTED[engine.HOST]
+    if not engine.HOST:
+        listed = min(listed, (engine.free_memory() or 0) // _LISTING + 1)
     step = max(1, min(shape[0], int(listed / max(1.0, share * shape[1]))))
     for begin in range(0, shape[0], step):
         end = min(begin + step, shape[0])
@@ -609,6 +611,7 @@ _FEW = 1 << 17  # pairs of which all are compared at once
 _ALIKE = 0.02  # of all pairs, from which comparing all takes less time, by groups of pairs,
 _LONG, _GAIN = 100, 20.0  # which gain less where sequences are longer, and in the end nothing
 _LISTED = {True: 1 << 23, False: 1 << 25}  # pairs that are alike, at a time: on the host; there
+_LISTING = 256  # bytes of one there, with those in whose place it is listed
 _BEGIN = np.zeros(1, np.int64)  # where a single sequence starts
 _TOGETHER = {True: 1 << 20, False: 1 << 23}  # pairs: on the host; on a device
 _PAIR = 64  # bytes of one that is found, while all are put in order
