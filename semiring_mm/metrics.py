@@ -22,8 +22,8 @@ from .semirings import Semiring
 Array = Any
 
 __all__ = [
-    "ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "centred", "known_in_both", "on_sphere",
-    "reach", "smooth", "weighted",
+    "ALSO", "BIT_METRICS", "BUILT_IN", "Metric", "Origin", "as_metric", "centred", "known_in_both",
+    "on_sphere", "reach", "smooth", "weighted",
 ]  # fmt: skip
 
 #: Of rows of bits, from how many bits they have, and have in common; kernels have their places.
@@ -74,6 +74,10 @@ class Metric:
     pair: str
     join: str = "a + b"
     final: str = "a"
+
+    # what is known of those of the table, see BuiltIn
+    chooses = unit = centred = rising = counts = sphere = False
+    over, order = "", 0.0
 
     def __post_init__(self) -> None:
         for text in (self.pair, self.join, self.final):
@@ -130,6 +134,36 @@ class Metric:
     def final_expr(self) -> ex.Expr:
         return ex.parse(self.final)
 
+    @cached_property
+    def compares(self) -> bool:
+        """Whether distances compare as what was joined."""
+        return self.rising or self.plain
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether distances are what was joined."""
+        return self.final_expr == ex.A
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether distances are functions of what was joined, and of nothing else."""
+        return "b" not in self.final_expr.ops()
+
+    @cached_property
+    def ending(self) -> ex.Expr | None:
+        """The function that a product ends with, where distances are one."""
+        return self.final_expr if self.alone and not self.plain else None
+
+    @cached_property
+    def head(self) -> tuple[Any, ...]:
+        """What its products are known by."""
+        return "rows", self.join, self.pair, "" if self.ending is None else self.final
+
+    @cached_property
+    def over_metric(self) -> Metric:
+        """`over` as a metric."""
+        return Metric(self.name, self.over)
+
 
 Metric.__module__ = "semiring_mm.neighbours"  # where users import it from
 
@@ -168,13 +202,8 @@ class BuiltIn(Metric):
     order: float = 0.0
     sphere: bool = False
 
-    @cached_property
-    def over_metric(self) -> Metric:
-        """`over` as a metric."""
-        return Metric(self.name, self.over)
 
-
-_TABLE = (
+BUILT_IN = (
     BuiltIn("cityblock", "abs(a - b)", order=1),
     BuiltIn("euclidean", "(a - b) * (a - b)", final="sqrt(a)", order=2),
     BuiltIn("sqeuclidean", "(a - b) * (a - b)", order=2),
@@ -196,7 +225,7 @@ _TABLE = (
     ),
     BuiltIn("haversine", "(a - b) * (a - b)", final="min(sqrt(a) / 2, 1)", order=2, sphere=True),
 )  # fmt: skip
-_NAMES = {metric.name: metric for metric in _TABLE}
+_NAMES = {metric.name: metric for metric in BUILT_IN}
 #: Other names.
 ALSO = {
     "l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean", "linf": "chebyshev",
@@ -208,6 +237,8 @@ def as_metric(metric: str | Metric, p: float = 2) -> Metric:
     """Look a metric up by its name; `p` is for Minkowski's."""
     if isinstance(metric, Metric):
         return metric
+    if type(metric) is str and (found := _NAMES.get(metric)) is not None:
+        return found
     if not isinstance(metric, str):
         raise TypeError(
             f"metric must be a name such as 'cityblock' or a semiring_mm.neighbours.Metric, got "

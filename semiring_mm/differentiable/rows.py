@@ -17,7 +17,7 @@ from ..graphs.inputs import positions
 from ..graphs.prepared import PreparedGraph, network
 from ..graphs.rows import Sweeps
 from ..hierarchy.demand import Demand
-from ..metrics import BuiltIn, Metric, as_metric, on_sphere, smooth
+from ..metrics import Metric, as_metric, on_sphere, smooth
 from ..semirings import row_of, semiring_of
 from ..verb import Backward, Library, Verb
 
@@ -345,15 +345,15 @@ def _cdist_gradient(at: Backward) -> tuple[Array, Array]:
     """Those of products, from the slope of the function that makes distances of their entries."""
     library, xp, g = at.library, at.library.xp, at.came[0]
     metric, (x, y) = _metric_of(at["metric"], at["p"]), (at["X"], at["Y"])
-    over = metric.over_metric if isinstance(metric, BuiltIn) and metric.over else None
+    over = metric.over_metric if metric.over else None
     points, norms = (x, y), None
-    sphere = isinstance(metric, BuiltIn) and metric.sphere
+    sphere = metric.sphere
     if sphere:
         points = tuple(on_sphere(xp, v) for v in points)
-    centred = isinstance(metric, BuiltIn) and metric.centred
+    centred = metric.centred
     if centred:
         points = tuple(v - v.mean(-1)[..., None] for v in points)
-    if isinstance(metric, BuiltIn) and metric.unit:
+    if metric.unit:
         norms = [xp.sqrt((v * v).sum(-1))[..., None] for v in points]
         points = tuple(v / norm for v, norm in zip(points, norms, strict=True))
     rows = [row_of(one.algebra) for one in (smooth(metric), over) if one is not None]
