@@ -229,10 +229,8 @@ def knn(
         The points among which the nearest are found. Without it the other rows of X.
     k : int
         From 1 to n, or without Y to m - 1; on a device at most 1,024.
-    metric, p, w, missing
+    metric, p, w, missing, device
         As for :func:`cdist`.
-    device
-        As for :func:`semiring_mm.matmul`.
 
     Returns
     -------
@@ -488,10 +486,8 @@ def within(
         Without it the pairs of different rows of X, in both directions.
     radius : float
         The largest distance; of ``"intersection"`` the least number of common bits.
-    metric, p, w, missing
+    metric, p, w, missing, device
         As for :func:`cdist`.
-    device
-        As for :func:`semiring_mm.matmul`.
 
     Returns
     -------
@@ -689,6 +685,8 @@ class _Pairs:
         Of what is joined over the coordinates.
     rising : bool
         Whether what is joined compares as the distances do.
+    plain : bool
+        Whether distances are what is joined.
     passes : bool
         Whether distances are more than one product.
     """
@@ -696,7 +694,7 @@ class _Pairs:
     def __init__(self, verb: str, call: Call, metric: Metric) -> None:
         x, y, w, engine = call["X"], call["Y"], call["w"], call.engine
         POINTS.check((None if v is None else v.shape for v in (x, y)), verb=verb)
-        self.engine, self.final = engine, metric.final_expr
+        self.engine, self.final, self.plain = engine, metric.final_expr, metric.plain
         self.rising = metric.compares
         self.order = metric.order if w is None and engine.HOST else 0.0
         self.sphere = metric.sphere
@@ -704,7 +702,7 @@ class _Pairs:
         counted = columns if metric.counts else None
         self.joined = _work_dtype(verb, metric.name, x.dtype, y.dtype, counted)
         self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
-        self.total = float(columns)
+        self.total: Any = float(columns)
         # of rows of length 1, whose products lose no digits: on tensor cores where there are any
         fast = metric.unit and not engine.HOST and self.dtype == np.float32
         self.precision = "float32_emulated" if fast else None
@@ -754,7 +752,7 @@ class _Pairs:
             if needs_facts(self.algebra, x.dtype):
                 own = self.algebra
                 self.known = engine.facts(own, x), engine.facts(own, y), _NO_RANGE
-        self.passes = self.over is not None or self.final != ex.A or self.joined != self.dtype
+        self.passes = self.over is not None or not self.plain or self.joined != self.dtype
 
     def tiles(self, k: int) -> tuple[int, int]:
         """Rows and columns of the tiles, of which the k best of each row are wanted."""
@@ -792,27 +790,25 @@ class _Pairs:
 
     def distances(self, rows: slice, columns: slice, out: Array) -> None:
         """Distances, of dtype `dtype`."""
-        xp = self.engine.xp
-        joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
-        if joined is out and self.over is None:
-            final = None if self.final == ex.A else (self.final, self.total)
-            self.join(rows, columns, out, final)
+        if self.joined == self.dtype and self.over is None:
+            self.join(rows, columns, out, None if self.plain else (self.final, self.total))
             self.turn(out)
             return
+        xp, total = self.engine.xp, self.total
+        joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
         self.join(rows, columns, joined)
-        total: Any = self.total
         if self.over is not None:  # of floats, then
             total = xp.empty(out.shape, self.joined)
             self.join(rows, columns, total, algebra=self.over)
         if joined is not out:
             out[...] = joined
-        if self.final != ex.A:
+        if not self.plain:
             self.engine.apply(self.final, out, total)
 
     def finished(self, joined: Array) -> Array:
         """The distances of what was joined, in a metric of one number."""
         joined = joined.astype(self.dtype, copy=False)
-        if self.final != ex.A:
+        if not self.plain:
             self.engine.apply(self.final, joined, self.total)
         self.turn(joined)
         return joined
@@ -1045,7 +1041,7 @@ def _sieve(pairs: _Pairs, k: int) -> Sieve | None:
         return None
     if m * n < _SIEVED or n < 16 * k:
         return None
-    final = None if pairs.rising or pairs.final == ex.A else (pairs.final, pairs.total)
+    final = None if pairs.rising else (pairs.final, pairs.total)
     return make(pairs.algebra, pairs.x, pairs.y, final)
 
 
@@ -1143,7 +1139,7 @@ class _Tree:
 
     def reaches(self, limit: float) -> tuple[float, float]:
         """Distances of the tree up to which all rows are within a limit, beyond which none is."""
-        exponent = 1.0 if self.pairs.final == ex.A else self.power
+        exponent = 1.0 if self.pairs.plain else self.power
         if self.pairs.sphere:
             limit = 2 * math.sin(min(limit, math.pi) / 2)
         with np.errstate(over="ignore"):

@@ -55,17 +55,8 @@ def forward_backward(
         As in :meth:`semiring_mm.engine.Chains.posterior`; the matrix is that of all steps.
     total : ndarray of float64, shape (batch,)
         Receives the log-partitions.
-    order : ndarray of int64
-        Chains that have steps; neighbours, which go on together, are best of one length.
-    odd : ndarray of uint8, shape (batch,)
-        Receives 1 where the results are to be computed in logarithms instead; nothing is added to
-        `pairs` there.
-    threads : int
-        How many call the function.
-
-    Returns
-    -------
-    Task
+    order, odd, threads
+        As of :func:`.viterbi.viterbi`. Nothing is added to `pairs` of chains that are odd.
     """
     n, steps, own = a.shape[-1], int(lengths.max(initial=0)), a.strides[0] != 0
     lanes = host_target().vector_bytes // 8

@@ -114,10 +114,6 @@ def viterbi(
         Receives 1 where the results are to be computed with care instead.
     threads : int
         How many call the function.
-
-    Returns
-    -------
-    Task
     """
     n, size, steps = a.shape[-1], a.itemsize, int(lengths.max(initial=0))
     shared, lanes = a.strides[0] == 0, host_target().vector_bytes // size
