@@ -135,11 +135,10 @@ def _contiguous(a: Array) -> Array:
 
 
 def _split(
-    part: Callable[[int, int, int, int], None], lengths: Lengths, rows: int, pairs: int,
-    together: int = 1,
-) -> None:  # fmt: skip
+    part: Callable[[int, int, int, int], None], lengths: Lengths, rows: int, pairs: int
+) -> None:
     """Chains over the threads; `pairs` are a step's."""
-    pieces = _pieces(lengths, rows, pairs, together)
+    pieces = _pieces(lengths, rows, pairs, 1)
     pool.run([functools.partial(part, *piece) for piece in pieces])
 
 

@@ -518,6 +518,7 @@ _GROUP, _ROWS = 16, 8
 #: the operands lie: rows further apart share few sets of a cache, each of which has so many ways.
 _SMALL, _NEAR, _WAYS = 160 << 10, 2048, 8
 _FLAT = 2, 3  # steps of k of few rows, for which there is code of its own
+_SMALL_ARGUMENTS = PTR, I64, I64, PTR, I64, PTR, I64, I64, I64, I64
 
 
 def _multiplies_in_place(plan: Plan, shape: Shape) -> bool:
@@ -533,8 +534,8 @@ def _small_function(plan: Plan, shape: Shape) -> Function:
     Arguments: A, its strides, B, its row stride, C, its row stride, m, n, k. A tile is as many rows
     and vectors as remain, so that no row or vector of it is computed in vain.
     """
-    algebra = Algebra(f := Function("small", [*[PTR, I64, I64, PTR, I64, PTR, I64], *[I64] * 3],
-                                    private=True, opaque=False), plan)  # fmt: skip
+    f = Function("small", _SMALL_ARGUMENTS, private=True, opaque=False)
+    algebra = Algebra(f, plan)
     a, a_row, a_col, b, b_row, c, c_row, m, n, depth = f.args
     t, lanes = algebra.compute, shape.lanes
     vector, most = t.vector(lanes), 24 // shape.vectors if shape.mr > 6 else shape.mr
@@ -588,10 +589,10 @@ def _small_function(plan: Plan, shape: Shape) -> Function:
 def _flat_function(plan: Plan, shape: Shape, depth: int) -> Function:
     """Generate ``flatN``: C ← A B of N steps of k, whose columns of B follow one another.
 
-    Arguments: A, its strides, B, C, its row stride, m, n. Columns are turned in registers.
+    Arguments are those of ``small``. Columns are turned in registers.
     """
-    f = Function(f"flat{depth}", [PTR, I64, I64, PTR, PTR, I64, I64, I64], private=True)
-    a, a_row, a_col, b, c, c_row, m, n = f.args
+    f = Function(f"flat{depth}", _SMALL_ARGUMENTS, private=True)
+    a, a_row, a_col, b, _, c, c_row, m, n, _ = f.args
     algebra, lanes = Algebra(f, plan), shape.lanes
     t = algebra.compute
     vector = t.vector(lanes)
@@ -829,35 +830,35 @@ class _Driver:
             return f
         whole = p["mode"] | p["team"] | p["i0"] | p["j0"] | (p["i1"] + 1) | (p["j1"] + 1)
         plain = whole.cmp("==", 0) & self.c.stride(-1).cmp("==", self.t.size)
-        self._in_place(plain, self.direct)
+        self._in_place([(function, plain & fits) for function, fits in self._served()])
         return f
 
-    def _in_place(self, plain: Value, functions: Sequence[Function]) -> None:
-        """Multiply by the first of some functions that the operands lie well for, or by slabs."""
-        if not functions:
+    def _served(self) -> Iterator[tuple[Function, Value]]:
+        """Functions that multiply from where operands lie, and whether they lie well for each."""
+        depth, size, (small, *flat) = self.depth, self.t.size, self.direct
+        row, column = self.b.stride(-2), self.b.stride(-1)
+        few = (depth * self.c.dim(-1) * size).cmp("<=", _SMALL)
+        near = row.cmp("<=", _NEAR) | depth.cmp("<=", _WAYS)
+        yield small, column.cmp("==", size) & few & near
+        for function, steps in zip(flat, _FLAT, strict=False):
+            turned = row.cmp("==", size) & column.cmp("==", steps * size)
+            yield function, depth.cmp("==", steps) & turned
+
+    def _in_place(self, choices: Sequence[tuple[Function, Value]]) -> None:
+        """Multiply by the first function whose condition holds, or by slabs."""
+        if not choices:
             self._by_slabs()
             return
-        f, size, (function, *others) = self.f, self.t.size, functions
-        (b_row, b_column), n = (self.b.stride(-2), self.b.stride(-1)), self.c.dim(-1)
-        small = function is self.direct[0]
-        if small:
-            fits = b_column.cmp("==", size) & (self.depth * n * size).cmp("<=", _SMALL)
-            fits = fits & (b_row.cmp("<=", _NEAR) | self.depth.cmp("<=", _WAYS))
-        else:
-            depth = _FLAT[self.direct.index(function) - 1]
-            fits = self.depth.cmp("==", depth) & b_row.cmp("==", size)
-            fits = fits & b_column.cmp("==", depth * size)
-        with f.if_else(plain & fits) as otherwise:
+        f, ((function, fits), *others) = self.f, choices
+        with f.if_else(fits) as otherwise:
             with f.loop(0, self.p["batch"]) as batch:
                 a, b, c = self._matrices(batch)
-                left, right = (a, self.a.stride(-2), self.a.stride(-1)), (c, self.c.stride(-2))
-                sizes = self.c.dim(-2), n
-                if small:
-                    f.invoke(function, [*left, b, b_row, *right, *sizes, self.depth])
-                else:
-                    f.invoke(function, [*left, b, *right, *sizes])
+                f.invoke(function, [
+                    a, self.a.stride(-2), self.a.stride(-1), b, self.b.stride(-2), c,
+                    self.c.stride(-2), self.c.dim(-2), self.c.dim(-1), self.depth,
+                ])  # fmt: skip
             with otherwise():
-                self._in_place(plain, others)
+                self._in_place(others)
 
     def _strides(self, view: ArrayView, turn: int) -> tuple[Value, Value]:
         """The bytes from row to row and from column to column, of the transpose in a mode."""
