@@ -8,56 +8,31 @@ from networkx.utils.configs import Config
 
 __all__ = ["BackendConfig", "get_info"]
 
-#: The functions of the backend, with notes for NetworkX's documentation.
-FUNCTIONS = {
-    "all_pairs_bellman_ford_path": "Negative weights: integers, or floats whose sums are exact.",
-    "all_pairs_bellman_ford_path_length": (
-        "Negative weights: integers, or floats whose sums are exact."
-    ),
-    "all_pairs_dijkstra": "",
-    "all_pairs_dijkstra_path": "",
-    "all_pairs_dijkstra_path_length": "",
-    "all_pairs_shortest_path": "",
-    "all_pairs_shortest_path_length": "",
-    "average_shortest_path_length": "",
-    "barycenter": "Without attr and sp.",
-    "betweenness_centrality": "Positive weights.",
-    "betweenness_centrality_subset": "Positive weights.",
-    "center": "Without e and usebounds.",
-    "closeness_centrality": "",
-    "diameter": "Without e and usebounds.",
-    "eccentricity": "Without sp.",
-    "edge_betweenness_centrality": "Positive weights.",
-    "edge_betweenness_centrality_subset": "To all nodes; positive weights.",
-    "floyd_warshall": "",
-    "floyd_warshall_numpy": "",
-    "floyd_warshall_predecessor_and_distance": "",
-    "floyd_warshall_tree": "",
-    "global_efficiency": "",
-    "gutman_index": "Integer weights or none.",
-    "harmonic_centrality": "",
-    "harmonic_diameter": "Without sp.",
-    "hyper_wiener_index": "Integer weights or none.",
-    "johnson": "Negative weights: integers, or floats whose sums are exact.",
-    "local_efficiency": "",
-    "multi_source_dijkstra": "Without target.",
-    "multi_source_dijkstra_path": "",
-    "multi_source_dijkstra_path_length": "",
-    "periphery": "Without e and usebounds.",
-    "radius": "Without e and usebounds.",
-    "schultz_index": "Integer weights or none.",
-    "shortest_path": "Without target.",
-    "shortest_path_length": "Without target.",
-    "single_source_dijkstra": "Without target.",
-    "single_source_dijkstra_path": "",
-    "single_source_dijkstra_path_length": "",
-    "single_source_shortest_path": "",
-    "single_source_shortest_path_length": "",
-    "transitive_closure": "",
-    "transitive_closure_dag": "Without topo_order.",
-    "voronoi_cells": "",
-    "wiener_index": "",
+#: The functions of the backend, by the notes for NetworkX's documentation.
+_BY_NOTE = {
+    "Negative weights: integers, or floats whose sums are exact.": """
+        all_pairs_bellman_ford_path all_pairs_bellman_ford_path_length johnson""",
+    "": """
+        all_pairs_dijkstra all_pairs_dijkstra_path all_pairs_dijkstra_path_length
+        all_pairs_shortest_path all_pairs_shortest_path_length average_shortest_path_length
+        closeness_centrality floyd_warshall floyd_warshall_numpy
+        floyd_warshall_predecessor_and_distance floyd_warshall_tree global_efficiency
+        harmonic_centrality local_efficiency multi_source_dijkstra_path
+        multi_source_dijkstra_path_length single_source_dijkstra_path
+        single_source_dijkstra_path_length single_source_shortest_path
+        single_source_shortest_path_length transitive_closure voronoi_cells wiener_index""",
+    "Without attr and sp.": "barycenter",
+    "Positive weights.": """
+        betweenness_centrality betweenness_centrality_subset edge_betweenness_centrality""",
+    "Without e and usebounds.": "center diameter periphery radius",
+    "Without sp.": "eccentricity harmonic_diameter",
+    "To all nodes; positive weights.": "edge_betweenness_centrality_subset",
+    "Integer weights or none.": "gutman_index hyper_wiener_index schultz_index",
+    "Without target.": """
+        multi_source_dijkstra shortest_path shortest_path_length single_source_dijkstra""",
+    "Without topo_order.": "transitive_closure_dag",
 }
+FUNCTIONS = {name: note for note, names in _BY_NOTE.items() for name in names.split()}
 
 
 class BackendConfig(Config):  # type: ignore[misc]  # networkx has no types

@@ -10,6 +10,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import semiring_mm as sm
 
 from . import gpu
@@ -26,6 +28,7 @@ Call = Callable[[], Any]
 LARGE, FITTING, MANY = (256, 1000, 32), (64, 1000, 32), (64, 100, 512)
 APP = (64, 20, 8)  # of apps/crf.py
 _SMALL = ((3, 6, 5),)
+SCORED = (20_000, 400), (100_000, 400), (4_000, 1500)  # pairs, letters
 _FEW = 4  # sequences whose results are compared
 
 
@@ -353,6 +356,27 @@ def edits(size: tuple[int, int], options: Options) -> Line:
     return _line(f"{pairs:,} pairs of {length:,}", lambda: sm.alignment.edit_distance(x, y), calls)
 
 
+def scores(verb: str, *, proteins: bool) -> Callable[[tuple[int, int], Options], Line]:
+    """Scores of pairs that are alike; of proteins by a matrix and with affine gaps."""
+
+    def build(size: tuple[int, int], options: Options) -> Line:
+        pairs, length = size
+        x, other, change = (gpu.random(size, "f4", "uniform", seed) for seed in (1, 2, 3))
+        x, other = ((20 * v).astype("i4") for v in (x, other))
+        y = gpu.cupy.where(change < 0.3, other, gpu.cupy.roll(x, 7, axis=1))
+        align: Callable[..., Any] = getattr(sm.alignment, verb)
+        scored: dict[str, Any] = {}
+        if proteins:
+            matrix = np.random.default_rng(0).integers(-4, 3, (20, 20))
+            scored = {"matrix": np.minimum(matrix, matrix.T) + 10 * np.eye(20), "gap_open": -10}
+        found = align(x[-_FEW:], y[-_FEW:], **scored)
+        assert (align(x, y, **scored)[-_FEW:] == found).all()
+        assert found.get().tolist() == align(x[-_FEW:].get(), y[-_FEW:].get(), **scored).tolist()
+        return _line(f"{pairs:,} pairs of {length:,}", lambda: align(x, y, **scored), {})
+
+    return build
+
+
 def near(size: tuple[int, int], options: Options) -> Line:
     """Pairs within an edit distance of 2, of strings over 20 letters; a third are edited others."""
     count, length = size
@@ -391,6 +415,14 @@ CASES = [
     Case("chain, log_plus", chain("log_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),
     Case("DTW", warping, ((1000, 1000), (64, 1000)), ((3, 9),), table=TABLE),
     Case("DTW of features", warping_of_features, ((4096, 512),), ((9, 5),), table=TABLE),
-    Case("edit distance", edits, ((2000, 200),), ((3, 9),), table=TABLE),
+    Case("edit distance", edits, ((2000, 200), (20_000, 400)), ((3, 9),), table=TABLE),
+    *(
+        Case(f"{words}{extra}", scores(verb, proteins=bool(extra)), SCORED, ((3, 9),), table=TABLE)
+        for extra in ("", ", a matrix, affine gaps")
+        for words, verb in (
+            ("Smith–Waterman", "smith_waterman"),
+            ("Needleman–Wunsch", "needleman_wunsch"),
+        )
+    ),
     Case("pairs within edit distance 2", near, ((1_000_000, 15),), ((40, 9),), table=TABLE),
 ]

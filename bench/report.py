@@ -177,7 +177,8 @@ def keep(
 # Tables and figures of the pages
 
 
-#: Tables of a GPU run that have pages of their own, and the page and second column of each.
+#: Tables of a GPU run that have pages of their own, and the page and second column of each. They
+#: are of the newest run of all, or of theirs alone (``--only``, kept as KIND-MACHINE-DATE.json).
 GPU_TABLES = {
     "sequences-gpu": ("docs/sequences.md", "sequences"),
     "neighbours-gpu": ("docs/neighbours.md", "rows of X, columns, rows of Y"),
@@ -208,8 +209,10 @@ def renew() -> int:
         own_page = [x for x in lines if not x.table]
         _put("docs/performance.md", summary(on_device, own_page, device_path), "gpu")
         for kind, (page, size) in GPU_TABLES.items():
-            if shown := [x for x in lines if x.table == kind]:
-                _put(page, table(on_device, shown, device_path, size), kind)
+            where, last = newest("gpu", kind)
+            shown = map(Line.from_raw, last["lines"] if last else [])
+            if last and (rows := [x for x in shown if x.table == kind]):
+                _put(page, table(last, rows, where, size), kind)
         _say_drawn(ROOFLINE, roofline.draw(on_device, own_page))
     if result is None and on_device is None:
         print("bench: no results are committed below bench/results")
@@ -229,11 +232,11 @@ def _put(name: str, block: str, kind: str) -> None:
     print(f"{name}: {'renewed' if done else 'has no markers ' + ' and '.join(markers(kind))}")
 
 
-def newest(kind: str = "cpu") -> tuple[str, dict[str, Any] | None]:
-    """The committed results of a kind with the latest date."""
-    found = []
+def newest(*kinds: str) -> tuple[str, dict[str, Any] | None]:
+    """The committed results of some kinds with the latest date."""
+    found, begins = [], tuple(f"{kind}-" for kind in kinds)
     for name in machine.git("ls-files", "bench/results").split():
-        if Path(name).name.startswith(f"{kind}-"):
+        if name.endswith(".json") and Path(name).name.startswith(begins):
             result = json.loads((machine.ROOT / name).read_text(encoding="utf-8"))
             found.append((result["date"], name, result))
     _, name, result = max(found, default=("", "", None), key=lambda row: row[0])

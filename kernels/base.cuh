@@ -170,6 +170,24 @@ SR_FN u32 add_max_x2(u32 a, u32 b, u32 c) {
 }
 #endif
 
+// Four of the eight bytes of x and y by their numbers, the digits of `which` from the lowest on; with
+// 8 added to a digit all bits are the byte's sign.
+SR_FN u32 permute_bytes(u32 x, u32 y, u32 which) {
+#if defined(__CUDA_ARCH__)
+  u32 z;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(z) : "r"(x), "r"(y), "r"(which));
+  return z;
+#else
+  u32 z = 0;
+  for (u32 i = 0; i < 4; ++i) {
+    const u32 digit = which >> 4 * i & 15u, of = digit & 7u;
+    const u32 byte = (of < 4 ? x : y) >> 8 * (of % 4) & 0xffu;
+    z |= (digit < 8 ? byte : byte >> 7 ? 0xffu : 0u) << 8 * i;
+  }
+  return z;
+#endif
+}
+
 // Pairs of 16-bit floats in a word, T being half or bfloat. Sums and products are rounded once; NaN
 // wins in minimum and maximum.
 #if __CUDA_ARCH__ >= 800

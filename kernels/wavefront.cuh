@@ -7,10 +7,43 @@
 // each other and follow at a distance of two chunks of 32 steps; between them lies a line of memory
 // that is always the last row of the lowest strip that has come by. Of few pairs, several blocks
 // share one: each has the strips below those of the block before, and waits for it chunk by chunk.
+//
+// Of costs that fit in 16 bits, a word has those of two pairs, and one instruction computes both. What
+// lies beyond the end of the shorter one equals nothing and costs something, so that nothing is better
+// for it.
 #pragma once
 #include "base.cuh"
 
 namespace sr {
+
+// Costs of two pairs, as 16-bit integers: the first pair's in the low half. No sum leaves 16 bits.
+struct Couple {
+  u32 bits;
+
+  Couple() = default;
+  SR_FN explicit Couple(double x) : bits((u32(i32(x)) & 0xffffu) * 0x10001u) {}
+  SR_FN static Couple of(u32 bits) {
+    Couple x;
+    x.bits = bits;
+    return x;
+  }
+};
+SR_FN Couple add_min(Couple x, Couple y, Couple z) {
+  return Couple::of(add_min_x2(x.bits, y.bits, z.bits));
+}
+SR_FN Couple min(Couple x, Couple y, Couple z) {
+  return Couple::of(min3_x2(x.bits, y.bits, z.bits));
+}
+SR_FN Couple min(Couple x, Couple y) { return min(x, y, y); }
+SR_FN Couple operator+(Couple x, Couple y) { return add_min(x, y, Couple::of(0x7fff7fffu)); }
+SR_FN Couple shuffle(Couple x, int lane) { return Couple::of(shuffle(x.bits, lane)); }
+SR_FN Couple shuffle_xor(Couple x, int mask) { return Couple::of(shuffle_xor(x.bits, mask)); }
+template <>
+SR_FN Couple infinity<Couple>() { return Couple::of(0x60006000u); }
+template <class T>
+SR_FN T add_min(T x, T y, T z) { return min(x + y, z); }
+template <class T>
+SR_FN T min(T x, T y, T z) { return min(x, min(y, z)); }
 
 // The parameters of a launch; the same fields in the same order in semiring_mm/gpu/wavefront.py.
 struct AlignParams {
@@ -20,11 +53,11 @@ struct AlignParams {
   const i64* y_starts;
   const i64* x_lengths;
   const i64* y_lengths;
-  const void* table;       // [letters][letters]: costs of codes
+  const void* table;       // [letters][letters]: costs of codes; of couples i8[letters][pitch]
   const void* costs;       // of each pair [columns][pitch], for the rows from `first` on: of cells
   const i64* cost_starts;  // [pairs]: the first of its costs
   void* lines;             // [lines][2][width]: costs and, with AFFINE, costs that end in a gap
-  void* out;               // [pairs]
+  void* out;               // [pairs]; of couples floats
   u16* moves;              // [ceil(rows / ROWS)][width]: two bits a row, of the only pair
   i32* path;               // [2][rows + columns], from the last cells back
   i32* steps;              // of the path
@@ -32,51 +65,67 @@ struct AlignParams {
                            // are done in each part; not used where a pair has one part
   i64 opening, gap, equal, other;  // costs, as doubles: of a gap and of its entries, of codes
   i64 pairs, width;        // pairs of sequences, columns of a line
-  int letters, band, parts;  // parts of a pair: the blocks that share it
+  int letters, band, parts;  // parts of a pair: the blocks that share it; 1 of a couple
   int first, last;           // rows of this launch; those before `first` are done
   int free;                  // with ENDS: X_START, ...
 };
 
 // Ends of the sequences that are left out without a cost.
 enum { X_START = 1, X_END = 2, Y_START = 4, Y_END = 8 };
+constexpr int BEHIND = 0x7ffe;  // the code of a row behind the end, and that of a column less 1
 enum { COST_ABSOLUTE, COST_SQUARED, COST_EQUAL, COST_TABLE, COST_GIVEN };
 // Words of a column of given costs: whole groups of the most rows of a lane.
 SR_FN i64 cost_pitch(int rows) { return i64(rows + 7) / 8 * 8; }
 
-// T: the type of costs. ROWS: rows of a lane, at most 8. GIVEN: each cell's cost is. WARP: a step along one sequence costs what one along both does, else a gap; AFFINE: opening one costs, too.
-// LOCAL: an alignment may begin and end anywhere; ENDS: some ends are free. BANDED: only cells with
+// T: the type of costs. ROWS: rows of a lane, at most 8, of couples 16. WARP: a step along one
+// sequence costs what one along both does, else a gap; AFFINE: opening one costs, too. LOCAL: an
+// alignment may begin and end anywhere; ENDS: some ends are free. BANDED: only cells with
 // |i - j| <= band. KEEP: the moves are kept, and the path is walked at the end.
 template <class T, int COST, int ROWS, bool WARP, bool AFFINE, bool LOCAL, bool ENDS, bool BANDED,
           bool KEEP>
 struct Alignment {
   static constexpr bool NUMBERS = COST == COST_ABSOLUTE || COST == COST_SQUARED;
   static constexpr bool GIVEN = COST == COST_GIVEN;
-  static constexpr bool LEAST = LOCAL || ENDS;  // of several cells, not the last one, counts
+  static constexpr bool COUPLES = !Is<T>::floating;
+  static constexpr bool PROFILE = COUPLES && COST == COST_TABLE;
+  static constexpr int PAIRS = COUPLES ? 2 : 1;
+  static constexpr bool CORNERS = ENDS || (COUPLES && !LOCAL);  // some cells of a pair count
+  static constexpr bool LEAST = LOCAL || CORNERS;  // of several cells, not the last one, counts
+  static_assert(!COUPLES || !(NUMBERS || GIVEN || WARP || ENDS || BANDED || KEEP), "costs of codes");
   static constexpr int STRIP = 32 * ROWS, CHUNK = 32, LAG = 2;
   static constexpr u32 DONE = 0x7fffffff;  // chunks: all
   static constexpr int GROUPS = 32, SPAN = 256;  // of a tile of moves: groups of ROWS, columns
   static constexpr int V = ROWS * sizeof(T) > 16 ? 16 / sizeof(T) : ROWS;  // of a vector
-  using Entry = typename Choose<NUMBERS, T, i32>::Type;
+  static constexpr int BYTES = ROWS > 8 ? 16 : ROWS > 4 ? 8 : 4;  // of a lane's costs with a letter
+  using Entry = typename Choose<NUMBERS, T, i32>::Type;  // of couples two codes, of 16 bits
 
   const AlignParams& p;
-  const Entry* x;
-  const Entry* y;
+  const Entry* x[PAIRS];  // [PAIRS]
+  const Entry* y[PAIRS];  // [PAIRS]
   const T* costs;  // [columns][pitch]
   T* line;  // [2][width]
-  int rows, columns, stop;  // stop: the end of the rows of this launch
+  u32* profile;  // of couples, the warp's: [PAIRS][letters + 1][32][BYTES / 4], costs of bytes
+  int tall[PAIRS], wide[PAIRS];  // [PAIRS]: rows and columns of each
+  int rows, columns, stop;  // of the taller, of the wider; the end of the rows of this launch
   i64 pitch;
-  T open, gap, equal, other;
+  T opening, gap, equal, other;  // opening: with the first of a gap's entries
 
-  SR_FN Alignment(const AlignParams& p, i64 pair, i64 place) : p(p) {
-    x = static_cast<const Entry*>(p.x) + p.x_starts[pair];
-    y = static_cast<const Entry*>(p.y) + p.y_starts[pair];
-    rows = int(p.x_lengths[pair]);
-    columns = int(p.y_lengths[pair]);
+  SR_FN Alignment(const AlignParams& p, i64 place, i64 number) : p(p) {
+    rows = columns = 0;
+    for (int h = 0; h < PAIRS; ++h) {
+      const i64 pair = min(number * PAIRS + h, p.pairs - 1);  // the last may be there twice
+      x[h] = static_cast<const Entry*>(p.x) + p.x_starts[pair];
+      y[h] = static_cast<const Entry*>(p.y) + p.y_starts[pair];
+      rows = max(rows, tall[h] = int(p.x_lengths[pair]));
+      columns = max(columns, wide[h] = int(p.y_lengths[pair]));
+    }
     stop = min(rows, p.last);
-    costs = GIVEN ? static_cast<const T*>(p.costs) + p.cost_starts[pair] : nullptr;
+    costs = GIVEN ? static_cast<const T*>(p.costs) + p.cost_starts[number] : nullptr;
     pitch = cost_pitch(stop - p.first);
     line = static_cast<T*>(p.lines) + place * (AFFINE ? 2 : 1) * p.width;
-    open = T(bits_as<double>(p.opening));
+    profile = shared_memory<u32>() + 16 +
+              int(threadIdx.x) / 32 * PAIRS * (p.letters + 1) * 8 * BYTES;
+    opening = T(bits_as<double>(p.opening) + bits_as<double>(p.gap));
     gap = T(bits_as<double>(p.gap));
     equal = T(bits_as<double>(p.equal));
     other = T(bits_as<double>(p.other));
@@ -95,25 +144,45 @@ struct Alignment {
     if (ENDS && (p.free & end)) return T(0);
     if (k == 0) return T(0);
     if constexpr (WARP) return far();
-    const T all = T(k) * gap;
-    return AFFINE ? all + open : all;
+    return T(k * bits_as<double>(p.gap) + (AFFINE ? bits_as<double>(p.opening) : 0));
   }
-  // With ENDS: whether an alignment may end at a cell.
-  SR_FN bool counts(int i, int j) const {
-    return (i == rows && (j == columns || (p.free & Y_END))) ||
-           (j == columns && i < rows && (p.free & X_END));
+  // The least of `best` and of a cell at which an alignment may end.
+  SR_FN T ending(T best, T value, int i, int j) const {
+    if constexpr (COUPLES) {
+      const u32 those = (i == tall[0] && j == wide[0] ? 0xffffu : 0u) |
+                        (i == tall[1] && j == wide[1] ? 0xffff0000u : 0u);
+      return min(best, Couple::of((value.bits & those) | (far().bits & ~those)));
+    } else {
+      const bool ends = (i == rows && (j == columns || (p.free & Y_END))) ||
+                        (j == columns && i < rows && (p.free & X_END));
+      return ends ? min(value, best) : best;
+    }
   }
   SR_FN T cost(Entry a, Entry b) const {
     if constexpr (COST == COST_ABSOLUTE) return sr::abs(a - b);
     else if constexpr (COST == COST_SQUARED) return (a - b) * (a - b);
-    else if constexpr (COST == COST_EQUAL) return a == b ? equal : other;
-    else return static_cast<const T*>(p.table)[i64(a) * p.letters + b];
+    else if constexpr (COST == COST_TABLE)
+      return static_cast<const T*>(p.table)[i64(a) * p.letters + b];
+    else if constexpr (!COUPLES) return a == b ? equal : other;
+    else {
+      const u32 apart = min3_x2(u32(a ^ b), 0x10001u, 0x10001u) * 0xffffu;
+      return Couple::of((other.bits & apart) | (equal.bits & ~apart));
+    }
+  }
+  // Entry i, from 1 on, of both sequences of a couple; `behind` where one has none.
+  SR_FN Entry codes(const Entry* const (&from)[PAIRS], const int (&count)[PAIRS], int i,
+                    int behind) const {
+    u32 both = 0;
+    for (int h = 0; h < PAIRS; ++h)
+      both |= u32(i >= 1 && i <= count[h] ? from[h][i - 1] : behind) << 16 * h;
+    return Entry(both);
   }
   // What a lane carries along a strip. Rows and columns are counted from 1.
   struct Lane {
     int top;             // the row above the lane's own
     T left[ROWS];        // the column before
-    T left_gap[ROWS];    // costs of what ends in a gap along the columns
+    T left_gap[ROWS];    // costs of what ends in a gap along the columns, and of what opens one
+    T left_open[ROWS];
     T corner;            // (top, column before)
     T last, last_gap;    // of the lowest row: the cost, and that of what ends in a gap along rows
     T best;              // of all cells that count, with LEAST
@@ -121,6 +190,33 @@ struct Alignment {
     const T* costs;      // of the first column
   };
   struct Column { T x[ROWS]; };  // [ROWS]
+  // Where the profile has the costs of the lane's rows of a pair with a letter.
+  SR_FN u32* profiled(int pair, u32 letter) const {
+    const int lane = int(threadIdx.x) % 32;
+    return profile + ((pair * (p.letters + 1) + int(letter)) * 32 + lane) * (BYTES / 4);
+  }
+  // Fill it for the lane's own rows; the last letter is what is behind the end.
+  SR_FN void fill(const Lane& lane) const {
+    const int words = (p.letters + 4) / 4;  // of a row of the table, which has that letter, too
+    for (int h = 0; h < PAIRS; ++h)
+      for (int r = 0; r < BYTES; r += 4)
+        for (int k = 0; k < words; ++k) {
+          u32 of[4];  // [4]: of a row each, four letters
+#pragma unroll
+          for (int q = 0; q < 4; ++q) {
+            const u32 both = u32(lane.own[min(r + q, ROWS - 1)]), code = both >> 16 * h & 0xffffu;
+            of[q] = int(code) < p.letters
+                        ? static_cast<const u32*>(p.table)[int(code) * words + k] : 0x7f7f7f7fu;
+          }
+          const u32 a = permute_bytes(of[0], of[1], 0x5140u), b = permute_bytes(of[2], of[3], 0x5140u);
+          const u32 c = permute_bytes(of[0], of[1], 0x7362u), d = permute_bytes(of[2], of[3], 0x7362u);
+          const u32 by[] = {permute_bytes(a, b, 0x5410u), permute_bytes(a, b, 0x7632u),
+                            permute_bytes(c, d, 0x5410u), permute_bytes(c, d, 0x7632u)};
+#pragma unroll
+          for (int q = 0; q < 4; ++q)  // of a letter each, four rows
+            if (4 * k + q <= p.letters) profiled(h, u32(4 * k + q))[r / 4] = by[q];
+        }
+  }
   // The costs of a lane's cells in a column.
   SR_FN Column given(const Lane& lane, int j) const {
     Column found{};
@@ -136,6 +232,20 @@ struct Alignment {
     return found;
   }
 
+  // The costs of a couple's cells of a lane in a column of these codes.
+  SR_FN Column found(Entry codes) const {
+    using Some = Pack<u32, BYTES / 4>;  // [BYTES / 4]
+    const Some first = *reinterpret_cast<const Some*>(profiled(0, u32(codes) & 0xffffu));
+    const Some second = *reinterpret_cast<const Some*>(profiled(1, u32(codes) >> 16));
+    Column costs;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {  // a byte of each with its sign
+      const u32 which = 0xc480u + 0x1111u * u32(r % 4);
+      costs.x[r] = Couple::of(permute_bytes(first.x[r / 4], second.x[r / 4], which));
+    }
+    return costs;
+  }
+
   SR_FN void begin(Lane& lane, int strip, int first, int number) const {
     lane.top = strip + number * ROWS;
     const int before = first - 1;
@@ -146,8 +256,11 @@ struct Alignment {
       const int i = lane.top + 1 + r;
       lane.left[r] = before == 0 ? border(i, X_START) : far();
       lane.left_gap[r] = far();
-      if constexpr (!GIVEN) lane.own[r] = i <= rows ? x[i - 1] : Entry(0);
+      lane.left_open[r] = lane.left[r] + opening;
+      if constexpr (COUPLES) lane.own[r] = codes(x, tall, i, BEHIND);
+      else if constexpr (!GIVEN) lane.own[r] = i <= rows ? x[0][i - 1] : Entry(0);
     }
+    if constexpr (PROFILE) fill(lane);
     lane.costs = costs + min(lane.top - p.first, max(0, int(pitch) - ROWS));  // behind the last any
   }
 
@@ -155,12 +268,13 @@ struct Alignment {
   SR_FN void column(Lane& lane, int j, Entry entry, const Column& steps, T up, T up_gap) const {
     T corner = lane.corner;
     lane.corner = up;
+    T up_open = AFFINE ? up + opening : far();
     u32 moves = 0;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const int i = lane.top + 1 + r;
       T step;
-      if constexpr (GIVEN) step = steps.x[r];
+      if constexpr (GIVEN || PROFILE) step = steps.x[r];
       else step = cost(lane.own[r], entry);
       const T left = lane.left[r];
       T value, left_gap = far();
@@ -169,18 +283,18 @@ struct Alignment {
         if constexpr (KEEP)
           moves |= (corner <= up && corner <= left ? 0u : up <= left ? 1u : 2u) << 2 * r;
       } else {
-        T down = up + gap, along = left + gap;
+        value = LOCAL ? add_min(corner, step, T(0)) : corner + step;
         if constexpr (AFFINE) {
-          down = min(down + open, up_gap + gap);
-          along = min(along + open, lane.left_gap[r] + gap);
-          up_gap = down;
-          left_gap = along;
+          up_gap = add_min(up_gap, gap, up_open);
+          left_gap = add_min(lane.left_gap[r], gap, lane.left_open[r]);
+          value = min(up_gap, left_gap, value);
+        } else {
+          value = add_min(up, gap, add_min(left, gap, value));  // only one waits for the row above
         }
-        value = min(down, min(along, corner + step));
       }
-      if constexpr (LOCAL) value = min(value, T(0));
       if (!inside(i, j)) value = up_gap = left_gap = far();
-      if constexpr (LOCAL) {
+      if constexpr (AFFINE) lane.left_open[r] = up_open = value + opening;
+      if constexpr (LOCAL && !COUPLES) {
         if (i <= rows) lane.best = min(value, lane.best);
       }
       corner = left;
@@ -189,10 +303,21 @@ struct Alignment {
     }
     lane.last = up;
     lane.last_gap = up_gap;
-    if (ENDS && (j == columns || (lane.top < rows && rows <= lane.top + ROWS))) {
+    if constexpr (LOCAL && COUPLES) {
 #pragma unroll
-      for (int r = 0; r < ROWS; ++r)
-        if (counts(lane.top + 1 + r, j)) lane.best = min(lane.left[r], lane.best);
+      for (int r = 0; r < ROWS; r += 2)
+        lane.best = min(lane.best, lane.left[r], lane.left[min(r + 1, ROWS - 1)]);
+    }
+    if constexpr (CORNERS) {
+      if (j == wide[0] || j == wide[PAIRS - 1]) {
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+          lane.best = ending(lane.best, lane.left[r], lane.top + 1 + r, j);
+      } else if (ENDS && (p.free & Y_END)) {
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+          if (lane.top + 1 + r == rows) lane.best = min(lane.left[r], lane.best);
+      }
     }
     if constexpr (KEEP) {
       if (lane.top < rows) p.moves[i64(lane.top / ROWS) * p.width + j] = u16(moves);
@@ -209,13 +334,14 @@ struct Alignment {
     const T above_gap = AFFINE && there ? line[p.width + ahead] : far();
     const int before = number ? number - 1 : 0;
     const int start = from - number;
-    const Entry* entries = y + (start - 1);
+    const Entry* entries = y[0] + (start - 1);
     T* below = line + start;
     const auto entry_at = [&](int step) {
       const int j = start + step;
-      return GIVEN || (!WHOLE && (j < 1 || j > columns)) ? Entry(0) : entries[step];
+      if constexpr (COUPLES) return codes(y, wide, j, PROFILE ? p.letters : BEHIND + 1);
+      else return GIVEN || (!WHOLE && (j < 1 || j > columns)) ? Entry(0) : entries[step];
     };
-    constexpr int AHEAD = WHOLE ? 4 : 1;
+    constexpr int AHEAD = WHOLE && !COUPLES ? 4 : 1;
     Entry next = entry_at(0);
     Column coming[AHEAD];  // [AHEAD]
 #pragma unroll
@@ -226,7 +352,8 @@ struct Alignment {
       for (int i = 0; i < AHEAD; ++i) {
         const int step = group + i, j = start + step;
         const Entry entry = next;
-        const Column steps = coming[i];
+        Column steps = coming[i];
+        if constexpr (PROFILE) steps = found(entry);
         next = entry_at(step + 1);  // on its way meanwhile
         coming[i] = given(lane, j + AHEAD);
         T up = shuffle(lane.last, before), up_gap = far();
@@ -247,7 +374,7 @@ struct Alignment {
 
   // A part of the pair: the strips of one block, or all of them where there is one part. The cost
   // goes to `result`; `done` has the chunks that each part has done.
-  SR_FN void align(T* result, int part, u32* done) {
+  SR_FN void align(i64 pair, int part, u32* done) {
     const int number = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     const int warps = int(blockDim.x) / 32;
     const bool shared = p.parts > 1;
@@ -264,9 +391,11 @@ struct Alignment {
     __syncthreads();  // between the row of borders and what reads it
     Lane lane;
     lane.best = LOCAL ? T(0) : far();
-    if constexpr (ENDS) {
-      if (counts(0, columns)) lane.best = border(columns, Y_START);
-      if (counts(rows, 0)) lane.best = min(lane.best, border(rows, X_START));
+    if constexpr (CORNERS) {
+      for (int h = 0; h < PAIRS; ++h) {
+        lane.best = ending(lane.best, border(wide[h], Y_START), 0, wide[h]);
+        lane.best = ending(lane.best, border(tall[h], X_START), tall[h], 0);
+      }
     }
     for (int base = begin_row; columns && base < end_row; base += warps * STRIP) {
       const int strip = base + warp * STRIP;
@@ -307,6 +436,13 @@ struct Alignment {
     if (threadIdx.x == 0) {
       if constexpr (LEAST) {
         for (int w = 1; w < warps; ++w) *found = min(*found, found[w]);
+      }
+      T* result = static_cast<T*>(p.out) + pair;
+      if constexpr (COUPLES) {
+        float* both = static_cast<float*>(p.out);  // [pairs]
+        for (int h = 0; h < PAIRS && 2 * pair + h < p.pairs; ++h)
+          both[2 * pair + h] = float(i16(found->bits >> 16 * h & 0xffffu));
+      } else if (LEAST) {
         *result = part ? min(*found, *result) : *found;
       } else if (end_row == rows) {
         *result = *found;
@@ -372,10 +508,9 @@ struct Alignment {
       step = p.pairs;
       __syncthreads();  // between reading the turn and overwriting it
     }
-    for (; pair < p.pairs; pair += step) {  // all have read the line at the barrier before the result
-      T* result = static_cast<T*>(p.out) + pair;
-      Alignment(p, pair, place).align(result, part, p.progress + 1 + pair * p.parts);
-    }
+    // all have read the line at the barrier before the result
+    for (; pair * PAIRS < p.pairs; pair += step)
+      Alignment(p, place, pair).align(pair, part, p.progress + 1 + pair * p.parts);
   }
 };
 

@@ -476,7 +476,7 @@ def _near(pairs: _Pairs, limit: int, same: bool, keep: Callable[..., None]) -> N
     few = engine.edit_rows is not None and math.prod(shape) <= _FEW
     sieve = None if few else _Sieve(pairs, limit, same)
     share = 1.0 if sieve is None else sieve.share()
-    longest = max(int(s.lengths.max()) for s in pairs.both)
+    longest = max(s.longest for s in pairs.both)
     if share > _ALIKE * min(max(1.0, longest / _LONG), _GAIN):
 
         def take(i: Array, j: Array, d: Array) -> None:
@@ -532,7 +532,7 @@ class _Sieve:
 
     def _step(self, s: Ragged) -> int:
         """How many sequences are counted at a time."""
-        return max(1, _COUNTED // max(_FEATURES, int(s.lengths.max())))
+        return max(1, _COUNTED // max(_FEATURES, s.longest))
 
     def _counts(self, s: Ragged, rows: Array, used: Array | None = None) -> Array:
         """How often sequences have each letter and each two neighbours, by their remainders."""
@@ -651,8 +651,9 @@ def _scores(
         if alphabet:
             pairs = pairs.numbered(alphabet)
         elif table is not None:
-            for name, (s, _, _) in zip("xy", pairs.both, strict=True):
-                if len(beyond := s[(s < 0) | (s >= len(table))]):
+            for name, s in zip("xy", (s.entries for s in pairs.both), strict=True):
+                if len(s) and int(s.view(np.uint32).max()) >= len(table):
+                    beyond = s[(s < 0) | (s >= len(table))]
                     raise ValueError(
                         f"{verb}: with matrix= entries are whole numbers from 0 to "
                         f"{len(table) - 1}, got {int(beyond[0])} in {name}; letters are their code "
@@ -661,7 +662,7 @@ def _scores(
         gaps = [-gap_open, -gap, -match, -mismatch]
         if return_path:
             return pairs.trace(rule, band, gaps, table, shown, score=lambda cost: 0.0 - cost)
-        if pairs.call.engine.HOST and pairs.narrow(gaps, table):
+        if pairs.narrow(gaps, table):
             rule = rule._replace(dtype="f4")
         found, _ = pairs.align(rule, band, gaps, table)
         return pairs.give(0.0 - found.astype(np.float64, copy=False))
@@ -723,7 +724,8 @@ class _Pairs:
         return self.call.engine.xp
 
     def align(
-        self, rule: AlignmentRule, band: int | None, gaps: list[float], table: Array | None = None,
+        self, rule: AlignmentRule, band: int | None, gaps: list[float],
+        table: NDArray[Any] | None = None,
         *, keep: bool = False,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The cost of each pair, and a path."""
@@ -735,9 +737,9 @@ class _Pairs:
         if not len(x.starts):
             return self.xp.zeros(0, dtype), None
         if table is not None:
-            table = self.call.engine.from_host(np.ascontiguousarray(table, dtype))
+            table = np.ascontiguousarray(table, dtype)
         if keep and self.call.engine.HOST:
-            longest = int(max(x.lengths[0], y.lengths[0]))
+            longest = max(x.longest, y.longest)
             what = f"{self.verb}: the table of return_path for {longest:,} points"
             check_memory(
                 2 * longest * longest * dtype.itemsize, what, less="leave return_path out,"
@@ -801,7 +803,8 @@ class _Pairs:
         both = []
         for name, s in zip("xy", self.both, strict=True):
             found = places[self.xp.clip(s.entries, -1, len(places) - 1)]
-            if len(beyond := s.entries[found < 0]):
+            if len(found) and int(found.min()) < 0:
+                beyond = s.entries[found < 0]
                 raise ValueError(
                     f"{self.verb}: letters of the matrix are {alphabet!r}, got "
                     f"{chr(int(beyond[0]) % 0x110000)!r} in {name}"
@@ -812,7 +815,7 @@ class _Pairs:
     def narrow(self, gaps: list[float], table: Array | None) -> bool:
         """Whether all costs are exact in float32: eighths whose sums have few digits."""
         costs = np.abs(gaps if table is None else np.append(table, gaps)) * 8
-        steps = sum(int(s.lengths.max(initial=0)) for s in self.both) + 2
+        steps = sum(s.longest for s in self.both) + 2
         most = steps * (costs.max() + 8 * abs(gaps[0]))
         return bool(most < 1 << 24) and not (costs % 1).any()
 
@@ -826,10 +829,12 @@ class _Pairs:
 
     def of(self, i: Array, j: Array) -> _Pairs:
         """The pairs of first sequences i and second ones j."""
-        both = (
-            s._replace(starts=s.starts[k], lengths=s.lengths[k])
-            for s, k in zip(self.both, (i, j), strict=True)
-        )
+        both = list[Ragged]()
+        for s, k in zip(self.both, (i, j), strict=True):
+            lengths, longest = s.lengths[k], s.longest
+            if self.call.engine.HOST and len(k):
+                longest = int(lengths.max())
+            both.append(Ragged(s.entries, s.starts[k], lengths, longest))
         first, second = both
         return _Pairs(self.verb, self.call, (first, second), True, None, inner=True)
 
@@ -925,6 +930,7 @@ class _Side:
             x = x[..., None]  # series of one feature
         self._none = every and isinstance(x, (list, tuple)) and not x
         self._verb, self._name, self._read, self._given_lengths = verb, name, read, lengths
+        self._every = every
         self._lengths: Array | None = None  # of a list in one array
         letters = read is _code
         listed = isinstance(x, (list, tuple)) and any(map(_long, x))
@@ -951,15 +957,16 @@ class _Side:
             return self._of_stack(xp, call[self._name])
         found = [self._read(self._verb, name, call[name], False) for name in self.given]
         if not self.many:
-            return Ragged(found[0], _BEGIN, np.array([len(found[0])]))
+            return Ragged(found[0], _BEGIN, np.array([len(found[0])]), len(found[0]), True)
         lengths = self._lengths
         if lengths is None:
             lengths = np.fromiter(map(len, found), np.int64, len(found))
         starts = lengths.cumsum() - lengths
+        longest = int(lengths.max())
         if self._none:
-            return Ragged(found[0], starts[:0], lengths[:0])
+            return Ragged(found[0], starts[:0], lengths[:0], 0)
         if len(found) == 1:
-            return Ragged(found[0], starts, lengths)
+            return Ragged(found[0], starts, lengths, longest)
         features = {s.shape[1:] for s in found if len(s)}
         if len(features) > 1:
             raise ValueError(
@@ -967,18 +974,24 @@ class _Side:
                 f"{sorted(n for (n,) in features)}"
             )
         some = [s for s in found if len(s)] or found[:1]
-        return Ragged(xp.concatenate(some), starts, lengths)
+        return Ragged(xp.concatenate(some), starts, lengths, longest)
 
     def _of_stack(self, xp: Any, stack: Array) -> Ragged:
         pairs, most = stack.shape[:2]
-        lengths = as_lengths(self._given_lengths, (pairs,), most, self._verb)
-        if self._given_lengths is not None:  # zeros behind the ends are entries like others
+        even = self._given_lengths is None
+        # where all pairs are as they lie, what says so is made on the device
+        lib = xp if even and stack.ndim == 2 and not self._every else np
+        if even:
+            lengths = lib.full(pairs, most, np.int64)
+        else:  # zeros behind the ends are entries like others
+            lengths = as_lengths(self._given_lengths, (pairs,), most, self._verb)
             inside = xp.arange(most) < xp.asarray(lengths)[:, np.newaxis]
             inside = inside.reshape(inside.shape + (1,) * (stack.ndim - 2))
             stack = xp.where(inside, stack, stack.dtype.type(0))
         entries = self._read(self._verb, self._name, stack, True)
-        starts = np.arange(pairs, dtype=np.int64) * most
-        return Ragged(entries.reshape(pairs * most, *entries.shape[2:]), starts, lengths)
+        starts = lib.arange(pairs, dtype=np.int64) * most
+        entries = entries.reshape(pairs * most, *entries.shape[2:])
+        return Ragged(entries, starts, lengths, most, even)
 
 
 def _long(x: Any) -> bool:

@@ -18,6 +18,7 @@ array([[0., 3., 4.],
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import pool
 from .closures.edges import EdgeList, both_ways
 from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
@@ -34,9 +34,8 @@ from .graph_kernels import offsets
 from .graphs.apsp import distances
 from .graphs.choice import DENSE, Request
 from .graphs.dijkstra import MALFORMED, Found, Lists, search_lists
-from .graphs.hops import together
+from .graphs.hops import brief
 from .graphs.methods import plan, searches_first
-from .hierarchy import costs
 from .lazy import cached_property
 from .naming import listing
 from .semirings import semirings
@@ -163,15 +162,7 @@ def floyd_warshall(
 ) -> Result:
     """All-pairs shortest paths, as :func:`scipy.sparse.csgraph.floyd_warshall`.
 
-    Parameters
-    ----------
-    csgraph, directed, return_predecessors, unweighted, overwrite
-        As for :func:`shortest_path`.
-
-    Returns
-    -------
-    dist_matrix, predecessors
-        As of :func:`shortest_path`.
+    Parameters and results are as of :func:`shortest_path`.
 
     Examples
     --------
@@ -193,17 +184,7 @@ def johnson(
 ) -> Result:
     """Shortest paths with negative weights, as :func:`scipy.sparse.csgraph.johnson`.
 
-    A negative cycle anywhere is an error.
-
-    Parameters
-    ----------
-    csgraph, directed, indices, return_predecessors, unweighted
-        As for :func:`shortest_path`.
-
-    Returns
-    -------
-    dist_matrix, predecessors
-        As of :func:`shortest_path`.
+    A negative cycle anywhere is an error. Parameters and results are as of :func:`shortest_path`.
 
     Examples
     --------
@@ -223,17 +204,8 @@ def bellman_ford(
 ) -> Result:
     """Shortest paths with negative weights, as :func:`scipy.sparse.csgraph.bellman_ford`.
 
-    A negative cycle is an error if it can be reached from `indices`.
-
-    Parameters
-    ----------
-    csgraph, directed, indices, return_predecessors, unweighted
-        As for :func:`shortest_path`.
-
-    Returns
-    -------
-    dist_matrix, predecessors
-        As of :func:`shortest_path`.
+    A negative cycle is an error if it can be reached from `indices`. Parameters and results are as
+    of :func:`shortest_path`.
 
     Examples
     --------
@@ -335,26 +307,15 @@ def _nearest(graph: _Graph, rows: NDArray[np.int64] | None) -> tuple[Any, ...]:
 
 @dataclass(eq=False)
 class _Graph:
-    """A graph.
-
-    Attributes
-    ----------
-    n : int
-    given : ndarray, EdgeList or csr_array
-        A dense matrix with inf where there is no edge, edges by rows, of undirected ones too, or
-        a matrix of float64 that nobody has looked at.
-    directed : bool
-    own : bool
-        Whether a dense matrix may be overwritten.
-    unweighted : bool
-        Whether edges of a csr_array count 1.
-    """
+    """A graph."""
 
     n: int
+    # an array with inf where there is no edge, an EdgeList by rows, of undirected edges too, or a
+    # csr_array of float64 that nobody has looked at
     given: Any
     directed: bool
-    own: bool = False
-    unweighted: bool = False
+    own: bool = False  # whether a dense matrix may be overwritten
+    unweighted: bool = False  # whether edges of a csr_array count 1
 
     @classmethod
     def read(cls, graph: Any, directed: bool, unweighted: bool, overwrite: bool) -> _Graph:
@@ -422,15 +383,11 @@ class _Graph:
         """Shortest paths by searches; None where weights are negative, or others may be faster."""
         n, count = self.n, self.n if rows is None else len(rows)
         alone, arcs = nearest or limit < math.inf, self.stored * (1 if self.directed else 2)
-
-        def brief(equal: bool) -> bool:
-            hops = together(n, arcs, count, predecessors=predecessors) if equal else None
-            return costs.brief(n, arcs, count, threads=pool.get_num_threads(), hops=hops)
-
-        if not (alone or brief(self.unweighted)):
+        fast = functools.partial(brief, n, arcs, count, predecessors=predecessors)
+        if not (alone or fast(equal=self.unweighted)):
             return None
         for lists in self._lists():
-            if lists.weight is None and not (alone or brief(True)):
+            if lists.weight is None and not (alone or fast(equal=True)):
                 return None
             found = search_lists(
                 lists, np.arange(n) if rows is None else rows, predecessors=predecessors,

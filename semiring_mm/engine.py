@@ -223,11 +223,17 @@ class Ragged(NamedTuple):
     starts, lengths
         The first entry of each sequence, and how many it has; of NumPy, or, for sequences of codes,
         of the engine's library.
+    longest
+        No sequence has more entries.
+    even
+        All have so many.
     """
 
     entries: whole(F[:, features]) | whole(i32[:]) if table is None else whole(i32[:]) < len(table)
     starts: whole(i64[count]) <= len(entries)
     lengths: whole(i64[count]) <= len(entries) - starts
+    longest: int
+    even: bool = False
 
 
 class Chains(Protocol):
@@ -657,8 +663,8 @@ class Engine(Protocol):
         band : int, optional
             Only cells with ``|i - j| <= band``.
         gaps : four numbers
-        table : array, optional
-            Of the rule's dtype.
+        table : ndarray, optional
+            On the host, of the rule's dtype.
         keep : bool
             Also find a path, of a single pair.
         tick : callable, optional

@@ -58,26 +58,19 @@ class SymbolicFactor:
     The first `eliminated` positions are eliminated one by one; they are a postorder of the
     elimination tree, so that the descendants of a position come right before it. The others are
     the core, a dense supernode at the root. Arrays are NumPy's.
-
-    Attributes
-    ----------
-    rank, order
-        The position of each node, and the node at each position. A part of a factor, whose nodes
-        are positions of the whole, has more entries in `rank`.
-    parent
-        The first higher neighbour: the parent in the elimination tree, or a node of the core; n
-        where there is none.
-    height
-        Height in the elimination tree: all lower neighbours have lower heights.
-    first, head
-        The higher neighbours of each eliminated position, ascending, from ``first`` on.
     """
 
     eliminated: int
+    # the position of each node, and the node at each position. A part of a factor, whose nodes are
+    # positions of the whole, has more entries in `rank`
     rank: whole(i32[max(n, len(rank))])
     order: whole(i32[n])
+    # the first higher neighbour: the parent in the elimination tree, or a node of the core; n where
+    # there is none
     parent: whole(i32[eliminated])
+    # height in the elimination tree: all lower neighbours have lower heights
     height: whole(i32[eliminated])
+    # the higher neighbours of each eliminated position, ascending, from ``first`` on
     first: whole(i64[eliminated + 1])
     head: whole(i32[first[-1]])
 
@@ -97,32 +90,18 @@ class SymbolicFactor:
 
 @dataclass(frozen=True)
 class Factor:
-    """A customized factor: weights of all edges of a symbolic one, and the core's closure.
-
-    Attributes
-    ----------
-    structure : SymbolicFactor
-    semiring : Semiring
-    dtype : dtype
-        Of the core's entries, and of distances.
-    known : tuple of Facts, optional
-        Ranges that hold for all entries at all times.
-    plan : Plan
-        How labels are computed along paths.
-    out, back
-        Upward and downward, in the type that the plan computes in; the same array where the graph
-        is symmetric.
-    core
-        Best paths within the core and through the other nodes.
-    """
+    """A customized factor: weights of all edges of a symbolic one, and the core's closure."""
 
     structure: SymbolicFactor
     semiring: Semiring
-    dtype: np.dtype[Any]
-    known: tuple[Facts, Facts, Facts] | None
-    plan: Plan
+    dtype: np.dtype[Any]  # of the core's entries, and of distances
+    known: tuple[Facts, Facts, Facts] | None  # ranges that hold for all entries at all times
+    plan: Plan  # how labels are computed along paths
+    # upward and downward, in the type that the plan computes in; the same array where the graph is
+    # symmetric
     out: whole(T[len(structure.head)])
     back: whole(T[len(structure.head)])
+    # best paths within the core and through the other nodes
     core: whole(dtype[structure.core, structure.core])
 
     def __post_init__(self) -> None:
@@ -131,29 +110,17 @@ class Factor:
 
 @dataclass(frozen=True)
 class PathCounts:
-    """Numbers of shortest paths along the edges of a factor over min_plus, without a core.
-
-    Attributes
-    ----------
-    structure : SymbolicFactor
-    depth : int
-        Nodes on the longest path up the elimination tree.
-    out, back
-        Weights upward and downward, whole numbers; the same array where the graph is symmetric.
-    paths : (out, back)
-        Numbers of shortest paths, to be multiplied by the powers of 2⁴⁰⁰ that `powers` are.
-    powers : (out, back)
-    slack : int
-        By how much lengths of paths may differ that count as equal.
-    """
+    """Numbers of shortest paths along the edges of a factor over min_plus, without a core."""
 
     structure: SymbolicFactor
-    depth: int
+    depth: int  # nodes on the longest path up the elimination tree
+    # weights upward and downward, whole numbers; the same array where the graph is symmetric
     out: whole(T[len(structure.head)])
     back: whole(T[len(structure.head)])
+    # of out and back: numbers of shortest paths, to be multiplied by powers of 2⁴⁰⁰, these
     paths: tuple[NDArray[np.float64], NDArray[np.float64]]
     powers: tuple[NDArray[np.float64], NDArray[np.float64]]
-    slack: int
+    slack: int  # by how much lengths of paths may differ that count as equal
 
     def __post_init__(self) -> None:
         assert_fields(self, PathCounts)
@@ -210,19 +177,13 @@ class FactorSweeps(Protocol):
 
     It is made of ``(shape=, like=)``, both optional: the engine's own sizes of blocks, and sweeps
     over the same structure on another device, whose layout may be taken over.
-
-    Attributes
-    ----------
-    factor : Factor
-        Of the last call of :meth:`weigh`.
-    width : int
-        Sources that are swept together.
     """
 
-    factor: Factor
+    factor: Factor  # of the last call of :meth:`weigh`
 
     @property
-    def width(self) -> int: ...
+    def width(self) -> int:
+        """Sources that are swept together."""
 
     def weigh(self, factor: Factor, bound: float | None = None) -> Array | None:
         """Take a factor; its arrays are on the host or in the engine's memory.

@@ -76,8 +76,8 @@ def optional(module: str, use: str, extra: str, instead: str = "") -> Any:
     """
     try:
         return importlib.import_module(module)
-    except ImportError:
-        raise ImportError(f"{use}: {install(extra)}{instead}") from None
+    except ImportError as error:
+        raise type(error)(f"{use}: {install(extra)}{instead}") from None
 
 
 def listing(names: Iterable[str]) -> Callable[[], list[str]]:

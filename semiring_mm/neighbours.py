@@ -35,7 +35,7 @@ from .metrics import (
     on_sphere,
     weighted,
 )  # fmt: skip
-from .naming import install, integer, listing
+from .naming import integer, listing, optional
 from .plan import Facts, needs_facts
 from .products import check_out, overlaps
 from .semirings import Semiring, semirings
@@ -455,15 +455,12 @@ class Within:
         -------
         scipy.sparse.csr_array
         """
-        try:
-            from scipy.sparse import csr_array
-        except ImportError as error:
-            raise ImportError(f"a matrix of SciPy's needs SciPy: {install('scipy')}") from error
+        sparse = optional("scipy.sparse", "a matrix of SciPy's needs SciPy", "scipy")
         with Call(
             None, data=self.distance, indices=self.indices, indptr=self.indptr
         ) as call:  # fmt: skip
             parts = (call.engine.to_host(call[name]) for name in ("data", "indices", "indptr"))
-            return csr_array(tuple(parts), shape=self.shape)
+            return sparse.csr_array(tuple(parts), shape=self.shape)
 
 
 def within(

@@ -15,24 +15,13 @@ __all__ = ["Progress", "ProgressBar", "Tick", "Watched", "format_rate", "part_of
 
 @dataclass
 class Watched:
-    """A progress argument that is also told how the work is done.
+    """A progress argument that is also told how the work is done."""
 
-    Attributes
-    ----------
-    progress : bool or callable, optional
-        Told of the progress, as without this.
-    method : str
-        Such as "sparse elimination"; the last that was begun.
-    unit : str
-        What is counted: "pairs" (⊗, ⊕), "entries" of the result, or "cells" of tables.
-    total : float
-        How many of them there are in all.
-    """
-
+    # told of the progress, as without this
     progress: bool | Callable[[float, float], None] | None = None
-    method: str = ""
-    unit: str = ""
-    total: float = 0.0
+    method: str = ""  # such as "sparse elimination"; the last that was begun
+    unit: str = ""  # what is counted: "pairs" (⊗, ⊕), "entries" of the result, or "cells" of tables
+    total: float = 0.0  # how many of them there are in all
 
 
 Progress = bool | Callable[[float, float], None] | Watched | None

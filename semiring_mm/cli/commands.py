@@ -21,26 +21,16 @@ __all__ = ["COMMANDS", "Command"]
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the program.
-
-    Attributes
-    ----------
-    summary, description : str
-    options : str
-        Rows as :func:`add_rows` takes them.
-    run : callable
-        Takes the options and a stack of what is to be closed; returns the exit code.
-    outputs : dict of str to tuple of str
-        The options that name files to be written, and which extensions they accept.
-    check : callable
-        Refuses options that exclude each other.
-    """
+    """A command of the program."""
 
     summary: str
     description: str
-    options: str
+    options: str  # rows as :func:`add_rows` takes them
+    # takes the options and a stack of what is to be closed; returns the exit code
     run: Callable[[argparse.Namespace, contextlib.ExitStack], int]
+    # the options that name files to be written, and which extensions they accept
     outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # refuses options that exclude each other
     check: Callable[[argparse.Namespace], None] = lambda args: None
 
 

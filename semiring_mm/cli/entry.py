@@ -61,14 +61,8 @@ def _main(arguments: Sequence[str]) -> int:
 def run_as_program(run: Callable[[], int], *, process: bool) -> int:
     """Call a function as the body of a command-line program, and return the exit code.
 
-    Errors are printed as one line; signals end it after temporary files are removed.
-
-    Parameters
-    ----------
-    run : callable
-        Returns the exit code where there is no error.
-    process : bool
-        Whether the process ends with it.
+    The function returns it where there is no error. Errors are printed as one line; signals end it
+    after temporary files are removed. `process`: the process ends with it.
     """
     with _output_of_any_encoding(), _ended_by_signals(process=process):
         return _guarded(run)

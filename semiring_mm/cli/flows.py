@@ -24,9 +24,7 @@ __all__ = ["run"]
 
 def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     """Run the command and return its exit code."""
-    given, net = read_network(args)
-    if args.semiring != "min_plus":
-        raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
+    given, net = read_network(args, sums=True)
     graph: Any = given.labelled if net is None else net
     demand = _demand(args, given, graph.nodes)
     warnings = warn(given, chosen=True)

@@ -168,9 +168,12 @@ def read(args: argparse.Namespace, *, dense: bool = False, tiles: bool = False) 
 
 
 def read_network(
-    args: argparse.Namespace, *, dense: bool = False, tiles: bool = False
+    args: argparse.Namespace, *, dense: bool = False, tiles: bool = False, sums: bool = False
 ) -> tuple[GivenGraph, sm.PreparedGraph | None]:
-    """Read what the command line names, which may be a file of ``semiring-mm prepare``."""
+    """Read what the command line names, which may be a file of ``semiring-mm prepare``.
+
+    With `sums` what is over another semiring than min_plus is refused.
+    """
     from .streets import is_streets, read_streets
 
     name = args.graph[0]
@@ -205,6 +208,8 @@ def read_network(
     args.semiring = net.semiring.name
     if args.semiring not in KINDS:
         raise Refusal(f"{name} is over {args.semiring}: choose one of {', '.join(KINDS)}")
+    if sums and args.semiring != "min_plus":
+        raise Refusal(f"{name} is over {args.semiring}, and distances are of min_plus")
     origin = f"of {Path(name).name}"
     numbered = isinstance(net.nodes, range)
     n = len(net.nodes)
@@ -406,10 +411,7 @@ def read_nodes(
 ) -> list[tuple[int, ...]]:  # fmt: skip
     """Nodes of an option, or pairs of them: rows of a CSV file, or words between commas.
 
-    Parameters
-    ----------
-    names : sequence of sequences of str
-        What each column may be called; without a header the first ones are read.
+    Columns may be called by these `names`; without a header the first ones are read.
     """
     pairs, columns = len(names) == 2, [*range(len(names))]
     if option.endswith("-file") or Path(argument).is_file():

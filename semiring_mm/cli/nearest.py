@@ -23,9 +23,7 @@ __all__ = ["run"]
 
 def run(args: argparse.Namespace, _: contextlib.ExitStack) -> int:
     """Run the command and return its exit code."""
-    given, net = read_network(args)
-    if args.semiring != "min_plus":
-        raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
+    given, net = read_network(args, sums=True)
     if given.streets is not None and has_points(args.facilities):
         return _of_places(args, given)
     find = Finder(given.graph)

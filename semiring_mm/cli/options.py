@@ -28,7 +28,7 @@ __all__ = [
     "KINDS", "MATRICES", "OPTIONS", "PICTURES", "TABLES", "USUAL", "WHAT", "Kind", "Parser",
     "Refusal", "add_rows", "check_disk", "check_labels", "check_names", "check_paths",
     "check_tiles", "did_you_mean", "given_files", "in_files", "in_tiles", "is_matrix", "is_table",
-    "is_zarr", "kept_tiles", "settings",
+    "is_zarr", "kept_tiles", "refuse", "settings",
 ]  # fmt: skip
 
 
@@ -342,7 +342,7 @@ def check_tiles(args: argparse.Namespace) -> None:
     files, drawn = in_files(args), args.plot and is_zarr(args.output)
     zarr = is_zarr(args.output) or is_zarr(args.predecessors)
     own = "is for this machine; workers of a scheduler have their own: dask worker"
-    _refuse({
+    refuse({
         "--max-hops and --method are for one device and a matrix in memory; several devices, and "
         "files, take --method floyd_warshall; files also --method sparse":
             in_tiles(args) and (args.max_hops or args.method not in methods),
@@ -364,7 +364,7 @@ def check_paths(args: argparse.Namespace) -> None:
     """Refuse options that say different things of the paths."""
     other = args.semiring not in (None, "min_plus")
     hops, walked = args.max_hops, args.predecessors or args.start is not None or args.routes
-    _refuse({
+    refuse({
         "--from and --to go together: --from A --to B": (args.start is None) != (args.end is None),
         "--routes is for --pairs; --from A --to B prints the path leg by leg":
             args.routes and args.pairs is None,
@@ -380,7 +380,7 @@ def check_paths(args: argparse.Namespace) -> None:
     })  # fmt: skip
 
 
-def _refuse(rules: Mapping[str, object]) -> None:
+def refuse(rules: Mapping[str, object]) -> None:
     """Raise the first message whose condition holds."""
     for message, wrong in rules.items():
         if wrong:

@@ -174,20 +174,11 @@ class _Statistics:
 
 @dataclass(frozen=True)
 class Report:
-    """A result and what is to be told of it.
+    """A result and what is to be told of it."""
 
-    Attributes
-    ----------
-    args : Namespace
-        The options.
-    result : Result
-    ends : (int, int), optional
-        The nodes of the path that is asked for.
-    """
-
-    args: argparse.Namespace
+    args: argparse.Namespace  # the options
     result: Result
-    ends: tuple[int, int] | None
+    ends: tuple[int, int] | None  # the nodes of the path that is asked for
 
     @property
     def given(self) -> GivenGraph:

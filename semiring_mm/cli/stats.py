@@ -88,9 +88,7 @@ def check(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     """Run the command and return its exit code."""
-    given, net = read_network(args)
-    if args.semiring != "min_plus":
-        raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
+    given, net = read_network(args, sums=True)
     if given.graph.n == 0:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
     if args.plot and "histogram" not in (args.what or USUAL) and not can_be_drawn(given.graph):

@@ -18,12 +18,12 @@ from ..closures.edges import NumberLabels
 from ..files import Graph
 from ..files.columns import FROM, TO
 from ..graphs.accessibility import DECAYS
-from ..naming import install
+from ..naming import optional
 from ..plot import draw_streets
 from ..storage import atomic_write
 from .compute import refused, watched
 from .graph import Finder, GivenGraph, read_nodes
-from .options import KINDS, Refusal
+from .options import KINDS, Refusal, refuse
 from .report import finish_rows, graph_name, warn
 from .tables import quoted
 
@@ -59,7 +59,7 @@ def _has_geometry(name: str) -> bool:
 def read_streets(args: argparse.Namespace) -> tuple[GivenGraph, Any]:
     """The graph of a map, and the network of :func:`semiring_mm.geo.network`."""
     name, *more = args.graph
-    refusals = {
+    refuse({
         f"{name} is a map, and one file is read of it": more,
         "--nodes, --columns and --unweighted are for tables of edges, not for a map; choose "
         "--weight length or travel_time": args.weight is None or getattr(args, "nodes", None)
@@ -67,10 +67,7 @@ def read_streets(args: argparse.Namespace) -> tuple[GivenGraph, Any]:
         "--through is for a TNTP network with zone centroids": getattr(args, "through", False),
         f"distances in a map are sums: leave out --semiring {args.semiring}":
             args.semiring not in (None, "min_plus"),
-    }  # fmt: skip
-    for message, wrong in refusals.items():
-        if wrong:
-            raise Refusal(message)
+    })  # fmt: skip
     args.semiring = "min_plus"
     weight = "length" if args.weight == "weight" else args.weight
     speed: Any = args.speed
@@ -105,11 +102,9 @@ def _options(text: str) -> str:
 
 def _table(name: str) -> Any:
     """A table of pandas or GeoPandas."""
-    try:
-        import geopandas
-        import pandas as pd
-    except ImportError:
-        raise Refusal(f"{name}: maps need GeoPandas: {install('geo')}") from None
+    geopandas = optional("geopandas", f"{name}: maps need GeoPandas", "geo")
+    import pandas as pd
+
     if not Path(name).is_file():
         raise Refusal(f"{name}: there is no such file")
     kind = name.lower()
@@ -194,10 +189,7 @@ def _of_file(name: str) -> Iterator[None]:
 def _measures(option: str, words: str, weight: str | None) -> list[tuple[float, str]]:
     """Distances and times, and the weight that each is in: "15min", "2km", or "" of any.
 
-    Parameters
-    ----------
-    weight : str, optional
-        What is short; refused where a unit is of another.
+    `weight` is what is short, if that is said; a unit of another is refused.
     """
     found = []
     for word in words.split(","):

@@ -162,24 +162,13 @@ def _numbers(values: NDArray[Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Wide:
-    """A matrix with labels, of which some rows come at a time.
+    """A matrix with labels, of which some rows come at a time."""
 
-    Attributes
-    ----------
-    start, end : sequence of str
-        Labels of the rows and columns.
-    dtype : dtype
-    parts : iterator of (k, columns) arrays
-    none : number
-        The entry where there is no path, which text has as `far`.
-    far : float
-    """
-
-    start: Sequence[str]
-    end: Sequence[str]
+    start: Sequence[str]  # labels of the rows
+    end: Sequence[str]  # and of the columns
     dtype: np.dtype[Any]
-    parts: Iterator[NDArray[Any]]
-    none: Any
+    parts: Iterator[NDArray[Any]]  # (k, columns)
+    none: Any  # the entry where there is no path, which text has as `far`
     far: float
 
     def as_csv(self) -> Iterator[str]:

@@ -132,15 +132,8 @@ class EdgeList(Shown):
     def ending(self: E, at: NDArray[np.int64], one: float) -> E:
         """Directed edges over which paths begin and end at some nodes, but pass through none.
 
-        Edges into such a node lead to another one, its end, which no edge leaves. One that weighs
-        nothing leads there from the node itself.
-
-        Parameters
-        ----------
-        at : (j,) int64
-            The nodes.
-        one : float
-            The weight of no edges: 0 over min_plus.
+        Edges into a node of `at` lead to another one, its end, which no edge leaves. One that
+        weighs nothing, `one` (0 over min_plus), leads there from the node itself.
         """
         n, some = self.n, at.tolist()
         ends = np.arange(n)

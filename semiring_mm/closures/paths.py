@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph_kernels import offsets, ranges
+from ..graph_kernels import Index, offsets, ranges
 
 __all__ = [
     "NO_PREDECESSOR", "NegativeCycleError", "epsilon", "find_negative_cycle", "leg_counts",
@@ -17,8 +17,6 @@ __all__ = [
 
 #: The entry of a predecessor matrix where a node has none (SciPy's convention).
 NO_PREDECESSOR = -9999
-
-Index = NDArray[np.int64]
 
 
 class NegativeCycleError(ValueError):

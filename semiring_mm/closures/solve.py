@@ -36,26 +36,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Problem:
-    """The closure of one graph.
-
-    Attributes
-    ----------
-    source : Source
-    directed : bool, optional
-        None: a symmetric matrix is found to be undirected.
-    predecessors : bool
-    labels : sequence, optional
-        Names of the nodes, for messages.
-    progress : bool or callable, optional
-    truth : bool
-        Whether the source has numbers in place of truth values, of which the result consists.
-    """
+    """The closure of one graph."""
 
     source: Source
-    directed: bool | None = None
+    directed: bool | None = None  # None: a symmetric matrix is found to be undirected
     predecessors: bool = False
-    labels: Sequence[Any] | None = None
+    labels: Sequence[Any] | None = None  # names of the nodes, for messages
     progress: Progress = None
+    # whether the source has numbers in place of truth values, of which the result consists
     truth: bool = False
 
     @classmethod

@@ -29,23 +29,12 @@ _PIECE = 1 << 20  # entries read at a time: a whole matrix may not fit in memory
 
 
 class Source(Protocol):
-    """A graph's matrix over a semiring: zero where there is no edge.
-
-    Attributes
-    ----------
-    s : Semiring
-    n : int
-        Nodes.
-    dtype : dtype
-        Of the entries.
-    margins : (n,) array of float64, optional
-        Of the nodes, if weights are :func:`worsened` by them.
-    """
+    """A graph's matrix over a semiring: zero where there is no edge."""
 
     s: Semiring
-    n: int
-    dtype: np.dtype[Any]
-    margins: Array | None
+    n: int  # nodes
+    dtype: np.dtype[Any]  # of the entries
+    margins: Array | None  # (n,) of float64, of the nodes, if weights are :func:`worsened` by them
 
     @property
     def facts(self) -> Facts:
@@ -173,10 +162,7 @@ class DenseSource(_Readable):
 class EdgeSource(_Readable):
     """A graph given by its edges; where it has margins, they have not worsened `given`.
 
-    Attributes
-    ----------
-    given : EdgeList
-        The edges in their order, with weights in the dtype of the matrix.
+    These are the edges in their order, with weights in the dtype of the matrix.
     """
 
     def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:
@@ -312,11 +298,7 @@ def weights_of(source: Source, edges: EdgeList) -> Array:
 def best_edges(source: Source, distances: Callable[[slice], Array]) -> EdgeList:
     """The edges of a source that are best paths themselves (:func:`.trees.best_edges`).
 
-    Parameters
-    ----------
-    source : Source
-    distances : callable
-        Gives the rows of the closure in a slice.
+    `distances` gives the rows of the closure in a slice.
     """
     lines = max(1, _PIECE // max(1, source.n))
     strips = (slice(i, min(i + lines, source.n)) for i in range(0, source.n, lines))

@@ -56,24 +56,14 @@ def applies(problem: Problem) -> bool:
 
 @dataclass(frozen=True)
 class SpanningForest:
-    """The best spanning trees of a graph's parts.
-
-    Attributes
-    ----------
-    s : Semiring
-    row, col : (edges,) int32
-        The ends of the edges.
-    place : (n,) int32
-        Of each node in the line.
-    gaps : (n - 1,) array
-        Behind each place but the last; zero between two trees.
-    """
+    """The best spanning trees of a graph's parts."""
 
     s: Semiring
+    # (edges,): the ends of the edges
     row: Index
     col: Index
-    place: Index
-    gaps: Host
+    place: Index  # (n,): of each node in the line
+    gaps: Host  # (n - 1,): behind each place but the last; zero between two trees
 
     def rooted(self) -> Forest:
         """The trees, each with a root."""

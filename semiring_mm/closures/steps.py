@@ -36,29 +36,15 @@ class Improves(Exception):
 
 @dataclass(frozen=True)
 class Steps:
-    """An elimination's operations on blocks of the matrix; plain data, so that it can travel.
-
-    Parameters
-    ----------
-    s : Semiring
-    dtype : dtype
-        In which it is computed: ``Weights.wide``.
-    known : tuple of Facts, optional
-        Ranges that hold for all entries at all times (``Weights.known()``).
-    look : bool
-        Whether diagonals are to be looked at for a cycle that improves itself.
-    symmetric : bool
-        Tiles (i, j) with i ≤ j stand for both triangles.
-    predecessors : bool
-        Each block of D comes with a block of P (int32).
-    """
+    """An elimination's operations on blocks of the matrix; plain data, so that it can travel."""
 
     s: Semiring
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # in which it is computed: ``Weights.wide``
+    # ranges that hold for all entries at all times (``Weights.known()``)
     known: tuple[Facts, Facts, Facts] | None
-    look: bool
-    symmetric: bool = False
-    predecessors: bool = False
+    look: bool  # whether diagonals are to be looked at for a cycle that improves itself
+    symmetric: bool = False  # tiles (i, j) with i ≤ j stand for both triangles
+    predecessors: bool = False  # each block of D comes with a block of P (int32)
 
     @cached_property
     def identities(self) -> tuple[Any, Any]:

@@ -37,21 +37,12 @@ _ENTRIES = 1 << 18  # of predecessors that a task of a thread follows, about
 
 
 class _Edges(NamedTuple):
-    """The edges of a graph, and its components of edges whose weight is one.
+    """The edges of a graph, and its components of edges whose weight is one."""
 
-    Attributes
-    ----------
-    entering : EdgeList
-        By the nodes to which they lead.
-    components : dict, optional
-        Arguments of :func:`..graphs.kernels.trees.enter`; None: there are no components.
-    others : bool
-        Whether cycles may be left once these are entered.
-    """
-
-    entering: EdgeList
+    entering: EdgeList  # by the nodes to which they lead
+    # arguments of :func:`..graphs.kernels.trees.enter`; None: there are no components
     components: dict[str, Any] | None
-    others: bool
+    others: bool  # whether cycles may be left once these are entered
 
     @classmethod
     def of(cls, s: Semiring, dtype: np.dtype[Any], entering: EdgeList) -> _Edges:

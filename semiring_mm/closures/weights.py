@@ -30,10 +30,7 @@ T = TypeVar("T")
 class Rounding(Exception):
     """A cycle of weight zero came out a little better than none.
 
-    Attributes
-    ----------
-    margins : (n,) float64
-        Of the nodes, to begin again with :func:`worsened` weights.
+    The run begins again with weights that are :func:`worsened` by the `margins` of the nodes.
     """
 
     def __init__(self, margins: NDArray[np.float64]) -> None:
@@ -47,12 +44,8 @@ def with_margins(
 ) -> T:  # fmt: skip
     """What `run` returns without margins or, where it raises Rounding, with the first that do.
 
-    Parameters
-    ----------
-    run : callable
-        Takes the margins of the nodes, for :func:`worsened`, or None.
-    margins : (n,) float64, optional
-        To begin with.
+    It takes the margins of the nodes, (n,), for :func:`worsened`, or None. `margins` come first, if
+    they are given.
     """
     if margins is None:
         try:
@@ -73,13 +66,9 @@ def worsened(s: Semiring, weights: Array, rows: Array, columns: Array) -> Array:
     """Weights made worse by some units of rounding, so that no cycle of them is better than one.
 
     Between two nodes that is the lesser of their margins; 0 leaves a weight as it is. The
-    margins are relative, so that small weights keep all their digits beside large ones.
-
-    Parameters
-    ----------
-    weights : (rows, columns) array, or the weights of edges
-    rows, columns : arrays of float64
-        The margins of the nodes that edges leave and reach; of the shape of `weights` together.
+    margins are relative, so that small weights keep all their digits beside large ones. Those of
+    the nodes that edges leave are `rows`, and those that they reach `columns`, of the shape of
+    `weights` together: that of a matrix, or of the weights of edges.
     """
     sign = 1 if s.add_kind == "min" else -1
     units = sign * epsilon(weights.dtype) * np.minimum(rows, columns)

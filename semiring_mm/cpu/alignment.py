@@ -44,7 +44,7 @@ def align(
     rows, columns = x.lengths, y.lengths
     lanes = host_target().vector_bytes // dtype.itemsize
     more = lanes + 2  # is read behind sequences and lines
-    longest = max(_most(rows), _most(columns))
+    longest = max(x.longest, y.longest)
     width = longest + 2 * more
     out, letters = np.empty(pairs, dtype), rule.cost in ("equal", "table")
     first, second = _lines(x.entries, more), _lines(y.entries[::-1], more)
@@ -85,11 +85,6 @@ def _compiled(dtype: str) -> Compiled:
     return compiled(kernels.align, plan)
 
 
-def _most(x: Array) -> int:
-    """The largest number; of a single one in a tenth of the time."""
-    return int(x.item() if x.size == 1 else x.max())
-
-
 def _lines(entries: Array, more: int) -> Array:
     """Sequences along the last axis, a line for each feature, with zeros at both ends."""
     lines = np.zeros((*entries.shape[1:], len(entries) + 2 * more), entries.dtype)
@@ -125,7 +120,7 @@ def edit_distances(
     pairs = len(x.starts)
     lanes = host_target().vector_bytes // 8 if pairs > 1 else 1
     some = [s.entries.view(np.uint32) for s in (x, y) if len(s.entries)]
-    low, words = 0, -(-_most(x.lengths) // 64)
+    low, words = 0, -(-x.longest // 64)
     letters = max((int(np.maximum.reduce(v)) for v in some), default=0) + 1
     if letters > _FEW or letters * words * lanes > _MOST:  # some may be negative
         low = min(int(v.view(np.int32).min()) for v in some)
@@ -156,7 +151,7 @@ def edit_distances(
         return {name: np.zeros(shape, np.uint64) for name, shape in shapes.items()}
 
     call = compiled(kernels.edit_distances)
-    bound = groups * words * (_most(y.lengths) + 1)
+    bound = groups * words * (y.longest + 1)
     each_pair(call, fields, groups, bound, work, memory, tick)
     out = np.empty(pairs, np.float32)
     out[order] = found.ravel()[:pairs]
@@ -185,7 +180,7 @@ def edit_rows(
     at[at == len(codes)] = 0
     other = np.where(codes[at] == y.entries, at, np.int32(len(codes))) if len(codes) else at
     letters, lanes = len(codes) + 1, host_target().vector_bytes // 8
-    count, words = 2 * lanes, max(1, -(-int(x.lengths.max()) // 64))
+    count, words = 2 * lanes, max(1, -(-x.longest // 64))
     if letters * words * count > _MOST:
         return False
     order, ends = np.argsort(x.lengths, kind="stable"), np.argsort(y.lengths, kind="stable")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..graphs.packages import UNITS, WEIGHT
 from ..memory import free_memory
-from ..naming import install, named
+from ..naming import named, optional
 from .file import File, GraphFileError, quote, real
 
 __all__ = [
@@ -61,25 +61,14 @@ class Origin(Protocol):
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the ends, the weight and the direction are in each row.
-
-    Attributes
-    ----------
-    names : list of str
-    first : int or None
-        The line that is first, where it has no names of columns.
-    source, target : int
-    weight : int or None
-    ways : tuple of int
-        What tells how edges lead, for :func:`directions`.
-    """
+    """Where the ends, the weight and the direction are in each row."""
 
     names: list[str]
-    first: int | None
+    first: int | None  # the line that is first, where it has no names of columns
     source: int
     target: int
     weight: int | None
-    ways: tuple[int, ...] = ()
+    ways: tuple[int, ...] = ()  # what tells how edges lead, for :func:`directions`
 
     @classmethod
     def of(
@@ -264,12 +253,7 @@ def _with_attributes(
 
 def _parquet(file: File) -> Iterator[tuple[int, list[str]]]:
     """Rows of a Parquet file, below the names of its columns."""
-    try:
-        from pyarrow import parquet
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            f"{file.path}: Parquet files are read with PyArrow: {install('io')}"
-        ) from None
+    parquet = optional("pyarrow.parquet", f"{file.path}: Parquet files are read with PyArrow", "io")
     data, free, number = file.read(), free_memory(), 0
     try:
         table = parquet.ParquetFile(io.BytesIO(data))

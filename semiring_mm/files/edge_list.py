@@ -271,11 +271,7 @@ def _check_not_metis(file: File, line: int, first: list[str], edges: int, lines:
 
     A file of METIS in which each node has two neighbours looks like an edge list.
     """
-    if (first[:2], first[2:]) in (
-        ([str(lines), str(edges - 1)], []),
-        ([str(lines), str(edges - 1)], ["10"]),
-        ([str(lines), str(edges - 1)], ["010"]),
-    ):
+    if first[:2] == [str(lines), str(edges - 1)] and first[2:] in ([], ["10"], ["010"]):
         raise file.error(
             line, "a file of METIS, neighbours of node after node: give the format graph"
         )

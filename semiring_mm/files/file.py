@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..closures.edges import NumberLabels
 from ..memory import free_memory
-from ..naming import install
+from ..naming import optional
 from .graph import Graph
 
 __all__ = [
@@ -44,21 +44,11 @@ class GraphFileError(ValueError):
 
 @dataclass(frozen=True)
 class File:
-    """A file to read a graph from.
+    """A file to read a graph from."""
 
-    Attributes
-    ----------
-    path : Path
-        For a stream, its name in messages.
-    format : str
-        An extension that goes before that of the path, with a dot; or "".
-    data : bytes, optional
-        What a stream held.
-    """
-
-    path: Path
-    format: str = ""
-    data: bytes | None = None
+    path: Path  # for a stream, its name in messages
+    format: str = ""  # an extension that goes before that of the path, with a dot; or ""
+    data: bytes | None = None  # what a stream held
 
     @classmethod
     def of(cls, source: str | PathLike[str] | BinaryIO, format: str | None = None) -> File:
@@ -193,16 +183,10 @@ def _share(share: int) -> int:
 def _zstd(file: File) -> Any:
     """Python's module for Zstandard, which is in 3.14, or its backport."""
     try:
-        from compression import zstd
+        return importlib.import_module("compression.zstd")
     except ModuleNotFoundError:
-        try:
-            from backports import zstd
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError(
-                f"{file.path}: .zst files are read with Python 3.14 or backports.zstd: "
-                f"{install('io')}"
-            ) from None
-    return zstd
+        use = f"{file.path}: .zst files are read with Python 3.14 or backports.zstd"
+        return optional("backports.zstd", use, "io")
 
 
 class _Limited(io.RawIOBase):
@@ -231,26 +215,13 @@ class _Limited(io.RawIOBase):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a format's reader returns.
+    """What a format's reader returns."""
 
-    Attributes
-    ----------
-    graph : Graph
-        With `weight_source` where it is weighted, and `direction_source`.
-    weighted : bool
-        Whether its weights are of the file.
-    lines : sequence of int
-        The line where each node is first named, where that is known.
-    unused : sequence of str
-        Columns or attributes of numbers that are not the weights.
-    two_way : (m,) bool, optional
-        Of a directed graph, the edges that lead both ways.
-    """
-
-    graph: Graph
-    weighted: bool = True
-    lines: Sequence[int] = ()
-    unused: Sequence[str] = ()
+    graph: Graph  # with `weight_source` where it is weighted, and `direction_source`
+    weighted: bool = True  # whether its weights are of the file
+    lines: Sequence[int] = ()  # the line where each node is first named, where that is known
+    unused: Sequence[str] = ()  # columns or attributes of numbers that are not the weights
+    # (m,): of a directed graph, the edges that lead both ways
     two_way: NDArray[np.bool_] | None = None
 
 

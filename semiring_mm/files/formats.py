@@ -39,21 +39,12 @@ Table: TypeAlias = Any  # of pandas, Polars or Arrow
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one extension are read.
+    """How files of one extension are read."""
 
-    Attributes
-    ----------
-    read : callable
-        Takes the file and what the caller gave as `weight`, a column's number as digits.
-    columns : bool
-        Whether the weights are one column, or attribute, of several.
-    packed : bool
-        Whether files may be compressed.
-    """
-
+    # takes the file and what the caller gave as `weight`, a column's number as digits
     read: Callable[[File, str | None], Reading]
-    columns: bool = False
-    packed: bool = True
+    columns: bool = False  # whether the weights are one column, or attribute, of several
+    packed: bool = True  # whether files may be compressed
 
 
 #: All formats. A new one is a module with a function `read`, and a line here.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graphs.packages import WEIGHT
-from ..naming import install
+from ..naming import optional
 from .columns import (
     LATITUDE,
     LONGITUDE,
@@ -81,13 +81,7 @@ def read(file: File, weight: str | None) -> Reading:
 
 def _parse(file: File) -> Any:
     """The file as a NetworkX graph."""
-    try:
-        import networkx as nx
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            f"{file.path}: {file.kind} files are read with NetworkX: {install('io')}"
-        ) from None
-
+    nx = optional("networkx", f"{file.path}: {file.kind} files are read with NetworkX", "io")
     data = file.read()
     try:
         if file.kind == ".gml":

@@ -78,11 +78,10 @@ def map_matrix(file: File) -> NDArray[Any]:
     with file.raw():
         pass  # an error of the system names the file
     try:
-        array = (
-            np.load(file.path, mmap_mode="r", allow_pickle=False)
-            if file.data is None
-            else np.load(file.raw(), allow_pickle=False)
-        )
+        if file.data is None:
+            array = np.load(file.path, mmap_mode="r", allow_pickle=False)
+        else:
+            array = np.load(file.raw(), allow_pickle=False)
     except Exception as error:  # the parser of the header lets any error of Python through
         raise file.error(None, f"not a .npy file of numbers ({error})") from None
     if not isinstance(array, np.ndarray):
@@ -115,13 +114,11 @@ def zero_warnings(matrix: NDArray[Any]) -> tuple[str, ...]:
     lines = max(1, _PIECE // max(1, n))
     entries = sum(int(np.count_nonzero(matrix[i : i + lines])) for i in range(0, n, lines))
     zeros = n * n - entries - int(np.count_nonzero(np.diagonal(matrix) == 0))
+    if not zeros:
+        return ()
     return (
-        (
-            f"zeros off the diagonal: {zeros:,}, an edge of weight 0 each; where no edge is meant, "
-            "write inf",
-        )
-        if zeros
-        else ()
+        f"zeros off the diagonal: {zeros:,}, an edge of weight 0 each; where no edge is meant, "
+        "write inf",
     )
 
 

@@ -17,12 +17,7 @@ __all__ = ["Table", "read"]
 
 
 class Table:
-    """A table by its columns; lines of its messages are rows.
-
-    Parameters
-    ----------
-    table : DataFrame of pandas or Polars, Table or RecordBatch of Arrow
-    """
+    """A table of pandas, Polars or Arrow by its columns; lines of its messages are rows."""
 
     path = "the table"  # in messages
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..closures.edges import EdgeList
 from ..closures.labelled import labelled
-from ..graph_kernels import offsets, ranges
+from ..graph_kernels import Index, offsets, ranges
 from ..graphs.nearest import Nearest, nearest
 from ..graphs.prepared import PreparedGraph, prepare
 from ..graphs.statistics import Statistics, statistics
@@ -28,7 +28,6 @@ from .streets import Streets, distance
 __all__ = ["Network", "Route", "network"]
 
 Array = NDArray[Any]
-Index = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 #: Extensions by places that a network keeps.

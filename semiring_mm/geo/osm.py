@@ -22,15 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph_kernels import offsets, ranges
-from ..naming import install
+from ..graph_kernels import Index, offsets, ranges
+from ..naming import optional
 from ..storage import one_line
 from ..warn import warn
 from .streets import Streets, lengths
 
 __all__ = ["PROFILES", "SUFFIXES", "OsmStreets", "Profile", "read_osm"]
 
-Index = NDArray[np.int64]
 Float = NDArray[np.float64]
 Tags = Mapping[str, str]
 
@@ -196,17 +195,7 @@ class OsmStreets(Streets):
         return cls(**own, bans=bans)
 
     def taken(self, edges: Index, *, backward: NDArray[np.bool_] | None = None) -> OsmStreets:
-        """Some edges, as of :class:`Streets`, and the restrictions between those not turned.
-
-        Parameters
-        ----------
-        edges, backward
-            As for :meth:`Streets.taken`.
-
-        Returns
-        -------
-        OsmStreets
-        """
+        """Some edges, as :meth:`Streets.taken`, and the restrictions between those not turned."""
         place = np.full(len(self.u) + 1, -2)
         place[edges] = np.arange(len(edges))
         if backward is not None:
@@ -305,10 +294,7 @@ def read_osm(
 
 def _extract(name: str, text: Path, places: Path) -> None:
     """Write what is of matter as lines of text, and the places of all nodes as records."""
-    try:
-        import osmium
-    except ImportError:
-        raise ImportError(f"osmium reads maps of OpenStreetMap: {install('osm')}") from None
+    osmium = optional("osmium", "osmium reads maps of OpenStreetMap", "osm")
     if not os.path.isfile(name):
         raise FileNotFoundError(f"there is no file {name!r}")
     bits = osmium.osm.osm_entity_bits
@@ -660,21 +646,13 @@ def _keys(n: int, u: Index, v: Index) -> Index:
 
 @dataclass(frozen=True)
 class _Restriction:
-    """A restriction that is obeyed: an only_..., or a no_..., and the ids of its members.
-
-    Attributes
-    ----------
-    node : int, optional
-        Where it is; None: it is via ways.
-    via : tuple of int
-        These ways.
-    """
+    """A restriction that is obeyed: an only_..., or a no_..., and the ids of its members."""
 
     only: bool
     starts: list[int]
     ends: list[int]
-    node: int | None
-    via: tuple[int, ...] = ()
+    node: int | None  # where it is; None: it is via ways
+    via: tuple[int, ...] = ()  # these ways
 
 
 def _bans(
@@ -696,20 +674,14 @@ def _bans(
 
 
 class _Roads:
-    """The edges of the ways of restrictions, by ways and by nodes.
-
-    Attributes
-    ----------
-    of : dict of int to list of int
-        The edges of each way that the traveller may use.
-    """
+    """The edges of the ways of restrictions, by ways and by nodes."""
 
     def __init__(self, streets: Streets, wanted: list[_Restriction]) -> None:
         ways = [way for x in wanted for way in (*x.starts, *x.via, *x.ends)]
         osmid = streets.columns["osmid"]
         near = np.flatnonzero(np.isin(osmid, np.unique(ways)))
         self.u, self.v, self.label = streets.u, streets.v, streets.nodes
-        self.of: dict[int, list[int]] = {}
+        self.of: dict[int, list[int]] = {}  # the edges of each way that the traveller may use
         for e, way in zip(near.tolist(), osmid[near].tolist(), strict=True):
             self.of.setdefault(way, []).append(e)
         only = [e for x in wanted if x.only for e in self._edges((*x.starts, *x.via))]

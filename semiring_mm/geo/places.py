@@ -109,11 +109,7 @@ class Places:
 class Locator:
     """The nearest street to a point, by a grid over its segments.
 
-    Parameters
-    ----------
-    streets : Streets
-    closed : (m,) bool
-        Which edges are: those that are so both ways are no streets.
+    Edges that are `closed` both ways are no streets.
     """
 
     def __init__(self, streets: Streets, closed: NDArray[np.bool_]) -> None:

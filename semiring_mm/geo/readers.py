@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.labelled import objects
-from ..graph_kernels import offsets
+from ..graph_kernels import Index, offsets
 from ..naming import optional
 from .osm import SUFFIXES, Profile, read_osm
 from .streets import Streets, as_crs, some_lines
@@ -19,7 +19,6 @@ from .streets import Streets, as_crs, some_lines
 __all__ = ["METRES", "Reading", "read"]
 
 Array = NDArray[Any]
-Index = NDArray[np.int64]
 
 #: What crs= says of coordinates without a CRS that are metres.
 METRES = "metres"

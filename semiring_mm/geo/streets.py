@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..display import cell
-from ..graph_kernels import offsets, ranges
+from ..graph_kernels import Index, offsets, ranges
 from ..lazy import cached_property
 from ..naming import optional
 
 __all__ = ["Streets", "as_crs", "lengths"]
 
-Index = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 #: Radius in metres of the sphere that has the Earth's area.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.labelled import Labels, labelled
-from ..graph_kernels import offsets, ranges
+from ..graph_kernels import Index, offsets, ranges
 from ..graphs.inputs import positions
 from ..graphs.prepared import PreparedGraph, prepare
 from ..lazy import cached_property
@@ -25,7 +25,6 @@ from .streets import Streets
 __all__ = ["TurnNetwork", "dual", "turn_angles"]
 
 Edges = tuple[int, ...]
-Index = NDArray[np.int64]
 Float = NDArray[np.float64]
 Array = NDArray[Any]
 
@@ -305,14 +304,9 @@ class TurnNetwork:
         Parameters
         ----------
         weight : str, (m,) array_like, or None
-            As for the class.
+            As for the class, whose errors there are; the weights are as before then.
         device, progress
             As for :meth:`semiring_mm.PreparedGraph.customize`.
-
-        Raises
-        ------
-        ValueError
-            As for the class; the weights are as before then.
         """
         values = self._weights(weight)
         self.graph.customize(self._turned(values), device=device, progress=progress)
@@ -592,19 +586,12 @@ class TurnNetwork:
 class _Memory:
     """What has to be remembered of the edges before, so that no way is gone that is banned.
 
-    Parameters
-    ----------
-    bans : sequence of tuples of int
-        Ways of more than two edges.
-
-    Attributes
-    ----------
-    places : dict of tuple of int to int
-        Their beginnings of two edges and more, and the number of each.
+    The `bans` are ways of more than two edges.
     """
 
     def __init__(self, bans: Sequence[Edges]) -> None:
-        self._bans, self.places = set(bans), dict[Edges, int]()
+        self._bans = set(bans)
+        self.places = dict[Edges, int]()  # beginnings of two edges and more, and their numbers
         for ban in bans:
             for k in range(2, len(ban)):
                 self.places.setdefault(ban[:k], len(self.places))
@@ -621,29 +608,14 @@ class _Memory:
 
 @dataclass(frozen=True)
 class _Stops:
-    """Nodes or places, and the nodes of the graph by which they are left or reached.
+    """Nodes or places, and the nodes of the graph by which they are left or reached."""
 
-    Attributes
-    ----------
-    node : (k,) int64
-        In the graph.
-    extra : (k,) float64
-        The cost from there, or to there.
-    owner : (k,) int64
-        Positions of nodes, or edges of places (-1: none).
-    first : (l,) int64
-        Where those of each node or place begin.
-    names : sequence
-    rest : (k,) float64, optional
-        Of places: the cost of the rest of their edge.
-    """
-
-    node: Index
-    extra: Float
-    owner: Index
-    first: Index
+    node: Index  # (k,) in the graph
+    extra: Float  # (k,): the cost from there, or to there
+    owner: Index  # (k,): positions of nodes, or edges of places (-1: none)
+    first: Index  # (l,): where those of each node or place begin
     names: Sequence[Any]
-    rest: Float | None = None
+    rest: Float | None = None  # (k,), of places: the cost of the rest of their edge
 
 
 def _ends(given: Any) -> tuple[Index, Index]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,13 @@ _MOST_WARPS = 8  # of a block: below each other, two chunks of 32 columns apart
 _ENOUGH = 32  # warps of a multiprocessor, for which pairs may provide
 _BLOCKS = 32  # of a multiprocessor, at most
 _SHARED = 4  # warps of a block where several share a pair
+_ROWS = 16  # of a lane of couples, at most
+_MANY = 4  # pairs for each multiprocessor, and
+_WORK = 1 << 28  # cells, that repay a look at all codes and an order of the pairs
+_FAR = 0x6000  # what sr::Couple has as ∞
+_CODES = 0x7FFE  # what codes of couples are below
+_LETTERS = 32  # of a table of couples, at most
+_NONE = 127  # the cost of no letter, in such a table
 _WALK = 72 + 2 * 32 * 256  # bytes of shared memory: sr::Alignment's place and tile of moves
 _LONGEST = 1 << 30  # entries of a sequence, whose numbers are of 32 bits
 _MOST = 1 << 29  # bytes of costs, of which there may be two arrays at a time
@@ -42,44 +49,58 @@ def align(
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """Costs of pairs of sequences, and a path; see :meth:`semiring_mm.engine.Engine.align`."""
     here, dtype = device.current(), np.dtype(rule.dtype)
-    xp, most, width = here.xp, int(x.lengths.max()), int(y.lengths.max()) + 1
+    xp, most, width = here.xp, x.longest, y.longest + 1
     if max(most, width) > _LONGEST:
         raise ValueError(f"sequences of more than {_LONGEST} entries are not aligned on a device")
     band = None if band is None else min(band, _LONGEST)
-    # rows of a lane: few where that leaves none without any; their costs are in registers
-    full = 4 if rule.affine or dtype.itemsize > 4 else 8
-    each = min(full, 1 << (max(0, most - 1) // 32).bit_length())
     given = x.entries.ndim == 2 and x.entries.shape[1] != 1
+    couples = not keep and band is None and _coupled(rule, x, y, gaps, table)
+    # rows of a lane, whose costs are in registers: as few as the same number of strips takes
+    full = _ROWS if couples else 4 if rule.affine or dtype.itemsize > 4 else 8
+    each = max(1, -(-most // (32 * max(1, -(-most // (32 * full))))))
+    if given:
+        each = 1 << (each - 1).bit_length()  # of which a vector is loaded
+    letters = 0 if table is None else len(table)
+    if couples and table is not None:  # words of bytes, of which the last is of no letter
+        behind = (0, 0), (0, 4 - letters % 4)
+        table = np.pad(table.astype(np.int8), behind, constant_values=_NONE)
     out = xp.empty(len(x.starts), dtype)
     moves = xp.empty((-(-most // each), width), np.uint16) if keep else None
-    ends = int(x.lengths[0] + y.lengths[0])  # of a path, at most
-    path = xp.empty((2, ends), np.int32) if keep else None
+    path = xp.empty((2, most + width - 1), np.int32) if keep else None
     steps = xp.zeros(1, np.int32) if keep else None
     names = "opening gap equal other".split()
     fields = {
-        "x": x.entries, "y": y.entries, "table": table, "moves": moves, "path": path,
-        "steps": steps, "width": width, "band": band or 0,
-        "letters": 0 if table is None else len(table), "free": rule.ends,
+        "x": x.entries, "y": y.entries, "table": None if table is None else xp.asarray(table),
+        "moves": moves, "path": path, "steps": steps, "width": width, "band": band or 0,
+        "letters": letters, "free": rule.ends,
         **{name: _bits(v) for name, v in zip(names, gaps, strict=True)},
     }  # fmt: skip
     cost = "GIVEN" if given else rule.cost.upper()
     options = flags(rule.warp, rule.affine, rule.local, rule.ends > 0, band is not None, keep)
-    run = f"sr::Alignment<{STORAGE[dtype.name]}, sr::COST_{cost}, {each}, {options}>::run"
+    of = "sr::Couple" if couples else STORAGE[dtype.name]
+    run = f"sr::Alignment<{of}, sr::COST_{cost}, {each}, {options}>::run"
     params = struct_of("AlignParams")
-    source = entry("wavefront.cuh", params, run, 32 * max(_MOST_WARPS, _SHARED))
+    most_warps = _SHARED if couples else _MOST_WARPS
+    source = entry("wavefront.cuh", params, run, 32 * max(most_warps, _SHARED))
     pieces = _pieces(x, y, dtype.itemsize, 32 * each) if given else [(slice(None), [(0, most)])]
     for some, ranges in pieces:
         pairs, rows = len(x.starts[some]), ranges[0][1] - ranges[0][0]
-        strips, wanted = max(1, -(-rows // (32 * each))), -(-_ENOUGH * here.sms // pairs)
-        rounds, parts = -(-strips // min(_MOST_WARPS, strips, wanted)), 1
+        units = -(-pairs // 2) if couples else pairs
+        strips, wanted = max(1, -(-rows // (32 * each))), -(-_ENOUGH * here.sms // units)
+        rounds, parts = -(-strips // min(most_warps, strips, wanted)), 1
         warps = -(-strips // rounds)  # about as many strips in the last round as in the others
-        if min(strips, wanted) > _MOST_WARPS:  # few pairs, which several blocks share
+        if min(strips, wanted) > most_warps and not couples:  # several blocks share a pair
             warps, parts = _SHARED, -(-strips // _SHARED)
-        blocks = min(pairs, _BLOCKS * here.sms) if parts == 1 else pairs * parts
-        lines = xp.empty((min(pairs, blocks), 1 + rule.affine, width), dtype)
-        library = np if isinstance(x.starts, np.ndarray) else xp
-        places = library.stack([v[some] for v in (x.starts, y.starts, x.lengths, y.lengths)])
-        there = xp.asarray(places)
+        blocks = min(units, _BLOCKS * here.sms) if parts == 1 else pairs * parts
+        lines = xp.empty((min(units, blocks), 1 + rule.affine, width), dtype)
+        places, order = [v[some] for v in (x.starts, y.starts, x.lengths, y.lengths)], None
+        if all(isinstance(v, np.ndarray) for v in places):  # one transfer
+            there = list(xp.asarray(np.stack(places)))
+        else:
+            there = [xp.asarray(v) for v in places]
+        if couples and not x.even & y.even:  # so that those of a couple have about one length
+            order = xp.argsort(-there[2] * there[3])
+            there = [v[order] for v in there]
         fields |= _places(there) | {
             "lines": lines, "out": out[some], "pairs": pairs, "parts": parts,
         }  # fmt: skip
@@ -90,7 +111,11 @@ def align(
                 costs, starts = _costs(rule, x, y, places, first, last, band)
                 fields |= {"costs": costs, "cost_starts": starts}
             room = max(warps * dtype.itemsize, _WALK if keep else 0)
+            if couples and letters:  # sr::Alignment's profiles
+                room = 64 + warps * 2 * 32 * (letters + 1) * max(4, 1 << (each - 1).bit_length())
             launch(source, params, blocks, 32 * warps, room, fields)
+        if order is not None:
+            out[order] = out.copy()
     if tick is not None:
         to_host(out[:1])  # when all is done
         tick(1.0)
@@ -98,6 +123,28 @@ def align(
         return out, None
     count = int(to_host(steps)[0])
     return out, to_host(path)[:, :count].T[::-1].astype(np.int64)  # it was walked from its end
+
+
+def _coupled(
+    rule: AlignmentRule, x: Ragged, y: Ragged, gaps: Sequence[float], table: Array | None
+) -> bool:
+    """Whether pairs are computed two at a time: many, whose costs are integers of 16 bits."""
+    here, count, most, width = device.current(), len(x.starts), x.longest, y.longest
+    if rule.warp or rule.ends or rule.dtype != "f4" or here.arch < 90:  # without VIADDMNMX.16x2
+        return False
+    if count < _MANY * here.sms or count * most * width < _WORK:
+        return False
+    costs = np.array(gaps if table is None else [*gaps[:2], *table.ravel()])
+    largest = np.abs(costs).max()
+    steps = min(most, width) if rule.local else most + width
+    if (costs % 1).any() or largest * (steps + 12) >= _FAR:
+        return False
+    if table is not None:
+        return len(table) <= _LETTERS and largest < _NONE
+    if rule.local and gaps[3] < 0:
+        return False  # more is better, also behind the end of a sequence
+    first, second = (s.entries.view(np.uint32).max() for s in (x, y))
+    return int(to_host(here.xp.maximum(first, second))) < _CODES
 
 
 def _pieces(
@@ -118,7 +165,7 @@ def _pieces(
 
 
 def _costs(
-    rule: AlignmentRule, x: Ragged, y: Ragged, places: Array, first: int, last: int,
+    rule: AlignmentRule, x: Ragged, y: Ragged, places: list[Array], first: int, last: int,
     band: int | None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """The costs of some rows of pairs with all columns, and where those of each pair begin."""
@@ -143,7 +190,7 @@ def _costs(
     return costs, known[4]
 
 
-def _places(known: Array) -> dict[str, Array]:
+def _places(known: Iterable[Array]) -> dict[str, Array]:
     return dict(zip("x_starts y_starts x_lengths y_lengths".split(), known, strict=False))
 
 

@@ -49,20 +49,11 @@ _WITHIN = ex.parse("a if a <= b else inf")
 
 @dataclass(frozen=True)
 class Rule:
-    """A decay by its name.
+    """A decay by its name."""
 
-    Attributes
-    ----------
-    parameters : tuple of str
-        They are positive.
-    text : str
-        An expression in the distance d, with the parameters in braces.
-    cut : callable
-        From the parameters the distance beyond which it is below 2⁻⁶⁴, or 0.
-    """
-
-    parameters: tuple[str, ...]
-    text: str
+    parameters: tuple[str, ...]  # they are positive
+    text: str  # an expression in the distance d, with the parameters in braces
+    # from the parameters the distance beyond which it is below 2⁻⁶⁴, or 0
     cut: Callable[..., float]
 
 
@@ -93,18 +84,10 @@ _GIVE = (
 
 @dataclass(frozen=True)
 class Decay:
-    """A decay with distance.
+    """A decay with distance."""
 
-    Attributes
-    ----------
-    text : str
-        An expression in the distance d.
-    cut : float
-        Distances beyond count nothing.
-    """
-
-    text: str
-    cut: float = math.inf
+    text: str  # an expression in the distance d
+    cut: float = math.inf  # distances beyond count nothing
 
     @classmethod
     def of(cls, given: Any) -> Decay:

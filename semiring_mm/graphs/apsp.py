@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import pool
 from ..arrays import Call, check_memory, masked, repeat
 from ..bits import BitMatrix
 from ..closures.bits import closure_bits
@@ -18,14 +17,13 @@ from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import labelled
 from ..closures.weights import check_idempotent
 from ..deprecated import apart
-from ..hierarchy import costs
 from ..naming import integer
 from ..progress import Progress, reporter
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiles import TileOptions, Tiles
 from .choice import Request, check_graph, check_shape, matrix_of
 from .dijkstra import Lists, search_lists
-from .hops import together
+from .hops import brief
 from .inputs import as_graph, as_typed, positions, warn_of_entries
 from .methods import solve
 
@@ -327,9 +325,7 @@ def _searched(
     lists = Lists(n, first, head, None) if weight is None else Lists.of(n, first, head, graph.data)
     assert rows is not None
     arcs, count = len(head) * (2 if directed is False else 1), len(rows)
-    equal = lists.weight is None
-    by_hops = together(n, arcs, count, predecessors=predecessors) if equal else None
-    if not costs.brief(n, arcs, count, threads=pool.get_num_threads(), hops=by_hops):
+    if not brief(n, arcs, count, equal=lists.weight is None, predecessors=predecessors):
         return None
     found = search_lists(
         lists, rows, predecessors=predecessors, directed=directed is not False,
@@ -399,13 +395,9 @@ def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, refused: boo
 
 
 class Task:
-    """A graph and what is asked of it: placed, and ready for the methods.
+    """A graph and what is asked of it, a `request`: placed, and ready for the methods.
 
-    Attributes
-    ----------
-    request : Request
-    nodes : sequence, optional
-        The labels of the nodes.
+    `nodes` are the labels of the nodes, if there are any.
     """
 
     def __init__(

@@ -29,21 +29,12 @@ _MOST, _ENTRIES = 64, 1 << 22  # sources of a round, and entries of its rows
 
 @dataclass
 class Bounds:
-    """Bounds of the eccentricities of an undirected graph.
+    """Bounds of the eccentricities of an undirected graph."""
 
-    Parameters
-    ----------
-    edges : EdgeList
-        At least one node; no negative weights.
-    whole : bool
-        Whether distances are integers.
-    rounding : float
-        The largest relative error of a distance: 0 if none is rounded, or if the result may be off
-        by as much.
-    """
-
-    edges: EdgeList
-    whole: bool
+    edges: EdgeList  # at least one node; no negative weights
+    whole: bool  # whether distances are integers
+    # the largest relative error of a distance: 0 if none is rounded, or if the result may be off by
+    # as much
     rounding: float = 0
 
     def __post_init__(self) -> None:

@@ -62,90 +62,42 @@ class Request:
     """What is asked for, of which graph, and what is known of both.
 
     Facts that take time are found when a method first asks for them.
-
-    Attributes
-    ----------
-    s : Semiring
-    n : int
-        Nodes.
-    dtype : dtype
-        Of the result.
-    arcs : int, optional
-        Edges that are stored; None: more than a sparse method is tried for, or not known.
-    method : {"auto", "floyd_warshall", "squaring", "sparse"}
-    predecessors : bool
-    sources : int, optional
-        How many; None: all nodes.
-    rows : (sources,) int64, optional
-        Their positions.
-    hops : int, optional
-        The most edges of a path.
-    overwrite : bool
-    directed : bool, optional
-    undirected : bool
-        Whether it is known that each edge leads both ways.
-    device : str, optional
-        "cpu", or a CUDA device, for a graph on the host; :meth:`place` may choose one.
-    host : bool
-        Whether the graph is one, not a batch, and on the host.
-    options : TileOptions
-    tiles : bool
-        Whether the matrix is in tiles: :meth:`place` finds out.
-    kept : bool
-        Whether distances are the result, of which there may be a matrix, or only pass.
-    edges : EdgeList, optional
-        The graph, if it is a list.
-    labels : sequence, optional
-        Names of the nodes, for messages.
-    progress : bool or callable, optional
-    call : Call, optional
-        The call that has the matrix, if the graph is one.
-    strips : bool
-        Whether tiles are the alternative to what finds rows.
-    room : int, optional
-        Bytes that the work may take.
-    extra : callable, optional
-        Bytes of what keeps an elimination of a structure.
-    stack : bool
-        Whether the graph is a stack of matrices.
-    tiled : array, optional
-        What gives arrays on the host for two slices, if the graph is that.
-    metric : bool
-        Whether what finds distances has to know the weights, though all may be 1.
-    loads : bool
-        Whether shortest paths are counted, for the loads of nodes and edges.
-    structure, hop_graph, device_hops, forest
-        What methods are known to be for a request, or their costs, from.
     """
 
     s: Semiring
-    n: int
-    dtype: np.dtype[Any]
+    n: int  # nodes
+    dtype: np.dtype[Any]  # of the result
+    # edges that are stored; None: more than a sparse method is tried for, or not known
     arcs: int | None = None
-    method: str = "auto"
+    method: str = "auto"  # {"auto", "floyd_warshall", "squaring", "sparse"}
     predecessors: bool = False
-    sources: int | None = None
-    rows: Index | None = None
-    hops: int | None = None
+    sources: int | None = None  # how many; None: all nodes
+    rows: Index | None = None  # (sources,): their positions
+    hops: int | None = None  # the most edges of a path
     overwrite: bool = False
     directed: bool | None = None
-    undirected: bool = False
+    undirected: bool = False  # whether it is known that each edge leads both ways
+    # "cpu", or a CUDA device, for a graph on the host; :meth:`place` may choose one
     device: str | None = None
-    host: bool = True
+    host: bool = True  # whether the graph is one, not a batch, and on the host
     options: TileOptions = _NO_TILES
-    tiles: bool = False
+    tiles: bool = False  # whether the matrix is in tiles: :meth:`place` finds out
+    # whether distances are the result, of which there may be a matrix, or only pass
     kept: bool = True
-    edges: EdgeList | None = None
-    labels: Sequence[Any] | None = None
+    edges: EdgeList | None = None  # the graph, if it is a list
+    labels: Sequence[Any] | None = None  # names of the nodes, for messages
     progress: Progress = None
-    call: Call | None = None
+    call: Call | None = None  # the call that has the matrix, if the graph is one
+    # whether what finds distances has to know the weights, though all may be 1
     metric: bool = False
-    loads: bool = False
-    strips: bool = False
-    room: int | None = None
+    loads: bool = False  # whether shortest paths are counted, for the loads of nodes and edges
+    strips: bool = False  # whether tiles are the alternative to what finds rows
+    room: int | None = None  # bytes that the work may take
+    # bytes of what keeps an elimination of a structure
     extra: Callable[[Structure], int] | None = None
-    stack: bool = False
-    tiled: Any = None
+    stack: bool = False  # whether the graph is a stack of matrices
+    tiled: Any = None  # what gives arrays on the host for two slices, if the graph is that
+    # what methods are known to be for a request, or their costs, from: this and what follows
     structure: Structure | None = None
     hop_graph: Hops | None = None
     device_hops: Any = None

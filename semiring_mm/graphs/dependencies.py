@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .. import engine as engines
 from .. import pool
 from ..closures.edges import EdgeList, both_ways
-from ..graph_kernels import HopDependencies
+from ..graph_kernels import HopDependencies, Index
 from ..hierarchy import costs
 from ..hierarchy.collector import Extent, LoadCollector, Wanted
 from ..hierarchy.demand import Demand
@@ -26,7 +26,6 @@ from .kernels import dependencies as kernels
 __all__ = ["Dependencies", "SearchLoads", "paths_device", "searches_bytes", "searches_cost"]
 
 Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 #: Sources of a batch, and of one over more nodes than :data:`_MANY`, whose values of 8 bytes a
 #: source and node are to stay in the L2 cache.
@@ -91,14 +90,10 @@ class Dependencies:
         ----------
         sources : (k,) int64
             One that comes twice counts twice.
-        demand : Demand, optional
-            What the paths between two nodes carry. Default: 1.
         edges : bool
             Whether the sums of edges are wanted.
-        stress : bool
-            Whether each shortest path counts 1, not all of those between two nodes together.
-        single : bool
-            Whether one of the shortest paths between two nodes carries all; with `edges`.
+        demand, stress, single
+            As for :class:`SearchLoads`; `single` with `edges`.
 
         Returns
         -------

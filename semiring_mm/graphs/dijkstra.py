@@ -42,22 +42,12 @@ _PART = 1e6
 
 
 class Lists(NamedTuple):
-    """Arcs row after row.
-
-    Attributes
-    ----------
-    n : int
-    first : (n + 1,) array of int32 or int64
-    head : (m,) array of int32 or int64
-    weight : (m,) array, optional
-        In the type computed in; None: every arc weighs `step`.
-    step : float or int
-    """
+    """Arcs row after row."""
 
     n: int
-    first: NDArray[Any]
-    head: NDArray[Any]
-    weight: Array | None
+    first: NDArray[Any]  # (n + 1,) of int32 or int64
+    head: NDArray[Any]  # (m,) of int32 or int64
+    weight: Array | None  # (m,) in the type computed in; None: every arc weighs `step`
     step: float = 1
 
     @classmethod
@@ -70,22 +60,13 @@ class Lists(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Labels of a search, and trees if they are wanted.
+    """Labels of a search, and trees if they are wanted."""
 
-    Attributes
-    ----------
-    d : (k, n) array
-    pred : (k, n) int32, optional
-    root : (n,) int32, optional
-        Of a search from the nearest source: where the path to each node starts.
-    state : int
-        What the kernel told of the lists.
-    """
-
-    d: Array
-    pred: NDArray[np.int32] | None
+    d: Array  # (k, n)
+    pred: NDArray[np.int32] | None  # (k, n)
+    # (n,), of a search from the nearest source: where the path to each node starts
     root: NDArray[np.int32] | None
-    state: int
+    state: int  # what the kernel told of the lists
 
 
 def _lists(problem: Problem, plan: Plan) -> Lists:

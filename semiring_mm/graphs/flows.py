@@ -358,15 +358,9 @@ class _Matrix(DemandRows):
 
 
 class _Model(DemandRows):
-    """Trips of a gravity model.
+    """Trips of a gravity model."""
 
-    Attributes
-    ----------
-    rows : Rows
-        What finds the distances; chosen when the number of sources is known.
-    """
-
-    rows: Rows
+    rows: Rows  # what finds the distances; chosen when the number of sources is known
 
     def __init__(self, edges: EdgeList, model: Gravity, sources: Any, targets: Any) -> None:
         self.labels, self.model = edges.nodes, model

@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 
 from .. import engine as engines
 from .. import pool
-from ..graph_kernels import Arcs, HopSearches
+from ..graph_kernels import Arcs, HopSearches, Index
 from ..hierarchy import costs
 from ..hierarchy.collector import Collector, Extent, Wanted
 from ..lazy import cached_property
 from .dijkstra import Lists, listed, search_lists
 
-__all__ = ["HopCollector", "Hops", "engine_on", "lists_of_rows", "together"]
+__all__ = ["HopCollector", "Hops", "brief", "engine_on", "lists_of_rows"]
 
 Array = NDArray[Any]
-Index = NDArray[np.int64]
 
 _BYTE = 254  # the largest distance that a label of one byte holds
 _ALONE = 3  # searches that take less one by one than together
@@ -36,15 +35,7 @@ _DEVICE_BATCH = 1 << 15  # sources of a call on a device
 
 
 class Hops:
-    """A graph whose edges all count 1.
-
-    Parameters
-    ----------
-    n : int
-    row, col : (m,) int64
-    directed : bool
-        Whether edges lead one way only.
-    """
+    """A graph whose edges all count 1, and lead one way only if it is `directed`."""
 
     def __init__(self, n: int, row: Index, col: Index, *, directed: bool) -> None:
         if n > np.iinfo(np.int32).max:
@@ -86,12 +77,8 @@ class Hops:
         """Nanoseconds of searches from so many sources, on all threads.
 
         In a level all searches that meet a node do that together. Where there are few levels, most
-        of them do; in road networks each comes in a level of its own.
-
-        Parameters
-        ----------
-        labels : bool
-            Whether distances are wanted, and not only their statistics.
+        of them do; in road networks each comes in a level of its own. `labels`: distances are
+        wanted, and not only their statistics.
         """
         levels = self.levels if count > _FEW else count
         extra = (0.0, 0.0) if not labels else _LABEL if 3 * levels < 2 * _BYTE else _WIDE
@@ -139,12 +126,16 @@ class Hops:
         return d
 
 
-def together(n: int, arcs: int, count: int, *, predecessors: bool) -> float:
-    """What searches from some sources at once take at least; infinite where they are not for it."""
-    several = count > 1 and not predecessors
-    if not several:
-        return math.inf
-    return 2 * costs.LIST * arcs + Hops.least(n, arcs, count, labels=True)
+def brief(n: int, arcs: int, count: int, *, equal: bool, predecessors: bool) -> bool:
+    """Whether searches over lists that are there end before any other method can.
+
+    `equal`: all arcs weigh the same, and searches from all sources at once are another method.
+    """
+    together = None
+    if equal:
+        together = 2 * costs.LIST * arcs + Hops.least(n, arcs, count, labels=True)
+        together = together if count > 1 and not predecessors else math.inf
+    return costs.brief(n, arcs, count, threads=pool.get_num_threads(), hops=together)
 
 
 def _searches(name: str) -> type[HopSearches]:
@@ -186,12 +177,7 @@ def lists_of_rows(xp: Any, there: Array) -> tuple[Array, Array]:
 class HopCollector(Collector):
     """Passes over sources by breadth-first searches.
 
-    Parameters
-    ----------
-    graph : Hops
-    wanted : Wanted
-    devices : sequence of int, optional
-        CUDA devices that share the sources, -1 for the current one; None: the CPU.
+    CUDA `devices`, -1 for the current one, share the sources; None: the CPU.
     """
 
     def __init__(self, graph: Hops, wanted: Wanted, devices: Sequence[int] | None = None) -> None:

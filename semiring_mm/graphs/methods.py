@@ -32,39 +32,20 @@ _UNASKED = 1 << 24  # bytes that are taken without asking how many are free
 
 @dataclass(frozen=True)
 class Method:
-    """A method for paths.
-
-    Attributes
-    ----------
-    name : str
-    refuses : callable
-        Why it is not for a request; "" where it is.
-    cost : callable
-        Nanoseconds of a request, below a limit; TooExpensive where it is not below.
-    run : callable
-        Distances and predecessors; of those with `loads` :class:`.rows.Rows` that give them.
-        TooExpensive where it takes longer than was expected.
-    memory : callable
-        Bytes beside the graph and the result.
-    stacks : bool
-        Whether it takes a stack of graphs.
-    edges : bool
-        Whether it needs a list of edges alone, and no matrix.
-    what : str
-        What needs the memory, for messages.
-    loads : bool
-        Whether it counts shortest paths, for the loads of nodes and edges.
-    """
+    """A method for paths."""
 
     name: str
-    refuses: Callable[[Request], str]
+    refuses: Callable[[Request], str]  # why it is not for a request; "" where it is
+    # nanoseconds of a request, below a limit; TooExpensive where it is not below
     cost: Callable[[Request, float], float]
+    # distances and predecessors; of those with `loads` :class:`.rows.Rows` that give them.
+    # TooExpensive where it takes longer than was expected
     run: Callable[[Request], Any]
-    memory: Callable[[Request], int] = lambda _: 0
-    stacks: bool = False
-    edges: bool = False
-    what: str = "the work beside the {n} x {n} matrix"
-    loads: bool = False
+    memory: Callable[[Request], int] = lambda _: 0  # bytes beside the graph and the result
+    stacks: bool = False  # whether it takes a stack of graphs
+    edges: bool = False  # whether it needs a list of edges alone, and no matrix
+    what: str = "the work beside the {n} x {n} matrix"  # what needs the memory, for messages
+    loads: bool = False  # whether it counts shortest paths, for the loads of nodes and edges
 
 
 def plan(request: Request, refused: Mapping[str, str] = _NONE) -> Method:

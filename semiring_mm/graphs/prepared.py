@@ -105,15 +105,9 @@ _count = itertools.count()
 
 
 class Key(str):
-    """The text by which operators of array libraries, which take no objects, name a graph.
+    """The text by which operators of array libraries, which take no objects, name a graph."""
 
-    Attributes
-    ----------
-    graph : PreparedGraph
-        The graph without a state, which so lives as long as any copy of the key that is no mere
-        text.
-    """
-
+    # the graph without a state, which so lives as long as any copy of the key that is no mere text
     graph: PreparedGraph
 
 
@@ -975,14 +969,7 @@ class PreparedGraph:
     ) -> Flows:  # fmt: skip
         """Flows along the edges if every trip takes a shortest path: :func:`flows` of the graph.
 
-        Parameters
-        ----------
-        demand, trips, sources, targets, ties, progress
-            As for :func:`flows`.
-
-        Returns
-        -------
-        Flows
+        Parameters and the result are as of :func:`flows`.
 
         Examples
         --------
@@ -1014,14 +1001,7 @@ class PreparedGraph:
     ) -> Within | Iterator[Within]:  # fmt: skip
         """Pairs of nodes within a radius of each other: :func:`within` of the graph.
 
-        Parameters
-        ----------
-        radius, sources, targets, outward, batch, progress
-            As for :func:`within`.
-
-        Returns
-        -------
-        Within, or an iterator of Within
+        Parameters and the result are as of :func:`within`.
 
         Examples
         --------
@@ -1044,14 +1024,7 @@ class PreparedGraph:
     ) -> Any:  # fmt: skip
         """Accessibility of places from each node: :func:`accessibility` of the graph.
 
-        Parameters
-        ----------
-        places, weights, radius, decay, sources, outward, competition, device, progress
-            As for :func:`accessibility`.
-
-        Returns
-        -------
-        ndarray
+        Parameters and the result are as of :func:`accessibility`.
 
         Examples
         --------
@@ -1125,12 +1098,7 @@ class PreparedGraph:
 class _State:
     """What customization has computed, and scratch for queries.
 
-    Attributes
-    ----------
-    edges : EdgeList
-    problem : Problem
-    customized : Metric
-        Its arrays are on the host, or on a CUDA device.
+    The arrays of the metric `customized` are on the host, or on a CUDA device.
     """
 
     def __init__(
@@ -1333,15 +1301,11 @@ def prepare(
     graph : any graph that :func:`adjacency` takes
     semiring : str or Semiring, default "min_plus"
         Whose ⊕ chooses one of its operands (min, max), or works on truth values.
-    weight : str or None, default "weight"
+    weight, source, target, directed : optional
         As for :func:`adjacency`.
-    source, target : optional
-        The columns of a table, or of a file, that hold the ends of edges.
     dtype : dtype, optional
         Of the weights and the results: default float32 for float32 weights and
         float64 for others; bool where the semiring works on truth values.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     order : {"auto", "minimum_degree", "nested_dissection"}
         In which nodes are eliminated. Nested dissection is METIS's (extra
         ``metis``), of what minimum degree leaves after the nodes of low degrees: the

@@ -21,12 +21,7 @@ _WALKS = "low_first", "low_tail", "low_edge", "sides", "stack", "place"
 class PathQuery:
     """Elimination tree queries, one or many at a time, and their memory.
 
-    Parameters
-    ----------
-    metric : Metric
-        On the host.
-    ties : bool
-        Whether walks may have rings, which are left out.
+    The metric is on the host. With `ties` walks may have rings, which are left out.
     """
 
     def __init__(self, metric: Metric, *, ties: bool = True) -> None:

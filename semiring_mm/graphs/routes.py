@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..closures.edges import EdgeList, is_table
 from ..closures.labelled import objects, pandas
 from ..display import Shown, Table
-from ..graph_kernels import offsets
+from ..graph_kernels import Index, offsets
 from ..naming import integer
 from ..progress import Progress, part_of, reporter
 from .inputs import as_graph
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Paths", "paths"]
 
 Array = NDArray[Any]
-Index = NDArray[np.int64]
 
 _FORMS = (
     "pairs are a sequence or an array of (source, target), a tuple of two sequences (sources, "

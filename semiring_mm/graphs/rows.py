@@ -54,36 +54,17 @@ WIDE, _PIECE, _LINE = 64, 1 << 16, 1 << 14
 class Rows:
     """Rows of best paths from batches of sources, by one method.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of a source that has its edges at hand.
-
-    Attributes
-    ----------
-    method : str
-        For messages.
-    along : bool
-        Whether weights are added up from the source on, which rounding depends on.
-    dtype : dtype
-        Of distances.
-    width : int
-        Sources that a thread computes at once.
-    extra : int
-        Bytes of each row beside it.
-    cheaper : int
-        Sources whose statistics take about as long as the row of one.
-    devices : sequence of int, optional
-        CUDA devices that collect statistics; None: the CPU.
-    placed : callable, optional
-        What is there on these devices already.
+    The source of the problem has its edges at hand; `dtype` is that of distances.
     """
 
-    method = ""
-    along, negative = True, False
-    width, extra = 1, 0
-    cheaper = 1
-    devices: Sequence[int] | None = None
+    method = ""  # for messages
+    along = True  # whether weights are added up from the source on, which rounding depends on
+    negative = False  # whether there are negative weights
+    width = 1  # sources that a thread computes at once
+    extra = 0  # bytes of each row beside it
+    cheaper = 1  # sources whose statistics take about as long as the row of one
+    devices: Sequence[int] | None = None  # CUDA devices that collect statistics; None: the CPU
+    # what is there on these devices already
     placed: Callable[[Sequence[int]], Placed] | None = None
 
     def __init__(self, problem: Problem) -> None:
@@ -212,20 +193,14 @@ class Rows:
     ) -> LoadCollector:  # fmt: skip
         """What collects the loads of nodes and edges in the shortest paths between all nodes.
 
-        Parameters
-        ----------
-        demand : Demand, optional
-            What the paths of each pair of nodes carry; None: 1.
-        stress : bool
-            Whether each shortest path counts, not all of those between two nodes together.
-        single : bool
-            Whether one shortest path between two nodes carries all.
-        of_edges : bool
-            Whether the loads of edges are wanted.
+        Parameters are those of :class:`SearchLoads`.
         """
         source = self.problem.source
         assert isinstance(source, EdgeSource)
-        return SearchLoads(source.given, demand, stress=stress, single=single, of_edges=of_edges)
+        return SearchLoads(
+            source.given, demand, stress=stress, single=single, of_edges=of_edges,
+            devices=self.devices,
+        )  # fmt: skip
 
     def edge_loads(
         self, demand: Demand | DemandRows, *, single: bool = False, tick: Told = None
@@ -236,7 +211,7 @@ class Rows:
         ----------
         demand : Demand or DemandRows
         single : bool
-            Whether one shortest path between two nodes carries all; else they share it evenly.
+            As for :class:`SearchLoads`.
         tick : callable, optional
             Is told how many of the demand's sources are done.
         """
@@ -255,15 +230,7 @@ class Rows:
 
 
 class Sweeps(Rows):
-    """By sweeps over an elimination.
-
-    Parameters
-    ----------
-    metric : Metric
-    problem : Problem
-    count : int
-        Rows in all, by which types are chosen.
-    """
+    """By sweeps over an elimination, in types that are chosen by the `count` of rows in all."""
 
     method, along, cheaper = "sweeps", False, 2
 
@@ -433,17 +400,6 @@ class Searches(Rows):
             return None
         return paths_device(source.n, len(source.edges().col), count)
 
-    def loads(
-        self, demand: Demand | None = None, *, stress: bool = False, single: bool = False,
-        of_edges: bool = True,
-    ) -> LoadCollector:  # fmt: skip
-        source = self.problem.source
-        assert isinstance(source, EdgeSource)
-        return SearchLoads(
-            source.given, demand, stress=stress, single=single, of_edges=of_edges,
-            devices=self.devices,
-        )  # fmt: skip
-
     @property
     def fixed(self) -> int:
         source, size = self.problem.source, self.problem.steps.dtype.itemsize
@@ -482,16 +438,8 @@ class Forest(Rows):
 class RowCollector(Collector):
     """Passes over sources by a search from each, whose rows are added up.
 
-    Parameters
-    ----------
-    rows : callable
-        The distances from some sources to n nodes, in the type of `missing`.
-    n : int
-    missing : scalar
-        What stands for no path.
-    wanted : Wanted
-    negative : bool
-        Whether there are negative weights.
+    `rows` gives the distances from some sources to n nodes, in the type of `missing`, which stands
+    for no path. `negative`: there are negative weights.
     """
 
     def __init__(

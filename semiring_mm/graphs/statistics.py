@@ -38,8 +38,8 @@ from .prepared import PreparedGraph, distances_of
 from .rows import HopRows, Rows, Searches, Sweeps
 
 __all__ = [
-    "FEW", "OF_PATHS", "Histogram", "Statistics", "collect", "extremes", "fastest", "finder",
-    "loads", "of_all_edges", "request_of", "rows_for", "statistics",
+    "FEW", "OF_PATHS", "Histogram", "Statistics", "collect", "extremes", "finder", "loads",
+    "of_all_edges", "request_of", "rows_for", "statistics",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -234,15 +234,11 @@ def statistics(
         Of "eccentricity" (with the next three), "diameter" (with its ends), "radius", "center",
         "mean", "closeness", "harmonic", "histogram", "within", "betweenness", "edge_betweenness"
         and "stress". Default: the first eight, and "within" if a `radius` is given.
-    weight : str or None, default "weight"
-        As for :func:`adjacency`; None: each edge counts 1.
-    source, target : optional
-        The columns of a table, or of a file, that hold the ends of edges.
+    weight, source, target, directed : optional
+        As for :func:`adjacency`; ``weight=None``: each edge counts 1.
     dtype : dtype, optional
         Of the distances. Default: float32 for float32 weights, int64 for whole numbers in an
         integer dtype, and float64 for others.
-    directed : bool, optional
-        False also reads every edge backwards. Default: what the graph says of itself.
     sources : node, or sequence of nodes, optional
         Whose statistics are wanted; default: of all nodes. Betweenness and stress are those of all
         nodes in the paths from the sources.
@@ -515,11 +511,6 @@ def _on_device(
             f"the CPU: leave out device"
         )
     return rows
-
-
-def fastest(edges: EdgeList, sources: Index) -> Rows:
-    """Rows of distances from some nodes, and what collects their statistics."""
-    return finder(request_of(edges, len(sources)))
 
 
 def collect(

@@ -15,7 +15,7 @@ from .. import pool
 from ..arrays import check_memory
 from ..closures.labelled import objects, pandas
 from ..display import Shown, Table
-from ..graph_kernels import offsets, ranges
+from ..graph_kernels import Index, offsets, ranges
 from ..hierarchy.reach import Reach
 from ..memory import too_large
 from ..naming import integer, optional
@@ -28,7 +28,6 @@ from .statistics import rows_for
 __all__ = ["Within", "check_radius", "within"]
 
 Array = NDArray[Any]
-Index = NDArray[np.int64]
 Part = tuple[Index, NDArray[np.int32], Array]
 
 _PAIRS = 1 << 23  # of a batch: 100 MB

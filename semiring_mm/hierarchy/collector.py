@@ -24,26 +24,16 @@ NO_PATH = {"i4": (1 << 30) - 1, "i8": (1 << 62) - 1}
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to collect.
+    """What to collect."""
 
-    Attributes
-    ----------
-    kinds : frozenset of str
-        Of ``largest``, ``count``, ``sum``, ``inverse``, ``bins`` and ``within``.
-    edges : (bins + 1,) array, optional
-        Of a histogram: ascending; the last bin has both of its edges.
-    radii : (k,) array, optional
-    mass : (n,) array of int64 or float64, optional
-        What is added up within a radius in place of the number of nodes.
-    every : bool
-        Whether the sources are all nodes, each once.
-    """
-
+    # of ``largest``, ``count``, ``sum``, ``inverse``, ``bins`` and ``within``
     kinds: frozenset[str]
+    # (bins + 1,), of a histogram: ascending; the last bin has both of its edges
     edges: Array | None = None
-    radii: Array | None = None
+    radii: Array | None = None  # (k,)
+    # (n,) of int64 or float64: what is added up within a radius in place of the number of nodes
     mass: Array | None = None
-    every: bool = False
+    every: bool = False  # whether the sources are all nodes, each once
 
 
 def zero_bin(edges: Array) -> int | None:
@@ -55,23 +45,12 @@ def zero_bin(edges: Array) -> int | None:
 
 @dataclass(frozen=True)
 class Extent:
-    """How large the distances of a metric of min_plus are.
+    """How large the distances of a metric of min_plus are."""
 
-    Attributes
-    ----------
-    bound : int or float
-        No distance is larger.
-    tight : bool
-        Whether it is at most twice the largest one.
-    negative : bool
-        Whether there are negative weights.
-    dtype : dtype
-        The narrowest type for all distances and weights, of whole numbers where they are.
-    """
-
-    bound: float
-    tight: bool
-    negative: bool
+    bound: float  # no distance is larger
+    tight: bool  # whether it is at most twice the largest one
+    negative: bool  # whether there are negative weights
+    # the narrowest type for all distances and weights, of whole numbers where they are
     dtype: np.dtype[Any]
 
     @classmethod
@@ -104,23 +83,11 @@ class Extent:
 class Collector:
     """Passes over sources, whose statistics are collected.
 
-    Parameters
-    ----------
-    extent : Extent
-        Of the distances.
-    wanted : Wanted
-
-    Attributes
-    ----------
-    bound, tight, negative, dtype, whole
-        As of :class:`Extent`.
-    batch : int
-        Sources of a call of :meth:`run` that keep all threads, or devices, at work.
+    `bound`, `tight`, `negative`, `dtype` and `whole` are those of the :class:`Extent` of distances.
     """
 
-    batch: int
-    #: Devices that share the sources of a call.
-    devices = 1
+    batch: int  # sources of a call of :meth:`run` that keep all threads, or devices, at work
+    devices = 1  # that share the sources of a call
 
     def __init__(self, extent: Extent, wanted: Wanted) -> None:
         self.bound, self.tight = extent.bound, extent.tight
@@ -186,14 +153,9 @@ class LoadCollector(Collector):
 
     Results of :meth:`empty` are sums over the sources so far, which :meth:`loads` turns into those
     of nodes and edges. ``lost`` among them is the demand without a path.
-
-    Attributes
-    ----------
-    demand : Demand, optional
-        That of the next sources at least; None: 1 between all nodes.
     """
 
-    demand: Demand | None
+    demand: Demand | None  # that of the next sources at least; None: 1 between all nodes
 
     def loads(self, results: dict[str, Array]) -> tuple[Array, Array]:
         """The loads of nodes, their own paths left out, and of edges, either way."""

@@ -78,14 +78,7 @@ def closure(
 ) -> float:  # fmt: skip
     """A dense matrix: its elimination, or rounds of products for a number of sources.
 
-    Parameters
-    ----------
-    n : int
-        Nodes.
-    count : int, optional
-        Sources; None: all pairs.
-    undirected : bool
-        Whether half of an elimination is enough.
+    `count` are the sources, None: all pairs. `undirected`: half of an elimination is enough.
     """
     rows = n if count is None else min(n, ROUNDS + ROUND * count)
     half = undirected and count is None and not predecessors
@@ -124,10 +117,7 @@ def searches(
 def reversed_searches(n: int, arcs: int, count: int, *, unit: bool, threads: int = 1) -> float:
     """A search from each source and back, which counts shortest paths (Brandes).
 
-    Parameters
-    ----------
-    unit : bool
-        Whether all edges have one weight.
+    `unit`: all edges have one weight.
     """
     if unit:
         batches = max(1.0, -(-count // LEVELS_WIDTH) / threads)
@@ -142,10 +132,7 @@ def reverse_sweeps(
 ) -> float:
     """An elimination without a core, sweeps that count shortest paths, and their reverse.
 
-    Parameters
-    ----------
-    edges, triangles : float
-        Of the elimination.
+    `edges` and `triangles` are those of the elimination.
     """
     fixed = neighbours(n, arcs) + ELIMINATION + WEIGHT * arcs + STRUCTURE * (n + edges)
     batches = max(1.0, -(-count // REVERSE_WIDTH) / threads)
@@ -158,10 +145,7 @@ def rest(
 ) -> float:
     """What eliminating the nodes that are left, or closing a core of them, does not fall short of.
 
-    Parameters
-    ----------
-    edges : float
-        Of the elimination of all that are left, about the same number for each.
+    `edges` are those of the elimination of all that are left, about the same number for each.
     """
     type_ = NARROW if itemsize <= 4 else 1.0
     node, outside = SWEEP * count * edges / max(1, left), min(count, n - left)
@@ -207,12 +191,7 @@ def eliminations(
 ) -> NDArray[np.float64]:
     """An elimination of 0, 1, 2, … nodes in an order at hand, and of the others as a dense core.
 
-    Parameters
-    ----------
-    degree : (k,) int32
-        Of each node when it is eliminated.
-    count : int
-        Sources of sweeps.
+    Nodes have a `degree`, (k,), when they are eliminated; `count` are the sources of sweeps.
     """
     d = degree.astype(np.float64)
     core = n - np.arange(len(d) + 1, dtype=np.float64)

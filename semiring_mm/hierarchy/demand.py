@@ -19,22 +19,13 @@ _ENTRIES = 1 << 24  # of a matrix that are computed at a time
 
 @dataclass(frozen=True)
 class Demand:
-    """Amounts of pairs of n nodes, in compressed rows: a row for each source.
-
-    Attributes
-    ----------
-    n : int
-    target : (k,) int32
-    first : (n + 1,) int64, optional
-        Where the entries of each source begin. None: all sources have the same.
-    amount : (k,) float64, optional
-        Of any sign. None: 1 each.
-    """
+    """Amounts of pairs of n nodes, in compressed rows: a row for each source."""
 
     n: int
-    target: Node
+    target: Node  # (k,)
+    # (n + 1,): where the entries of each source begin. None: all sources have the same
     first: Index | None = None
-    amount: Array | None = None
+    amount: Array | None = None  # (k,) of float64 and any sign; None: 1 each
 
     @classmethod
     def to(cls, n: int, targets: Index | None = None) -> Demand:
@@ -57,12 +48,7 @@ class Demand:
 
     @classmethod
     def of(cls, n: int, sources: Index, targets: Index, matrix: Any) -> Demand:
-        """Amounts of a matrix with a row for each source and a column for each target.
-
-        Parameters
-        ----------
-        matrix : (s, t) array, or sparse one of SciPy's
-        """
+        """Amounts of a matrix, which may be sparse, with a row a source and a column a target."""
         if hasattr(matrix, "tocoo"):
             entries = matrix.tocoo()
             return cls.between(n, sources[entries.row], targets[entries.col], entries.data)
@@ -161,16 +147,8 @@ class Demand:
 class DemandRows:
     """Demand whose amounts are computed for some sources at a time.
 
-    Parameters
-    ----------
-    n : int
-    sources, targets : (s,) and (t,) int64
-        Different nodes each.
-
-    Attributes
-    ----------
-    total : float
-        The amounts so far, between different nodes.
+    Sources are different nodes, and so are targets. `total` is the amounts so far, between
+    different nodes.
     """
 
     def __init__(self, n: int, sources: Index, targets: Index) -> None:

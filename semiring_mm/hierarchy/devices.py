@@ -80,20 +80,12 @@ def weighed(
 
 @dataclass(frozen=True)
 class Placed:
-    """A metric on some devices.
+    """A metric on some devices."""
 
-    Attributes
-    ----------
-    extent : Extent, optional
-        Of distances; None over other semirings than min_plus, and where weights are on a device.
-    engine : module
-    sweeps : list of (int, FactorSweeps)
-        The number of each device, -1 for the current one.
-    """
-
+    # of distances; None over other semirings than min_plus, and where weights are on a device
     extent: Extent | None
     engine: Engine
-    sweeps: list[tuple[int, FactorSweeps]]
+    sweeps: list[tuple[int, FactorSweeps]]  # the number of each device, -1 for the current one
 
 
 def place(metric: Metric, indices: Sequence[int], before: Placed | None = None) -> Placed:
@@ -183,15 +175,9 @@ def whole_metric(metric: Metric) -> Metric:
 
 
 class DeviceCollector(Collector):
-    """Passes over sources by sweeps on devices.
+    """Passes over sources, which devices share, by sweeps over a metric of min_plus.
 
-    Parameters
-    ----------
-    placed : Placed
-        A metric of min_plus on the devices that share the sources.
-    metric : Metric
-        The same on the host.
-    wanted : Wanted
+    It is `placed` there; `metric` is the same on the host.
     """
 
     def __init__(self, placed: Placed, metric: Metric, wanted: Wanted) -> None:

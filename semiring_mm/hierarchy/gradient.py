@@ -108,14 +108,9 @@ class SweepLoads(LoadCollector):
     ----------
     metric : Metric
     edges : EdgeList
-        Those of which `metric` was made; of parallel ones the shortest share what the pair of nodes
-        carries.
-    demand : Demand, optional
-        What the paths of each pair of nodes carry; None: 1.
-    stress : bool
-        Whether each of the shortest paths between two nodes counts, not all of them together.
-    single : bool
-        Whether one of the shortest paths between two nodes, and one of parallel edges, carries all.
+        Those of which `metric` was made.
+    demand, stress, single
+        As for :class:`..graphs.dependencies.SearchLoads`.
 
     Raises
     ------
@@ -318,14 +313,8 @@ class SweepLoads(LoadCollector):
 class DeviceLoads(SweepLoads):
     """The same by reverse sweeps on CUDA devices, which share the sources.
 
-    Customization and its reverse, once for a graph, are the host's.
-
-    Parameters
-    ----------
-    metric, edges, demand, stress
-        As of :class:`SweepLoads`; the demand is the same for all sources.
-    indices : sequence of int
-        Devices; -1 is the current one.
+    Customization and its reverse, once for a graph, are the host's. The demand is the same for all
+    sources; of the `indices` of devices -1 is the current one.
     """
 
     def __init__(

@@ -29,36 +29,20 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Leaves:
-    """Places on the edges of a graph, edge by edge, and nodes without any edge after them.
+    """Places on the edges of a graph, edge by edge, and nodes without any edge after them."""
 
-    Attributes
-    ----------
-    before : Structure
-        Of the graph without them.
-    after : Structure
-        With them; their nodes have the next numbers. A postorder still: the places of an edge come
-        right before that of its ends which comes first.
-    moved : (n,) int64
-        Positions in `after` of those in `before`.
-    shifted : (f,) int64
-        The same of edges.
-    index, count : (k,) int64
-        The number of each place among those of its edge, from 1 on, and how many these are.
-    left, right : (k,) int64
-        Nodes that are the higher neighbours, in the direction of the edge.
-    own : (2, k) int64
-        The edges to them in `after`.
-    """
-
-    before: Structure
+    before: Structure  # of the graph without them
+    # with them; their nodes have the next numbers. A postorder still: the places of an edge come
+    # right before that of its ends which comes first
     after: Structure
-    moved: Index
-    shifted: Index
-    index: Index
-    count: Index
+    moved: Index  # (n,): positions in `after` of those in `before`
+    shifted: Index  # (f,): the same of edges
+    index: Index  # (k,): the number of each place among those of its edge, from 1 on
+    count: Index  # (k,): how many these are
+    # (k,): nodes that are the higher neighbours, in the direction of the edge
     left: Index
     right: Index
-    own: Index
+    own: Index  # (2, k): the edges to them in `after`
 
     @classmethod
     def of(cls, x: Structure, edge: Index, u: Index, v: Index, alone: int) -> Leaves:

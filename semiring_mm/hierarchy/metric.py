@@ -52,40 +52,22 @@ class Metric:
     """Weights of a structure: those of its edges after the elimination, and the core's closure.
 
     They are on the host, or (:mod:`.devices`) on a device, and cannot be swept here.
-
-    Attributes
-    ----------
-    structure : Structure
-    steps : Steps
-        The semiring's operations on blocks.
-    plan : Plan
-        Its operations on entries.
-    out, back : (edges,) arrays of the type computed in
-        Upward and downward.
-    core : (core, core) array
-        Best paths within the core and through the other positions.
-    out_pred, back_pred, core_pred : arrays of int32, optional
-        The node before the last of each.
-    targets : (k,) int32, optional
-        Eliminated positions, descending, of which labels are wanted: these and their ancestors.
-        None: all.
-    written : Plan, optional
-        How labels are stored in rows, if not as `plan` says.
-    out_along, back_along : (edges,) float64, optional
-        Sums of a second quantity, without a core: of what gives an edge its weight the least.
     """
 
     structure: Structure
-    steps: Steps
-    plan: Plan
-    out: Array
-    back: Array
-    core: Array
-    out_pred: NDArray[np.int32] | None = None
+    steps: Steps  # the semiring's operations on blocks
+    plan: Plan  # its operations on entries
+    out: Array  # (edges,) in the type computed in: upward
+    back: Array  # the same downward
+    core: Array  # (core, core): best paths within the core and through the other positions
+    out_pred: NDArray[np.int32] | None = None  # the node before the last of each
     back_pred: NDArray[np.int32] | None = None
     core_pred: NDArray[np.int32] | None = None
+    # (k,): eliminated positions, descending, of which labels are wanted, these and their ancestors;
+    # None: all
     targets: NDArray[np.int32] | None = None
-    written: Plan | None = None
+    written: Plan | None = None  # how labels are stored in rows, if not as `plan` says
+    # (edges,): sums of a second quantity, without a core: the least of those with an edge's weight
     out_along: NDArray[np.float64] | None = None
     back_along: NDArray[np.float64] | None = None
 
@@ -454,24 +436,13 @@ def solve(
 
 @dataclass(frozen=True)
 class Arcs:
-    """Where the edges of a list go in a structure, computed once for all weights.
+    """Where the edges of a list go in a structure, computed once for all weights."""
 
-    Attributes
-    ----------
-    row, col : (m,) int64
-    undirected : bool
-        Whether each stands for both directions.
-    apart : (a,) int64 or slice
-        The edges that are no loops.
-    slot : (a,) int64
-        As :meth:`Structure.slots`.
-    """
-
-    row: Index
-    col: Index
-    undirected: bool
-    apart: Index | slice
-    slot: Index
+    row: Index  # (m,)
+    col: Index  # (m,)
+    undirected: bool  # whether each stands for both directions
+    apart: Index | slice  # (a,): the edges that are no loops
+    slot: Index  # (a,): as :meth:`Structure.slots`
 
     @classmethod
     def of(cls, structure: Structure, row: Index, col: Index, *, undirected: bool) -> Arcs:
@@ -624,14 +595,12 @@ def customize_along(
     Parameters
     ----------
     structure, problem, arcs
-        As for :func:`customize`.
+        As for :func:`customize`, which raises Improves.
     values : (m,) float64
         Of each edge of the graph.
 
     Raises
     ------
-    Improves
-        If a cycle improves itself.
     ValueError
         If a cycle that weighs nothing has a negative sum.
     """

@@ -35,23 +35,12 @@ _FEW = 256  # sources for which ways into what is wanted are not computed
 
 @dataclass(frozen=True)
 class Ways:
-    """A metric with what sweeps to a radius read besides.
-
-    Attributes
-    ----------
-    metric : Metric
-    enter : (edges,) array
-        Least weights from the head of each edge into the subtree of its tail.
-    size : (eliminated,) int32
-        Of subtrees.
-    depth_row, slot : arrays of int32
-        Rows of a stack of labels: see :func:`.statistics.stack`.
-    """
+    """A metric with what sweeps to a radius read besides."""
 
     metric: Metric
-    enter: Array
-    size: Node
-    depth_row: Node
+    enter: Array  # (edges,): least weights from the head of each edge into the subtree of its tail
+    size: Node  # (eliminated,), of subtrees
+    depth_row: Node  # rows of a stack of labels: see :func:`.statistics.stack`
     slot: Node
 
     @classmethod

@@ -298,10 +298,8 @@ def eliminate(
 
     Parameters
     ----------
-    n : int
-        Number of nodes.
-    row, col : (m,) int64
-        Edges, in any direction; loops and parallel edges are ignored.
+    n, row, col
+        As for :func:`analyze`.
     sources : int, optional
         From how many there will be sweeps, which weigh against a dense core; default from all.
     limit : float

@@ -71,24 +71,13 @@ class Graph:
 
 @dataclass(frozen=True)
 class Network:
-    """A graph by positions 0 … n - 1 in the order of its nodes.
+    """A graph by positions 0 … n - 1 in the order of its nodes."""
 
-    Attributes
-    ----------
-    nodes : (n,) object array
-    arcs : EdgeList
-        In the order of the graph's adjacency; of parallel edges the least weight.
-    directed : bool
-    kind : type
-        Of the weights and therefore of distances: int, float or numpy.float64.
-    power : int, optional
-        Weights times 2**power are whole, and so all their sums are exact; None: they are rounded.
-    """
-
-    nodes: Array
-    arcs: EdgeList
+    nodes: Array  # (n,) objects
+    arcs: EdgeList  # in the order of the graph's adjacency; of parallel edges the least weight
     directed: bool
-    kind: type
+    kind: type  # of the weights and therefore of distances: int, float or numpy.float64
+    # weights times 2**power are whole, and so all their sums are exact; None: they are rounded
     power: int | None
 
     @property

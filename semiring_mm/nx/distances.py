@@ -16,7 +16,7 @@ from ..graphs.apsp import distances
 from ..graphs.bounds import Bounds
 from ..graphs.choice import SPARSE_FROM
 from ..graphs.search import search_order, settle
-from ..graphs.statistics import FEW, collect, extremes, fastest, finder, request_of
+from ..graphs.statistics import FEW, collect, extremes, finder, request_of
 from .convert import Network
 
 __all__ = [
@@ -64,20 +64,11 @@ def refuse_negative(net: Network) -> None:
 
 @dataclass(frozen=True)
 class Rows:
-    """Distances from some nodes.
+    """Distances from some nodes."""
 
-    Attributes
-    ----------
-    arcs : EdgeList
-        The arcs that may lie on shortest paths.
-    sources : (k,) int64
-    d : (k, n) array
-        In float32 where that is exact, else float64; inf where there is no path.
-    """
-
-    arcs: EdgeList
-    sources: Index
-    d: Array
+    arcs: EdgeList  # the arcs that may lie on shortest paths
+    sources: Index  # (k,)
+    d: Array  # (k, n) in float32 where that is exact, else float64; inf where there is no path
 
 
 def rows(net: Network, sources: Index | None = None) -> Iterator[Rows]:
@@ -96,7 +87,7 @@ def _rows(net: Network, sources: Index) -> Iterator[Rows]:
     if len(sources) == n <= step and not net.unit:
         way, along = matrix(net).__getitem__, False
     else:
-        found = fastest(_edges(net), sources)
+        found = finder(request_of(_edges(net), len(sources)))
         way, along = found.rows, found.along
     for begin in range(0, len(sources), step):
         some, arcs = sources[begin : begin + step], net.arcs
@@ -234,7 +225,7 @@ def _potential(net: Network) -> Array:
         )
     more, start = from_several(net, np.arange(len(net.nodes)))
     try:
-        d = fastest(_edges(more), start).rows(start)
+        d = finder(request_of(_edges(more), 1)).rows(start)
     except NegativeCycleError:
         raise nx.NetworkXUnbounded("Negative cycle detected.") from None
     least: Array = d[0, :-1].astype(np.float64)
@@ -255,14 +246,9 @@ def from_several(net: Network, sources: Index) -> tuple[Network, Index]:
 
 @dataclass(frozen=True)
 class Search(Rows):
-    """Searches from some nodes, each a row.
+    """Searches from some nodes, each a row."""
 
-    Attributes
-    ----------
-    order, before : (k, n) int32
-        As :func:`search_order` returns them.
-    """
-
+    # (k, n): as :func:`search_order` returns them
     order: Array
     before: Array
 

@@ -69,6 +69,8 @@ center(G, e=None, usebounds=False, weight=None): eccentricities
 hyper_wiener_index(G, weight=None): terms
 schultz_index(G, weight=None): terms
 gutman_index(G, weight=None): terms
+shortest_path(G, source=None, target=None, weight=None, method='dijkstra'): paths
+shortest_path_length(G, source=None, target=None, weight=None, method='dijkstra'): lengths
 """
 _TOLD: dict[str, Callable[[Reached], Any]] = {
     "lengths": lambda x: dict(zip(x.nodes, x.lengths, strict=True)),
@@ -96,6 +98,8 @@ def _function(name: str, parameters: str, told: str) -> Callable[..., Any]:
             return _of_eccentricities(name, given["G"], given["weight"])
         if told == "terms":
             return _sum_of_terms(name, given["G"], given["weight"])
+        if name.startswith("shortest_path"):
+            return _shortest_path(told, **given)
         return _searched(name, told, **given)
 
     function.__name__, function.__signature__ = name, signature  # type: ignore[attr-defined]
@@ -134,19 +138,7 @@ def _searched(
 globals().update({row[0]: _function(*row) for row in re.findall(r"(\w+)\((.*)\): (\w+)", _ROWS)})
 
 
-def shortest_path_length(
-    G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
-) -> Any:
-    return _shortest_path(G, source, weight, method, "lengths")
-
-
-def shortest_path(
-    G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
-) -> Any:
-    return _shortest_path(G, source, weight, method, "paths")
-
-
-def _shortest_path(G: Graph, source: Any, weight: Any, method: str, told: str) -> Any:
+def _shortest_path(told: str, G: Graph, source: Any, target: Any, weight: Any, method: str) -> Any:
     if method not in ("dijkstra", "bellman-ford"):
         raise ValueError(f"method not supported: {method}")
     if method == "bellman-ford" and source is not None:

@@ -326,9 +326,8 @@ def test_the_device_is_that_of_the_configuration(monkeypatch, by_parts):
 def test_rows_come_some_at_a_time(monkeypatch):
     """The first row of a generator takes neither the time nor the memory of all."""
     counts = []
-    found = distances.fastest(*(lambda x: (x.edges(x.arcs.weight), np.arange(3)))(
-        convert.Graph(nx.path_graph(50)).network(None)))  # fmt: skip
-    kind = type(found)
+    net = convert.Graph(nx.path_graph(50)).network(None)
+    kind = type(distances.finder(distances.request_of(net.edges(net.arcs.weight), 3)))
     plain = kind.rows
     monkeypatch.setattr(
         kind, "rows", lambda self, some: counts.append(len(some)) or plain(self, some)

@@ -253,10 +253,10 @@ def test_entries_on_a_device_are_not_looked_at():
 def test_sequences_end_within_their_entries(count):
     """Of one as of several, whose bounds are compared in another way."""
     entries, rule = np.zeros((9, 1)), AlignmentRule("f8", "absolute", warp=True)
-    align, right = named("cpu").align, Ragged(entries, np.full(count, 3), np.full(count, 6))
+    align, right = named("cpu").align, Ragged(entries, np.full(count, 3), np.full(count, 6), 6)
     assert align(rule, right, right, None, [0.0] * 4, None, keep=False)[0].tolist() == [0] * count
     for starts, lengths, name in ((3, 7, "lengths"), (3, -1, "lengths"), (-1, 2, "starts"),
                                   (10, 0, "starts")):  # fmt: skip
-        wrong = Ragged(entries, np.r_[0 * right.starts[1:], starts], np.full(count, lengths))
+        wrong = Ragged(entries, np.r_[0 * right.starts[1:], starts], np.full(count, lengths), 6)
         with pytest.raises(LayoutError, match=rf"engine.align: y.{name} has entries from"):
             align(rule, right, wrong, None, [0.0] * 4, None, keep=False)

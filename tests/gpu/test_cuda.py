@@ -674,18 +674,23 @@ def small_launches():
 
 def alignments():
     """By dynamic time warping, and by scores with all that they may have."""
-    lengths, x = np.array([300, 0]), np.zeros((300, 1), "f4")
+    lengths, x = np.array([512, 0]), np.zeros((512, 1), "f4")
     rules = (
         AlignmentRule("f4", "absolute", warp=True),
         AlignmentRule("f8", "table", affine=True, local=True),
         AlignmentRule("f8", "table", affine=True, ends=15),
     )
     codes = x[:, 0].astype("i4")
-    some = (rules[0], x), (rules[0], np.zeros((300, 8), "f4")), *((r, codes) for r in rules[1:])
+    some = (rules[0], x), (rules[0], np.zeros((512, 8), "f4")), *((r, codes) for r in rules[1:])
     for rule, entries in some:
         for band in (None, 9):
-            given = Ragged(entries, np.cumsum(lengths) - lengths, lengths)
+            given = Ragged(entries, np.cumsum(lengths) - lengths, lengths, 512)
             wavefront.align(rule, given, given, band, [1.0] * 4, x[:1], keep=False)
+    many = np.full(600, 800)  # two pairs at a time
+    given = Ragged(np.zeros(600 * 800, "i4"), np.cumsum(many) - many, many, 800, True)
+    for cost in ("equal", "table"):
+        rule = AlignmentRule("f4", cost, affine=cost == "table", local=cost == "equal")
+        wavefront.align(rule, given, given, None, [1.0] * 4, x[:1], keep=False)
 
 
 def chains_of(n):
@@ -782,6 +787,13 @@ def test_alignments_keep_rows_in_registers(sources_of, tmp_path, nvdisasm):
         if "COST_ABSOLUTE" in text:
             assert found["FMNMX.NAN"] == found["FADD"] in range(5 * 16, 9 * 16, 16), found
             assert found["SHFL.IDX"] >= 2, found
+        if "sr::Couple" in text:  # 13 rows of two pairs, in whole columns and in others
+            table = "COST_TABLE" in text
+            assert found["VIADDMNMX.S16x2"] in range(13 * 6, 13 * 10), found
+            assert found["VIMNMX3.S16x2"] in range(13 * 2, 13 * 8), found
+            assert found["PRMT"] >= 26 * table, found
+            assert found["LDS.128"] >= 4 * table, found
+    assert sum("sr::Couple" in text for text in recorder.sources) == 2
 
 
 #: Of sweeps, in statistics or not: what folds an edge.

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from semiring_mm.cpu import alignment as cpu
 from semiring_mm.engine import AlignmentRule, Ragged
 from semiring_mm.gpu import device, wavefront
+from semiring_mm.gpu.launch import launch
 
 pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
@@ -47,7 +48,7 @@ def sequences(rule, lengths, features=1):
 
 def both(rule, lengths, band, gaps, features=1, *, keep=False, operands=None):
     x, y = (
-        Ragged(s, np.cumsum(n) - n, n)
+        Ragged(s, np.cumsum(n) - n, n, int(max(n)))
         for s, n in zip(operands or sequences(rule, lengths, features),
                         np.array(lengths, np.int64).T.copy(), strict=True)
     )  # fmt: skip
@@ -70,6 +71,37 @@ def test_costs(name, warps, enough, monkeypatch):
         near |= rule.ends > 0
         assert_array_equal(found[near], expected[near])
         assert rule.local or np.isinf(found[~near]).all()
+
+
+INTEGERS = {False: [0.0, 1.0, -2.0, 1.0], True: [3.0, 1.0, -3.0, 2.0]}
+
+
+@pytest.mark.parametrize("rows", [1, 3, 16])
+@pytest.mark.parametrize("name", [k for k, rule in RULES.items() if not rule.warp | rule.ends])
+def test_couples(name, rows, monkeypatch):
+    """Two pairs at a time, of other lengths, one of them alone: of costs in 16 bits."""
+    for place, value in (("_MANY", 0), ("_WORK", 0), ("_ROWS", rows), ("_ENOUGH", 16)):
+        monkeypatch.setattr(wavefront, place, value)
+    sources = []
+    monkeypatch.setattr(
+        wavefront, "launch", lambda text, *args: (sources.append(text), launch(text, *args))
+    )
+    rule = RULES[name]._replace(dtype="f4")
+    for lengths in (LENGTHS, [(100, 90)] * 4):
+        (found, _), (expected, _) = both(rule, lengths, None, INTEGERS[rule.affine])
+        assert_array_equal(found, expected)
+    assert ["sr::Couple" in text for text in sources] == [True, True]
+
+
+def test_costs_of_more_than_16_bits(monkeypatch):
+    """Are computed in 32 bits, as are those of codes that are no letters."""
+    monkeypatch.setattr(wavefront, "_MANY", 0)
+    monkeypatch.setattr(wavefront, "_WORK", 0)
+    rule = AlignmentRule("f4", "equal", local=True)
+    for size, gaps in ((1, [0, 1, -200, 1]), (1, [0, 1, -0.5, 1]), (1 << 13, [0, 1, -2, 1])):
+        x, y = (size * RNG.integers(0, 9, n, "i4") for n in (190, 170))
+        (found, _), (expected, _) = both(rule, [(90, 80), (100, 90)], None, gaps, operands=(x, y))
+        assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("most", [8, 1])
@@ -123,6 +155,6 @@ def test_what_is_no_number():
 
 def test_what_is_too_long():
     none = np.zeros(0, np.int32), np.array([0])
-    x, y = Ragged(*none, np.array([1 << 31])), Ragged(*none, np.array([1]))
+    x, y = Ragged(*none, np.array([1 << 31]), 1 << 31), Ragged(*none, np.array([1]), 1)
     with pytest.raises(ValueError, match="more than 1073741824 entries are not aligned"):
         wavefront.align(RULES["edits"], x, y, None, GAPS[False], None, keep=False)
