@@ -170,36 +170,18 @@ Metric.__module__ = "semiring_mm.neighbours"  # where users import it from
 
 @dataclass(frozen=True)
 class BuiltIn(Metric):
-    """A metric and what is known of it.
+    """A metric and what is known of it."""
 
-    Parameters
-    ----------
-    chooses : bool
-        Whether weights only say which coordinates count.
-    over : str
-        A second `pair`; `final` has what is joined of it as ``b``.
-    unit : bool
-        Whether rows are divided by their Euclidean norms first; the roots of weights scale them.
-    centred : bool
-        Whether their mean is subtracted before that.
-    rising : bool
-        Whether distances compare as what was joined, so that `final` can wait.
-    counts : bool
-        Whether `pair` is 0 or 1, for integers too.
-    order : float
-        Of a p-norm, or its p-th power, p from 1 on; else 0.
-    sphere : bool
-        Whether rows are latitudes and longitudes, in place of which unit vectors are joined, and
-        distances are twice the arcsine of `final`.
-    """
-
-    chooses: bool = False
-    over: str = ""
+    chooses: bool = False  # whether weights only say which coordinates count
+    over: str = ""  # a second `pair`; `final` has what is joined of it as ``b``
+    # whether rows are divided by their Euclidean norms first; the roots of weights scale them
     unit: bool = False
-    centred: bool = False
-    rising: bool = True
-    counts: bool = False
-    order: float = 0.0
+    centred: bool = False  # whether their mean is subtracted before that
+    rising: bool = True  # whether distances compare as what was joined, so that `final` can wait
+    counts: bool = False  # whether `pair` is 0 or 1, for integers too
+    order: float = 0.0  # of a p-norm, or its p-th power, p from 1 on; else 0
+    # whether rows are latitudes and longitudes, in place of which unit vectors are joined, and
+    # distances are twice the arcsine of `final`
     sphere: bool = False
 
 

@@ -673,19 +673,9 @@ def _nearest_again(metric: Metric, x: Any, y: Any, k: Any) -> tuple[Array, Array
 class _Pairs:
     """The distances between the rows of two matrices, to be computed by rectangles.
 
-    Attributes
-    ----------
-    shape : (m, n)
-    dtype : dtype
-        Of distances.
-    joined : dtype
-        Of what is joined over the coordinates.
-    rising : bool
-        Whether what is joined compares as the distances do.
-    plain : bool
-        Whether distances are what is joined.
-    passes : bool
-        Whether distances are more than one product.
+    They are of `dtype`, and what is joined over the coordinates of dtype `joined`: it compares as
+    distances do where they are `rising`, and is these where they are `plain`. If it `passes`, a
+    rectangle is more than one product.
     """
 
     def __init__(self, verb: str, call: Call, metric: Metric) -> None:

@@ -35,22 +35,13 @@ _PAIRS = 1 << 20  # of the largest product that is prepared; a BLAS takes all si
 
 
 class _Call(NamedTuple):
-    """What a product of matrices of one layout needs besides their addresses.
+    """What a product of matrices of one layout needs besides their addresses."""
 
-    Attributes
-    ----------
-    dtype, shape
-        Of the result.
-    multiply : callable
-        From A, B and C whether C ← A ⊗ B was done. Else the general way is to be taken.
-    joins : bool
-        Whether C is joined.
-    """
-
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # of the result
     shape: tuple[int, ...]
+    #: From A, B and C whether C ← A ⊗ B was done; else the general way is to be taken.
     multiply: Callable[[Array, Array, Array], bool]
-    joins: bool = False
+    joins: bool = False  # whether C is joined
 
 
 _calls: dict[tuple[Any, ...], _Call] = {}

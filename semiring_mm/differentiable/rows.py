@@ -126,16 +126,10 @@ def _trees(g: Array, d: Array | None, w: Array | None, p: Array, row: str) -> tu
 def _of_each(
     verb: str, one: Callable[..., Array], key: str, weights: Array, *others: Array | None
 ) -> tuple[Array]:
-    """The result of each of a batch.
+    """The result of each of a batch, for a verb of weights, sources, targets, and more.
 
-    Parameters
-    ----------
-    verb : str
-        Of the operands: weights, sources, targets, and more.
-    one : callable
-        Of the graph with its weights, of the places of sources and targets, and of what is more.
-    key : str
-        Of the prepared graph.
+    `one` is of the graph with its weights, of the places of sources and targets, and of what is
+    more; `key` is that of the prepared graph.
     """
     graph, row = network(key), VERBS[verb]
     n, names = len(graph.nodes), [x.name for x in row.operands]
