@@ -568,8 +568,21 @@ class Model:
     """Launches for models of one shape, as users give them: nothing is converted before.
 
     All steps share one matrix. Results, contiguous, are written whatever their memory holds (see
-    CHAIN_WHOLE of ``kernels/chain.cuh``). Parameters and errors are those of
-    :attr:`semiring_mm.engine.Chains.Model`, of float32 or float64.
+    CHAIN_WHOLE of ``kernels/chain.cuh``).
+
+    Parameters
+    ----------
+    dtype : dtype
+        float32 or float64.
+    batch, steps, states : int
+    strides : dict
+        In elements: a_row, a_col, e_batch, e_step, and where there are such operands x_batch,
+        end_batch and tags_batch.
+
+    Raises
+    ------
+    NotImplementedError
+        Where one launch is not the best, for few long chains.
     """
 
     def __init__(
