@@ -623,7 +623,7 @@ def _again(
     if joined:
         head, final = (*head[:3], ""), None
     whole = joined or metric.alone
-    if whole and not metric.unit and type(y) is np.ndarray:
+    if whole and type(y) is np.ndarray and not (metric.unit or metric.sphere):
         d = calls.repeat(head, (x, y.T), out)
         if d is not None:
             return d

@@ -682,6 +682,19 @@ def test_points_of_few_columns_have_the_same_bits_however_they_lie(columns, dtyp
             assert_allclose(found[0], distance.cdist(x, y, metric), rtol=1e-5)
 
 
+def test_metrics_of_the_same_expressions_are_not_taken_for_each_other():
+    """A built-in metric of places or unit vectors, and the user's of what these join."""
+    x, y = RNG.uniform(-1, 1, (3, 2)), RNG.uniform(-1, 1, (40, 2))
+    for name, final in (("haversine", "min(sqrt(a) / 2, 1)"), ("cosine", "min(max(1 - a, 0), 2)")):
+        pair = "b * a" if name == "cosine" else "(a - b) * (a - b)"
+        own = sm.neighbours.Metric("own", pair, final=final)
+        for _ in range(2):
+            found = [sm.neighbours.cdist(x, y, metric) for metric in (own, name)]
+            for metric, d in zip((own, name), found, strict=True):
+                assert_array_equal(d, sm.neighbours.cdist(x, y, metric, device="cpu"))
+        assert abs(found[0] - found[1]).max() > 0.1
+
+
 @pytest.mark.parametrize("dtype", ["i8", "u1", "?"])
 def test_repeated_small_calls_of_whole_numbers(dtype, general):
     x, y = (RNG.integers(0, 5, (n, 4)).astype(dtype) for n in (8, 13))
