@@ -74,7 +74,6 @@ struct ClosureTile {
   using Word = typename A::Compute;
   using Storage = typename A::Storage;
   static constexpr int THREADS = SIDE * SIDE, N = SIDE * T;
-  static constexpr int GROUP = sizeof(Word) > 4 ? 2 : 4;  // words of a 16-byte access
   // Bytes of row k and column k, and of the predecessors of row k.
   static constexpr int BUFFER = 2 * N * int(sizeof(Word)) + (PREDECESSORS ? N * 4 : 0);
   static constexpr int BYTES = 2 * BUFFER;
@@ -149,7 +148,7 @@ struct ClosureTile {
   // A thread's T words of a line of N, to shared memory and back.
   template <class W>
   SR_FN static void put(W* line, int thread, const W (&own)[T]) {
-    constexpr int G = sizeof(W) > 4 ? 2 : 4;
+    constexpr int G = sizeof(W) > 4 ? 2 : 4;  // words of a 16-byte access
 #pragma unroll
     for (int e = 0; e < T; e += G) {
       Pack<W, G> group;

@@ -197,7 +197,7 @@ struct LogSum {
     Compute* shared = shared_memory<Compute>();  // [2] of [BK][BM + PAD] and [BK][BN + PAD]
     typename Loads::Left left;
     typename Loads::Right right;
-    Loads::start(left, right, p, at);
+    Loads::start(left, right, p, at, 0);
     LogSum block;
 #pragma unroll
     for (int i = 0; i < TM; ++i)

@@ -41,16 +41,6 @@ struct Stage {
                     b0 * p.b_n + k * p.b_k, p.b_n, p.b_k, b_columns - b0);
   }
 
-  // The same for all of k, where a word is a column.
-  template <class Params, class At>
-  SR_FN static void start(Left& left, Right& right, const Params& p, const At& at) {
-    static_assert(Step::COLUMNS == 1, "an element of B is a word");
-    left.start(static_cast<const typename Left::Element*>(p.a) + at.batch * p.a_batch +
-                   at.row * p.a_m, p.a_m, p.a_k, p.m - at.row);
-    right.start(static_cast<const typename Right::Element*>(p.b) + at.batch * p.b_batch +
-                    at.column * p.b_n, p.b_n, p.b_k, p.n - at.column);
-  }
-
   // The next tile of k, of which `k_left` steps are inside of the matrix ...
   SR_FN static void load(Left& left, Right& right, Word* stage, int k_left = Tile::BK) {
     left.fetch(stage, k_left);

@@ -406,25 +406,25 @@ struct Sweep {
     return x;
   }
   // STORE: labels with a slot are stored.
-  template <bool STORE, class Take>
-  SR_FN void fall(int at, Take take) const {
+  template <bool STORE, class Counts>
+  SR_FN void fall(int at, Counts& tally) const {
     const Region f = region(at);
     const bool own = mark(at) != 0;
     stage(f, p.down, f.levels, false);
-    if (!own && f.held) walk<STORE, false>(f, nullptr, false, take);
-    else if (!f.leaf) walk<STORE, true>(f, nullptr, own, take);
+    if (!own && f.held) walk<STORE, false>(f, nullptr, false, tally);
+    else if (!f.leaf) walk<STORE, true>(f, nullptr, own, tally);
   }
   // Of a leaf that holds sources.
-  template <bool STORE, class Take>
-  SR_FN void fall_own(const Region& f, Take take) const {
+  template <bool STORE, class Counts>
+  SR_FN void fall_own(const Region& f, Counts& tally) const {
     Piece* own = rows + p.row_room * THREADS;
     stage(f, p.down, f.levels, false);
     rise_again(f, own);
-    walk<STORE, true>(f, own, true, take);
+    walk<STORE, true>(f, own, true, tally);
   }
   // RARE: nodes may have labels already, in `begun` or in memory; heads may have no rows.
-  template <bool STORE, bool RARE, class Take>
-  SR_FN void walk(const Region& f, const Piece* begun, bool own, Take take) const {
+  template <bool STORE, bool RARE, class Counts>
+  SR_FN void walk(const Region& f, const Piece* begun, bool own, Counts& tally) const {
     [[maybe_unused]] const Edge* far = static_cast<const Edge*>(p.down) + f.edge;
     SweepNode node = nodes[0];
     Edge edge[AHEAD];  // [AHEAD]
@@ -456,10 +456,10 @@ struct Sweep {
       }
       rows[node.level * THREADS] = x;
       if (STORE && node.slot >= 0) label(node.slot) = rows[node.level * THREADS];  // of `x` the compiler makes words
-      take(x, node.name);
+      tally.take(x, node.name);
       node = next;
     }
-    take.carry();
+    tally.carry();
   }
 };
 
@@ -515,21 +515,13 @@ struct Tally {
   }
 };
 
-// What is done with the labels of a position. Functors: NVRTC takes no generic lambda here.
-struct Ignore {
-  template <class Labels>
-  SR_FN void operator()(const Labels&, int) const {}
-  SR_FN void carry() const {}
-};
-
-template <class Counts>
-struct Count {
-  Counts& tally;
-  template <class Labels>
-  SR_FN void operator()(const Labels& x, int name) const {
-    tally.take(x, name);
-  }
-  SR_FN void carry() const { tally.carry(); }
+// No statistics: labels are stored instead.
+template <class A, int THREADS, int EACH>
+struct Tally<A, THREADS, EACH, 0> {
+  SR_FN explicit Tally(const SweepParams&) {}
+  SR_FN void take(const typename Sweep<A, THREADS, EACH>::Piece&, int) {}
+  SR_FN void carry() {}
+  SR_FN void store(const SweepParams&, i64, i64) const {}
 };
 
 template <class A, int THREADS, int EACH, int KINDS>
@@ -538,15 +530,9 @@ struct Fall {
     const int group = int(blockIdx.x % u32(p.groups)), share = int(blockIdx.x / u32(p.groups));
     const Sweep<A, THREADS, EACH> sweep(p, group);
     const int first = share * p.each, last = first + p.each < p.count ? first + p.each : p.count;
-    if constexpr (KINDS == 0) {
-      for (int k = first; k < last; ++k) sweep.template fall<true>(p.order[k], Ignore{});
-    } else {
-      using Counts = Tally<A, THREADS, EACH, KINDS>;
-      Counts tally(p);
-      const Count<Counts> take{tally};
-      for (int k = first; k < last; ++k) sweep.template fall<false>(p.order[k], take);
-      tally.store(p, p.part + share, sweep.column());
-    }
+    Tally<A, THREADS, EACH, KINDS> tally(p);
+    for (int k = first; k < last; ++k) sweep.template fall<KINDS == 0>(p.order[k], tally);
+    tally.store(p, p.part + share, sweep.column());
   }
 };
 
@@ -557,21 +543,12 @@ struct Own {
     const int group = int(blockIdx.x % u32(p.groups)), share = int(blockIdx.x / u32(p.groups));
     const Sweep<A, THREADS, EACH> sweep(p, group);
     const int first = p.visit_first[group] + share, last = p.visit_first[group + 1];
-    if constexpr (KINDS == 0) {
-      for (int k = first; k < last; k += p.each) {
-        const Region f = sweep.region(p.visits[k]);
-        if (f.leaf) sweep.template fall_own<true>(f, Ignore{});
-      }
-    } else {
-      using Counts = Tally<A, THREADS, EACH, KINDS>;
-      Counts tally(p);
-      const Count<Counts> take{tally};
-      for (int k = first; k < last; k += p.each) {
-        const Region f = sweep.region(p.visits[k]);
-        if (f.leaf) sweep.template fall_own<false>(f, take);
-      }
-      tally.store(p, p.part + share, sweep.column());
+    Tally<A, THREADS, EACH, KINDS> tally(p);
+    for (int k = first; k < last; k += p.each) {
+      const Region f = sweep.region(p.visits[k]);
+      if (f.leaf) sweep.template fall_own<KINDS == 0>(f, tally);
     }
+    tally.store(p, p.part + share, sweep.column());
   }
 };
 

@@ -128,8 +128,6 @@ struct Trees {
 
   // --- the tight edges that leave the nodes of the strip, and its distances by columns -----------
 
-  static constexpr int FIND_BYTES = THREADS * PITCH * int(sizeof(Storage));
-
   // A warp takes SIDE x SIDE entries.
   SR_FN static void find(const TreesParams& p) {
     const i64 across = (p.n + SIDE - 1) / SIDE, tiles = across * ((p.rows + SIDE - 1) / SIDE);
@@ -172,8 +170,6 @@ struct Trees {
   }
 
   // --- predecessors in the strip ----------------------------------------------------------------
-
-  static constexpr int CHOOSE_BYTES = WARPS * LINE * 4;
 
   // A block takes ROWS x WARPS entries, a warp a column of them.
   SR_FN static void choose(const TreesParams& p) {

@@ -68,6 +68,7 @@ struct AlignParams {
   int letters, band, parts;  // parts of a pair: the blocks that share it; 1 of a couple
   int first, last;           // rows of this launch; those before `first` are done
   int free;                  // with ENDS: X_START, ...
+  int copied;                // whether the table is copied to shared memory
 };
 
 // Ends of the sequences that are left out without a cost.
@@ -87,7 +88,7 @@ struct Alignment {
   static constexpr bool NUMBERS = COST == COST_ABSOLUTE || COST == COST_SQUARED;
   static constexpr bool GIVEN = COST == COST_GIVEN;
   static constexpr bool COUPLES = !Is<T>::floating;
-  static constexpr bool PROFILE = COUPLES && COST == COST_TABLE;
+  static constexpr bool TABLE = COST == COST_TABLE, PROFILE = COUPLES && TABLE;
   static constexpr int PAIRS = COUPLES ? 2 : 1;
   static constexpr bool CORNERS = ENDS || (COUPLES && !LOCAL);  // some cells of a pair count
   static constexpr bool LEAST = LOCAL || CORNERS;  // of several cells, not the last one, counts
@@ -104,6 +105,7 @@ struct Alignment {
   const Entry* y[PAIRS];  // [PAIRS]
   const T* costs;  // [columns][pitch]
   T* line;  // [2][width]
+  const T* table;
   u32* profile;  // of couples, the warp's: [PAIRS][letters + 1][32][BYTES / 4], costs of bytes
   int tall[PAIRS], wide[PAIRS];  // [PAIRS]: rows and columns of each
   int rows, columns, stop;  // of the taller, of the wider; the end of the rows of this launch
@@ -123,7 +125,8 @@ struct Alignment {
     costs = GIVEN ? static_cast<const T*>(p.costs) + p.cost_starts[number] : nullptr;
     pitch = cost_pitch(stop - p.first);
     line = static_cast<T*>(p.lines) + place * (AFFINE ? 2 : 1) * p.width;
-    profile = shared_memory<u32>() + 16 +
+    table = p.copied ? beyond_found() : static_cast<const T*>(p.table);
+    profile = reinterpret_cast<u32*>(beyond_found()) +
               int(threadIdx.x) / 32 * PAIRS * (p.letters + 1) * 8 * BYTES;
     opening = T(bits_as<double>(p.opening) + bits_as<double>(p.gap));
     gap = T(bits_as<double>(p.gap));
@@ -132,6 +135,7 @@ struct Alignment {
   }
 
   SR_FN static T far() { return infinity<T>(); }
+  SR_FN static T* beyond_found() { return shared_memory<T>() + 64 / sizeof(T); }
   SR_FN bool inside(int i, int j) const {
     if constexpr (!BANDED) return true;
     const int apart = i - j;
@@ -161,8 +165,6 @@ struct Alignment {
   SR_FN T cost(Entry a, Entry b) const {
     if constexpr (COST == COST_ABSOLUTE) return sr::abs(a - b);
     else if constexpr (COST == COST_SQUARED) return (a - b) * (a - b);
-    else if constexpr (COST == COST_TABLE)
-      return static_cast<const T*>(p.table)[i64(a) * p.letters + b];
     else if constexpr (!COUPLES) return a == b ? equal : other;
     else {
       const u32 apart = min3_x2(u32(a ^ b), 0x10001u, 0x10001u) * 0xffffu;
@@ -177,6 +179,11 @@ struct Alignment {
       both |= u32(i >= 1 && i <= count[h] ? from[h][i - 1] : behind) << 16 * h;
     return Entry(both);
   }
+  // Of column j; anything where there is none.
+  SR_FN Entry entry(int j) const {
+    if constexpr (COUPLES) return codes(y, wide, j, PROFILE ? p.letters : BEHIND + 1);
+    else return !GIVEN && j >= 1 && j <= columns ? y[0][j - 1] : Entry(0);
+  }
   // What a lane carries along a strip. Rows and columns are counted from 1.
   struct Lane {
     int top;             // the row above the lane's own
@@ -187,6 +194,7 @@ struct Alignment {
     T last, last_gap;    // of the lowest row: the cost, and that of what ends in a gap along rows
     T best;              // of all cells that count, with LEAST
     Entry own[ROWS];
+    Entry entry;         // of y, for the next column
     const T* costs;      // of the first column
   };
   struct Column { T x[ROWS]; };  // [ROWS]
@@ -232,16 +240,22 @@ struct Alignment {
     return found;
   }
 
-  // The costs of a couple's cells of a lane in a column of these codes.
-  SR_FN Column found(Entry codes) const {
-    using Some = Pack<u32, BYTES / 4>;  // [BYTES / 4]
-    const Some first = *reinterpret_cast<const Some*>(profiled(0, u32(codes) & 0xffffu));
-    const Some second = *reinterpret_cast<const Some*>(profiled(1, u32(codes) >> 16));
+  // With TABLE: the costs of a lane's cells in a column of an entry.
+  SR_FN Column found(const Lane& lane, Entry entry) const {
     Column costs;
+    if constexpr (PROFILE) {
+      using Some = Pack<u32, BYTES / 4>;  // [BYTES / 4]
+      const Some first = *reinterpret_cast<const Some*>(profiled(0, u32(entry) & 0xffffu));
+      const Some second = *reinterpret_cast<const Some*>(profiled(1, u32(entry) >> 16));
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {  // a byte of each with its sign
-      const u32 which = 0xc480u + 0x1111u * u32(r % 4);
-      costs.x[r] = Couple::of(permute_bytes(first.x[r / 4], second.x[r / 4], which));
+      for (int r = 0; r < ROWS; ++r) {  // a byte of each with its sign
+        const u32 which = 0xc480u + 0x1111u * u32(r % 4);
+        costs.x[r] = Couple::of(permute_bytes(first.x[r / 4], second.x[r / 4], which));
+      }
+    } else {
+      const T* from = table + entry;
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) costs.x[r] = from[i64(lane.own[r]) * p.letters];
     }
     return costs;
   }
@@ -251,6 +265,7 @@ struct Alignment {
     const int before = first - 1;
     lane.corner = before == 0 ? border(lane.top, X_START) : number == 0 ? line[before] : far();
     lane.last = lane.last_gap = far();
+    lane.entry = number == 0 ? entry(first / CHUNK * CHUNK) : Entry(0);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const int i = lane.top + 1 + r;
@@ -274,7 +289,7 @@ struct Alignment {
     for (int r = 0; r < ROWS; ++r) {
       const int i = lane.top + 1 + r;
       T step;
-      if constexpr (GIVEN || PROFILE) step = steps.x[r];
+      if constexpr (GIVEN || TABLE) step = steps.x[r];
       else step = cost(lane.own[r], entry);
       const T left = lane.left[r];
       T value, left_gap = far();
@@ -334,28 +349,27 @@ struct Alignment {
     const T above_gap = AFFINE && there ? line[p.width + ahead] : far();
     const int before = number ? number - 1 : 0;
     const int start = from - number;
-    const Entry* entries = y[0] + (start - 1);
+    const Entry entries = entry(ahead + 1);  // of y, for the next column of the first lane
     T* below = line + start;
-    const auto entry_at = [&](int step) {
-      const int j = start + step;
-      if constexpr (COUPLES) return codes(y, wide, j, PROFILE ? p.letters : BEHIND + 1);
-      else return GIVEN || (!WHOLE && (j < 1 || j > columns)) ? Entry(0) : entries[step];
-    };
     constexpr int AHEAD = WHOLE && !COUPLES ? 4 : 1;
-    Entry next = entry_at(0);
     Column coming[AHEAD];  // [AHEAD]
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) coming[i] = given(lane, start + i);
+    if constexpr (TABLE) coming[0] = found(lane, lane.entry);
 #pragma unroll 1
     for (int group = 0; group < CHUNK; group += AHEAD)
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) {
         const int step = group + i, j = start + step;
-        const Entry entry = next;
-        Column steps = coming[i];
-        if constexpr (PROFILE) steps = found(entry);
-        next = entry_at(step + 1);  // on its way meanwhile
-        coming[i] = given(lane, j + AHEAD);
+        const Entry own_entry = lane.entry;
+        const Column steps = coming[TABLE ? 0 : i];
+        if constexpr (GIVEN) {
+          coming[i] = given(lane, j + AHEAD);
+        } else {  // each lane's is the next one's a column later
+          const Entry theirs = shuffle(own_entry, before), mine = shuffle(entries, step);
+          lane.entry = number ? theirs : mine;
+          if constexpr (TABLE) coming[0] = found(lane, lane.entry);
+        }
         T up = shuffle(lane.last, before), up_gap = far();
         const T own = shuffle(above, step);
         if constexpr (AFFINE) {
@@ -364,7 +378,7 @@ struct Alignment {
         }
         up = number ? up : own;
         if (!WHOLE && (j < first || j > end)) continue;
-        column(lane, j, entry, steps, up, up_gap);
+        column(lane, j, own_entry, steps, up, up_gap);
         if (number == 31) {
           below[step] = lane.last;
           if constexpr (AFFINE) below[p.width + step] = lane.last_gap;
@@ -507,6 +521,11 @@ struct Alignment {
       part = int(*turn % u32(p.parts));
       step = p.pairs;
       __syncthreads();  // between reading the turn and overwriting it
+    }
+    if (p.copied) {
+      for (int i = int(threadIdx.x); i < p.letters * p.letters; i += int(blockDim.x))
+        beyond_found()[i] = static_cast<const T*>(p.table)[i];
+      __syncthreads();  // between copying the table and reading it
     }
     // all have read the line at the barrier before the result
     for (; pair * PAIRS < p.pairs; pair += step)

@@ -665,7 +665,7 @@ def _scores(
         if pairs.narrow(gaps, table):
             rule = rule._replace(dtype="f4")
         found, _ = pairs.align(rule, band, gaps, table)
-        return pairs.give(0.0 - found.astype(np.float64, copy=False))
+        return pairs.give(pairs.xp.subtract(0.0, found, dtype=np.float64))
 
 
 def _edits(cost: float) -> int:

@@ -445,27 +445,27 @@ def _sparse(
         result = None if head is None else repeat(head, (*known, b), out)
         if result is not None:
             return result
-    matrix, arrays = take_apart(verb, a, b)
+    arrays = take_apart(verb, a, b)
     right, added = _OPERANDS[verb]
-    if head and not (known and repeatable(s, matrix, arrays, known, b)):
+    if head and not (known and repeatable(s, a, arrays, known, b)):
         head = None
     with Call(device, out, head, **arrays, **{right: b, added: c}) as call:
         y, z = call[right], call[added]
         left = [call[name] for name in arrays]
         y = y.swapaxes(-1, -2) if trans_b and y.ndim > 1 else y
-        m, k = matrix.shape[::-1] if trans_a else matrix.shape
+        m, k = a.shape[::-1] if trans_a else a.shape
         ranks = {"matmul": (1, 2), "gemm": (2,), "gemv": (1,)}[verb]
         if y.ndim not in ranks or y.shape[0] != k:
             wanted = " or ".join(f"({k},)" if rank == 1 else f"({k}, n)" for rank in ranks)
             raise ValueError(
-                f"{verb}: a, a sparse {type(matrix).__name__}, has shape {(m, k)}"
+                f"{verb}: a, a sparse {type(a).__name__}, has shape {(m, k)}"
                 f"{' transposed' if trans_a else ''}, so {right} must have shape {wanted}, got "
                 f"{y.shape}"
             )
 
         def fill(x: Array, y: Array, c: Array, scaling: Scaling) -> None:
             y, c = (v[:, np.newaxis] if v.ndim == 1 else v for v in (y, c))
-            multiply_sparse(call.engine, s, matrix, [x, *left[1:]], y, c, scaling, trans=trans_a)
+            multiply_sparse(call.engine, s, a, [x, *left[1:]], y, c, scaling, trans=trans_a)
 
         shape = (m, *y.shape[1:])
         return call.give(

@@ -63,19 +63,11 @@ SYMBOLS = "whole(i64[batch, steps]) < letters"
 
 
 class Scaling(NamedTuple):
-    """How a product joins what C holds: C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C).
+    """How a product joins what C holds: C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C)."""
 
-    Attributes
-    ----------
-    accumulate : bool
-        Whether C is read and joined; else it is overwritten.
-    alpha, beta : scalar, optional
-        Scale the entries of A, and those of C; None scales nothing.
-    """
-
-    accumulate: bool = False
-    alpha: Scalar = None
-    beta: Scalar = None
+    accumulate: bool = False  # whether C is read and joined; else it is overwritten
+    alpha: Scalar = None  # scales the entries of A; None scales nothing
+    beta: Scalar = None  # and those of C
 
     @property
     def mode(self) -> int:
@@ -92,21 +84,11 @@ JOIN = Scaling(accumulate=True)  # C ← (A ⊗ B) ⊕ C
 
 
 class Forest(NamedTuple):
-    """Rooted trees, by the places of their nodes in a preorder; arrays of NumPy.
+    """Rooted trees, by the places of their nodes in a preorder; arrays of NumPy."""
 
-    Attributes
-    ----------
-    order
-        The node at each place.
-    up
-        The place of its parent; -1: it is a root.
-    last
-        The first place behind its subtree.
-    """
-
-    order: whole(i32[n]) < n
-    up: -1 <= whole(i32[n]) < n
-    last: whole(i32[n]) <= n
+    order: whole(i32[n]) < n  # the node at each place
+    up: -1 <= whole(i32[n]) < n  # the place of its parent; -1: it is a root
+    last: whole(i32[n]) <= n  # the first place behind its subtree
 
 
 class Trees(Protocol):
@@ -132,52 +114,36 @@ class Trees(Protocol):
 
 
 class AlignmentRule(NamedTuple):
-    """What a cell of an alignment's table is made of; costs are minimised.
+    """What a cell of an alignment's table is made of; costs are minimised."""
 
-    Parameters
-    ----------
-    dtype : {"f4", "f8"}
-        Of costs.
-    cost : {"absolute", "squared", "equal", "table"}
-        Of two entries: their distance, summed over features, or ``gaps[2]`` for equal codes and
-        ``gaps[3]`` for others, or an entry of a table.
-    warp : bool
-        A step along one sequence costs what a step along both does, else a gap: ``gaps[1]`` each
-        and ``gaps[0]`` to open one.
-    affine, local : bool
-        Whether gaps cost to open; whether an alignment may begin and end anywhere, so that no cell
-        is above 0 and the least one counts.
-    ends : int
-        What of a sequence is left out without a cost: 1 the start of the first one, 2 its end, 4
-        and 8 those of the second. The least cell of the last column, or row, counts then.
-    """
-
-    dtype: str
+    dtype: str  # of costs: "f4" or "f8"
+    # Of two entries: their distance, "absolute" or "squared", summed over features; "equal":
+    # ``gaps[2]`` for equal codes and ``gaps[3]`` for others; or an entry of a "table".
     cost: str
+    # A step along one sequence costs what a step along both does, else a gap: ``gaps[1]`` each and
+    # ``gaps[0]`` to open one.
     warp: bool = False
-    affine: bool = False
+    affine: bool = False  # whether gaps cost to open
+    # Whether an alignment may begin and end anywhere, so that no cell is above 0 and the least one
+    # counts.
     local: bool = False
+    # What of a sequence is left out without a cost: 1 the start of the first one, 2 its end, 4 and
+    # 8 those of the second. The least cell of the last column, or row, counts then.
     ends: int = 0
 
 
 class CloseStep(NamedTuple):
-    """A step of a closure of one matrix D in place; lines are (first, end).
+    """A step of a closure of one matrix D in place; lines are (first, end)."""
 
-    Attributes
-    ----------
-    kind : {"product", "close", "mirror", "look"}
-        D[rows, columns] ← D[rows, columns] ⊕ D[rows, inner] ⊗ D[inner, columns], or of a block on
-        the diagonal, whose lines all three are: its closure, copy what is above the diagonal below
-        it, see that the diagonal is one.
-    triangle : bool
-        Only blocks on and above the diagonal of D are kept, the others are their transposes. The
-        product computes the blocks with entries on or above the diagonal.
-    """
-
+    # "product": D[rows, columns] ← D[rows, columns] ⊕ D[rows, inner] ⊗ D[inner, columns]; or of a
+    # block on the diagonal, whose lines all three are, "close": its closure, "mirror": copy what is
+    # above the diagonal below it, "look": see that the diagonal is one.
     kind: str
     rows: Lines
     inner: Lines
     columns: Lines
+    # Only blocks on and above the diagonal of D are kept, the others are their transposes. The
+    # product computes the blocks with entries on or above the diagonal.
     triangle: bool = False
 
     @property
@@ -214,26 +180,16 @@ class CloseSteps:
 
 
 class Ragged(NamedTuple):
-    """Sequences of any lengths, as parts of one array of an engine.
+    """Sequences of any lengths, as parts of one array of an engine."""
 
-    Attributes
-    ----------
-    entries
-        Points of a rule's dtype, or codes, which are rows of the ``table`` where one is given.
-    starts, lengths
-        The first entry of each sequence, and how many it has; of NumPy, or, for sequences of codes,
-        of the engine's library.
-    longest
-        No sequence has more entries.
-    even
-        All have so many.
-    """
-
+    # points of a rule's dtype, or codes, which are rows of the ``table`` where one is given
     entries: whole(F[:, features]) | whole(i32[:]) if table is None else whole(i32[:]) < len(table)
+    # The first entry of each sequence, and how many it has; of NumPy, or, for sequences of codes,
+    # of the engine's library.
     starts: whole(i64[count]) <= len(entries)
     lengths: whole(i64[count]) <= len(entries) - starts
-    longest: int
-    even: bool = False
+    longest: int  # no sequence has more entries
+    even: bool = False  # all have so many
 
 
 class Chains(Protocol):
@@ -247,10 +203,10 @@ class Chains(Protocol):
     POINTERS : tuple of str
         Arrays of a :class:`ChainModel`.
     Model : callable, optional
-        ``Model(dtype, batch, steps, states, strides)``, the launches for models of one shape;
-        strides, by name, are in elements: a_row, a_col, e_batch, e_step, and where there are such
-        operands x_batch, end_batch and tags_batch. NotImplementedError where one launch is not the
-        best, for few long chains. None on an engine that launches nothing.
+        ``Model(dtype, batch, steps, states, strides)``, the launches for models of one shape in
+        float32 or float64; strides, by name, are in elements: a_row, a_col, e_batch, e_step, and
+        where there are such operands x_batch, end_batch and tags_batch. NotImplementedError where
+        one launch is not the best, for few long chains. None on an engine that launches nothing.
     """
 
     POINTERS: tuple[str, ...]
@@ -410,14 +366,9 @@ class ChainModel(Protocol):
     """Launches for models of one shape, from the addresses of a user's arrays.
 
     All steps share one matrix; results are contiguous.
-
-    Attributes
-    ----------
-    wide : bool
-        Whether there are so many states that the verbs of :class:`Chains` are to be taken.
     """
 
-    wide: bool
+    wide: bool  # whether there are so many states that the verbs of :class:`Chains` are to be taken
 
     def launch(
         self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
@@ -450,18 +401,10 @@ class ChainModel(Protocol):
 
 
 class Select(Protocol):
-    """The k least of each row of a matrix that comes tile by tile, with their columns.
+    """The k least of each row of a matrix that comes tile by tile, with their columns."""
 
-    Attributes
-    ----------
-    MOST : int
-        The largest k.
-    FEW : int
-        Rows that threads share by their columns; 0: they share none.
-    """
-
-    MOST: int
-    FEW: int
+    MOST: int  # the largest k
+    FEW: int  # rows that threads share by their columns; 0: they share none
 
     def empty(self, rows: int, k: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """Values and columns of rows that have none yet; every value is better."""
@@ -489,14 +432,9 @@ class BitRows(Protocol):
     """Distances between rows of bits, in words whose bits past the last column are 0.
 
     `metric` is one of :data:`.metrics.BIT_METRICS`; rows have at least a word.
-
-    Attributes
-    ----------
-    MOST : int
-        The largest k.
     """
 
-    MOST: int
+    MOST: int  # the largest k
 
     def distances(
         self, metric: str, columns: int, x: whole(u64[m, words]), y: whole(u64[n, words]),
@@ -579,63 +517,19 @@ class LogShares(Protocol):
 
 
 class Engine(Protocol):
-    """The members of an engine.
+    """The members of an engine."""
 
-    Attributes
-    ----------
-    xp : module
-        The array namespace: NumPy's functions for the engine's arrays.
-    HOST : bool
-        Whether its memory is the host's.
-    WHERE : str
-        Where its memory is, in messages: ``" on the device"``, or nothing for the host's.
-    TILE : int
-        Side of the squares in which algorithms walk over a matrix.
-    BASE : int
-        Matrices are divided after multiples of so many rows.
-    LEAF : int
-        Rows of the largest matrix that :meth:`closure_block` takes.
-    LOOK : int
-        Rows of the smallest block whose diagonal an elimination looks at as it goes.
-    BATCH : int
-        Rows of the largest matrices that :meth:`closure_batch` may take; 0: none.
-    PANEL, ROWS : int
-        Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
-        of 8.
-    eliminate : callable, optional
-        ``eliminate(semiring, d, p, steps, known, one, improves, tick)`` does all steps of a
-        closure, or nothing: False. ``improves(node, value)`` raises where an entry of the diagonal
-        is not one; ``tick(pairs)``, or None, is told how many are done. None on an engine that does
-        the steps one by one.
-    edit_rows : callable, optional
-        ``edit_rows(x, y, cutoff, take, tick)`` gives edit distances of all from all in blocks, or
-        does nothing: False. See :func:`semiring_mm.cpu.alignment.edit_rows`. None on an engine that
-        computes them as pairs.
-    SPARSE : bool
-        Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
-    calls : Calls
-        Prepared calls.
-    chains : Chains
-        The verbs for chains of products.
-    trees : Trees, optional
-        Predecessors from distances; None on an engine that is faster at carrying them along.
-    rows : FactorRows, optional
-        Rows of labels over a factor; None on a device.
-    HopSearches, HopDependencies, FactorSweeps, ReverseSweeps, Customizer : optional
-        Families of :mod:`.graph_kernels` in the engine's memory, or None.
-    """
-
-    xp: Any
-    HOST: bool
-    WHERE: str
-    TILE: int
-    BASE: int
-    LEAF: int
-    LOOK: int
-    BATCH: int
-    PANEL: int
-    ROWS: int
-    SPARSE: bool
+    xp: Any  # the array namespace: NumPy's functions for the engine's arrays
+    HOST: bool  # whether its memory is the host's
+    WHERE: str  # where its memory is, in messages: " on the device", or nothing for the host's
+    TILE: int  # side of the squares in which algorithms walk over a matrix
+    BASE: int  # matrices are divided after multiples of so many rows
+    LEAF: int  # rows of the largest matrix that :meth:`closure_block` takes
+    LOOK: int  # rows of the smallest block whose diagonal an elimination looks at as it goes
+    BATCH: int  # rows of the largest matrices that :meth:`closure_batch` may take; 0: none
+    PANEL: int  # columns of the largest matrix that :meth:`reduce_bits` takes; a multiple of 8
+    ROWS: int  # and its rows
+    SPARSE: bool  # whether graphs of few edges may be solved by sparse elimination in its memory
 
     def compiled(
         self, kernel: Kernel, plan: Plan | str | None, zero: float | int, one: float | int
@@ -648,7 +542,13 @@ class Engine(Protocol):
         """
 
     @property
-    def edit_rows(self) -> Callable[..., bool] | None: ...
+    def edit_rows(self) -> Callable[..., bool] | None:
+        """``edit_rows(x, y, cutoff, take, tick)``: edit distances of all from all in blocks.
+
+        Or nothing: False. See :func:`semiring_mm.cpu.alignment.edit_rows`. None on an engine that
+        computes them as pairs.
+        """
+
     def align(
         self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None, gaps: Sequence[float],
         table: whole(F[letters, letters]) | None, *, keep: bool,
@@ -681,13 +581,17 @@ class Engine(Protocol):
     @property
     def chains(self) -> Chains: ...
     @property
-    def trees(self) -> Trees | None: ...
+    def trees(self) -> Trees | None:
+        """None on an engine that is faster at carrying predecessors along."""
+
     @property
     def select(self) -> Select: ...
     @property
     def bit_rows(self) -> BitRows: ...
     @property
-    def rows(self) -> FactorRows | None: ...
+    def rows(self) -> FactorRows | None:
+        """None on a device."""
+
     @property
     def HopSearches(self) -> type[HopSearches] | None: ...
     @property
@@ -827,7 +731,13 @@ class Engine(Protocol):
         """
 
     @property
-    def eliminate(self) -> Callable[..., bool] | None: ...
+    def eliminate(self) -> Callable[..., bool] | None:
+        """``eliminate(semiring, d, p, steps, known, one, improves, tick)``: steps of a closure.
+
+        It does all of them, or nothing: False. ``improves(node, value)`` raises where an entry of
+        the diagonal is not one; ``tick(pairs)``, or None, is told how many are done. None on an
+        engine that does the steps one by one.
+        """
 
     def closure_batch(
         self, semiring: Semiring, a: T[[batch], n, n], known: Known | None, out: T[[batch], n, n],

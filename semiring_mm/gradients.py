@@ -110,26 +110,15 @@ def selective(
 ) -> Pair:
     """Gradients of a product with a selective ⊕: an entry's goes to the k that attained it.
 
-    Parameters
-    ----------
-    library : Library
-    s : Semiring
-    g : (..., m, n) array
-        What came to the product.
-    arg : (..., m, n) array of int32
-        The k that won.
-    a, b : arrays or None
-        The operands, where :func:`reads` names them.
-    shapes : two tuples of int
-        Theirs.
-    needs : two bool
-        Which gradients are wanted.
+    `g` is what came to the product, `arg` the k that won; `a` and `b` are the operands, where
+    :func:`reads` names them, `shapes` theirs, and `needs` says which gradients are wanted.
     """
     rank = len(g.shape)
     winners = [
-        None if x is None else library.take(_ranked(x, rank), arg, axis)
+        None if x is None
+        else library.take(x.reshape((1,) * (rank - len(x.shape)) + tuple(x.shape)), arg, axis)
         for x, axis in ((a, -1), (b, -2))
-    ]
+    ]  # fmt: skip
     results: list[Array] = []
     for factor, shape, axis, need in zip(factors(s), shapes, (-1, -2), needs, strict=True):
         if not need:
@@ -151,10 +140,6 @@ def bilinear(library: Library, g: Array, a: Array, b: Array, needs: Needs) -> Pa
         product(g, b.mT) if needs[0] else None,
         product(a.mT, g) if needs[1] else None,
     )
-
-
-def _ranked(x: Array, rank: int) -> Array:
-    return x.reshape((1,) * (rank - len(x.shape)) + tuple(x.shape))
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
@@ -196,22 +181,9 @@ def scaled(xp: Any, x: Array, factor: Expr, a: Array, b: Array) -> Array:
 def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) -> Pair:
     """Gradients of a product whose ⊕ is a + b or logaddexp: every k contributes.
 
-    Parameters
-    ----------
-    s : Semiring
-    g, c : (..., m, n) arrays
-        What came to the product, and the product.
-    a, b : arrays of shapes (..., m, k) and (..., k, n)
-    needs : two bool
-        Which gradients are wanted.
+    `g` is what came to the product, `c` the product, and `needs` says which gradients are wanted.
+    They have the leading dimensions of the product, and are None where they are not wanted.
 
-    Returns
-    -------
-    two arrays, shapes (..., m, k) and (..., k, n)
-        With the leading dimensions of the product; None for those that are not wanted.
-
-    Notes
-    -----
     Over log_plus they are log_plus products themselves: Σ_j g_ij exp(a_ik + b_kj - c_ij) is
     exp(a_ik + l_ik), where l is the product of log g - c with b transposed. No exponent is ever
     above that of the gradient itself, so nothing overflows, and small shares are lost only where
@@ -349,26 +321,11 @@ def along_trees(s: Semiring, g: Array, d: Array | None, w: Array | None, p: Arra
     """The gradient of a closure with respect to the matrix: along the best paths.
 
     An entry is d[i, j] = d[i, h] ⊗ w[h, j] with the predecessor h = p[i, j]. What came to d[i, j]
-    and to all nodes behind it goes to w[h, j] and on to d[i, h], each time by the derivative of ⊗.
+    and to all nodes behind it goes to w[h, j] and on to d[i, h], each time by the derivative of ⊗,
+    where ⊕ is min or max. Entries of `g`, (..., rows, n), where no path leads are not read; `d` and
+    `w` are the closure and the matrix, where :func:`reads` names them as "a" and "b". The result,
+    (..., n, n), is in the dtype of `g`, and 0 where no best path of a tree uses an edge.
 
-    Parameters
-    ----------
-    s : Semiring
-        With ⊕ = min or max.
-    g : array, shape (..., rows, n)
-        What came to the closure; entries where no path leads are not read.
-    d, w : arrays of that shape and of shape (..., n, n), or None
-        The closure and the matrix, where :func:`reads` names them as "a" and "b".
-    p : array of int32, of the shape of `g`
-        Predecessors.
-
-    Returns
-    -------
-    array, shape (..., n, n)
-        In the dtype of `g`; 0 where no best path of a tree uses an edge.
-
-    Notes
-    -----
     By pointer jumping (Wyllie, 1979): after t rounds a node has the sums of all that is fewer than
     2^t edges behind it. O(rows·n) a round, and as many rounds as the logarithm of the most edges
     that a path has; sums are in float64.

@@ -81,19 +81,11 @@ class KernelError(SyntaxError):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a kernel.
-
-    Attributes
-    ----------
-    kind : str
-        One of TYPES, or ``"static"``.
-    axes : int
-        Of an array; 0: a number.
-    """
+    """A parameter of a kernel."""
 
     name: str
-    kind: str
-    axes: int
+    kind: str  # one of TYPES, or "static"
+    axes: int  # of an array; 0: a number
 
 
 class Kernel:
@@ -185,7 +177,9 @@ class Kernel:
                 "add": lambda x, y, **_: add(x, y), "mul": lambda x, y, **_: mul(x, y),
                 "scale": mul,
             }  # fmt: skip
-        arrays = {k: _checked(x) if isinstance(x, np.ndarray) else x for k, x in fields.items()}
+        arrays = {
+            k: x.view(_Checked) if isinstance(x, np.ndarray) else x for k, x in fields.items()
+        }
         with np.errstate(divide="ignore", invalid="ignore"):  # in lanes that are not taken
             return self._python(_PLAIN | names)(**arrays)
 
@@ -292,7 +286,3 @@ class _Checked(np.ndarray[Any, Any]):
             if (i.start or 0 if isinstance(i, slice) else i) < 0:
                 raise IndexError(f"index {index} of an array of shape {self.shape}")
         return index
-
-
-def _checked(x: np.ndarray[Any, Any]) -> _Checked:
-    return x.view(_Checked)

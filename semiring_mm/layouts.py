@@ -328,13 +328,8 @@ def _has_layouts(declared: Callable[..., Any]) -> bool:
 def asserted(what: str, declared: Any, member: Any) -> Any:
     """A member of an engine whose arguments are compared with their layouts.
 
-    Parameters
-    ----------
-    what : str
-        The name by which an engine is asked for it.
-    declared : function or class
-        What the contract has for it: a method, or a protocol with several.
-    member : object
+    `what` is the name by which an engine is asked for it, `declared` what the contract has for it:
+    a method, or a protocol with several.
     """
     if member is None or hasattr(member, "declared"):
         return member

@@ -31,7 +31,7 @@ __all__ = [
     "bytewise", "can_use_fma", "can_use_keys", "closure_plan", "computed", "contracted",
     "distributes", "entry_plan", "float_key", "infinite_zero", "make_plan", "make_step_plan",
     "needs_facts", "overflow", "refuse_dtype", "scalar", "scalar_bits", "scaled_bools", "stored",
-    "unpack_bits", "with_keys", "words_of_bits",
+    "unpack_bits", "unseen_plan", "with_keys", "words_of_bits",
 ]  # fmt: skip
 
 
@@ -58,49 +58,23 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The algebra as the code generators take it; equal plans share their code.
-
-    Parameters
-    ----------
-    add, mul : Expr
-        The operations.
-    storage : str
-        NumPy's name of the arrays' dtype.
-    compute : str
-        ``"f32"``, ``"i16"``, ``"u64"``, ...: kind and bits of the type computed in.
-    codec : {"plain", "key", "sentinel", "bits", "mask"}
-        How a stored value becomes one to compute with.
-    start : float or int
-        What an accumulator starts from.
-    missing : int, float or None
-        What stands for an infinite zero in the arrays, where that is computed with as an integer.
-    infinite : int
-        What stands for it while computing.
-    keep_nan : bool
-        Whether minima and maxima must keep NaN.
-    annihilate : bool
-        Whether ⊗ must test its operands for ``infinite``.
-    check : bool
-        Whether a result can leave the range of the dtype.
-    fma : bool
-        Whether ``a + b`` is computed as ``fma(b, 1, a)``.
-    final : Expr, optional
-        What is stored for a result ``a``, and ``b``, which is `total`; of floats.
-    total : float
-    """
+    """The algebra as the code generators take it; equal plans share their code."""
 
     add: ex.Expr
     mul: ex.Expr
-    storage: str
-    compute: str
+    storage: str  # NumPy's name of the arrays' dtype
+    compute: str  # kind and bits of the type computed in: "f32", "i16", "u64", ...
+    # How a stored value becomes one to compute with: "plain", "key", "sentinel", "bits" or "mask".
     codec: str = "plain"
-    start: float | int = 0
+    start: float | int = 0  # what an accumulator starts from
+    # What stands for an infinite zero in the arrays, where that is computed with as an integer.
     missing: float | int | None = None
-    infinite: int = 0
-    keep_nan: bool = False
-    annihilate: bool = False
-    check: bool = False
-    fma: bool = False
+    infinite: int = 0  # what stands for it while computing
+    keep_nan: bool = False  # whether minima and maxima must keep NaN
+    annihilate: bool = False  # whether ⊗ must test its operands for ``infinite``
+    check: bool = False  # whether a result can leave the range of the dtype
+    fma: bool = False  # whether ``a + b`` is computed as ``fma(b, 1, a)``
+    # what is stored for a result ``a``, and ``b``, which is `total`; of floats
     final: ex.Expr | None = None
     total: float = 0.0
 
@@ -278,10 +252,37 @@ def make_step_plan(
     TypeError, OverflowError
         As :func:`make_plan`.
     """
-    info = np.iinfo(dtype)
-    row, factor = Facts(int(info.min), int(info.max), True), functools.reduce(Facts.join, factors)
+    row, factor = _any_integer(dtype), functools.reduce(Facts.join, factors)
     operands = (factor, row) if reverse else (row, factor)
     return make_plan(semiring, dtype, *operands, k)
+
+
+def _any_integer(dtype: np.dtype[Any]) -> Facts:
+    """The widest range."""
+    info = np.iinfo(dtype)
+    return Facts(int(info.min), int(info.max), True)
+
+
+@functools.lru_cache(maxsize=4096)
+def unseen_plan(
+    semiring: Semiring, dtype: np.dtype[Any], depth: int, alpha: float | int | None = None,
+    beta: float | int | None = None, joined: bool = False, *, nan: bool = False,
+) -> Plan:  # fmt: skip
+    """The plan for whatever the operands hold, and a C that is `joined`; of truth values in bytes.
+
+    `depth`: how many products an entry of C joins, at most; 1 where that does not matter. `nan`:
+    NaN is kept in floats, whatever the operations are.
+
+    Raises
+    ------
+    TypeError, OverflowError
+        As :func:`make_plan`.
+    """
+    known = _any_integer(dtype) if needs_facts(semiring, dtype) and dtype.kind in "iu" else None
+    third = known if joined else None
+    plan = make_plan(semiring, dtype, known, known, depth, c=third, alpha=alpha, beta=beta)
+    plan = bytewise(plan) if plan.codec == "bits" else plan
+    return replace(plan, keep_nan=True) if nan and plan.compute[0] == "f" else plan
 
 
 def refuse_dtype(s: Semiring, dtype: np.dtype[Any]) -> NoReturn:
@@ -434,16 +435,18 @@ def bytewise(plan: Plan) -> Plan:
 
 
 def closure_plan(
-    semiring: Semiring, dtype: np.dtype[Any], known: tuple[Facts, Facts, Facts] | None, depth: int
-) -> Plan:
-    """How entries of a closure are computed from `depth` pairs of others."""
+    semiring: Semiring, dtype: np.dtype[Any], known: tuple[Facts, Facts, Facts] | None, depth: int,
+    *, annihilate: bool = True,
+) -> Plan:  # fmt: skip
+    """How entries of a closure, which stay in their ranges, come from `depth` pairs of others.
+
+    `annihilate`: ⊗ tests for sentinels, also where sums with them are beyond all numbers.
+    """
     fa, fb, fc = known or (None, None, None)
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
-    if plan.codec == "bits":
-        plan = bytewise(plan)
-    if plan.codec == "sentinel":
-        plan = replace(plan, annihilate=True)
-    return replace(plan, check=False)
+    plan = bytewise(plan) if plan.codec == "bits" else plan
+    tests = plan.annihilate or (annihilate and plan.codec == "sentinel")
+    return replace(plan, check=False, annihilate=tests)
 
 
 def entry_plan(semiring: Semiring, dtype: np.dtype[Any]) -> Plan:
@@ -636,25 +639,15 @@ def _integer_plan(
         missing=missing,
         check=total[0] < finite_lo or total[1] > finite_hi,
     )
-    sign = 1 if semiring.zero > 0 else -1
-    if short:
-        far = sign * (4 * unit - 1)
-        return replace(plan, codec="sentinel", infinite=far, start=far)
+    highest = (1 << (bits - 1)) - 1
     if missing is not None:
-        far = (1 << (bits - 1)) - 1 if sign > 0 else -(1 << (bits - 1))
-        return replace(plan, codec="sentinel", infinite=far, start=far, annihilate=True)
-    match semiring.add_kind:
-        case "min":
-            start = (1 << (bits - 1)) - 1
-        case "max":
-            start = -(1 << (bits - 1))
-        case "&":
-            start = -1
-        case _:
-            start = 0
-    if semiring.add_kind in ("min", "max") and k == 0:
-        start = int(zero)
-    return replace(plan, start=start)
+        far = 4 * unit - 1 if short else highest
+        far = far if semiring.zero > 0 else -far - (not short)
+        return replace(plan, codec="sentinel", infinite=far, start=far, annihilate=not short)
+    if semiring.selective and k == 0:
+        return replace(plan, start=int(zero))
+    starts = {"min": highest, "max": -highest - 1, "&": -1}
+    return replace(plan, start=starts.get(semiring.add_kind, 0))
 
 
 def _check_bitwise(semiring: Semiring, dtype: np.dtype[Any], one: int) -> None:

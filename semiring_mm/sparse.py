@@ -6,7 +6,7 @@ Matrices are recognised by their attributes, so that neither SciPy nor CuPy is i
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,18 +14,9 @@ from .engine import Engine, Scaling
 from .laws import SemiringLawError, check_laws
 from .semirings import Semiring
 
-__all__ = [
-    "SparseOperand", "arrays_of", "is_sparse", "multiply_sparse", "repeatable", "take_apart",
-]  # fmt: skip
+__all__ = ["arrays_of", "is_sparse", "multiply_sparse", "repeatable", "take_apart"]
 
 Array = Any
-
-
-class SparseOperand(NamedTuple):
-    """A sparse matrix and its arrays, keyed by the names used in messages."""
-
-    matrix: Any
-    arrays: dict[str, Array]
 
 
 def is_sparse(x: Any) -> bool:
@@ -41,8 +32,11 @@ def arrays_of(a: Any) -> tuple[Array, ...] | None:
     return (a.data, a.offsets) if form == "dia" else None
 
 
-def take_apart(verb: str, a: Any, b: Any) -> SparseOperand:
-    """Return a verb's sparse left operand as arrays; raise if its format is not supported."""
+def take_apart(verb: str, a: Any, b: Any) -> dict[str, Array]:
+    """The arrays of a verb's sparse left operand, by the names used in messages.
+
+    Raises TypeError or ValueError for what is not supported.
+    """
     kind = type(a).__name__
     if is_sparse(b):
         raise TypeError(
@@ -64,7 +58,7 @@ def take_apart(verb: str, a: Any, b: Any) -> SparseOperand:
                 f"a band matrix has a row of data for each offset"
             )
         (offsets,) = _indices(a.offsets)
-        return SparseOperand(a, {"a.data": data, "a.offsets": offsets})
+        return {"a.data": data, "a.offsets": offsets}
     indices, indptr = a.indices, a.indptr
     if indptr.shape != (a.shape[0] + 1,) or data.ndim != 1 or data.shape != indices.shape:
         raise ValueError(
@@ -73,7 +67,7 @@ def take_apart(verb: str, a: Any, b: Any) -> SparseOperand:
             f"each entry, and a row pointer more than rows"
         )
     indices, indptr = _indices(indices, indptr)
-    return SparseOperand(a, {"a.data": data, "a.indices": indices, "a.indptr": indptr})
+    return {"a.data": data, "a.indices": indices, "a.indptr": indptr}
 
 
 def _indices(*given: Array) -> list[Array]:

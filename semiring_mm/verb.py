@@ -111,43 +111,29 @@ class Backward:
 
 @dataclass(frozen=True, eq=False)
 class Verb:
-    """One operation, from which checks and the operators of each library follow.
-
-    Parameters
-    ----------
-    name : str
-    signature : str
-        See :mod:`semiring_mm.verb`.
-    compute : callable, optional
-        Of all arguments in their order, with arrays of any library that broadcast. It returns all
-        results, None in the place of those that `axes` leaves out.
-    gradient : callable, optional
-        From a :class:`Backward` the gradients of the operands, before what was broadcast is summed.
-        Where it is made of verbs and of differentiable functions, it is differentiated again.
-        None: there is no derivative.
-    keeps : callable, optional
-        The names of operands and results that `gradient` reads, from the other arguments and from
-        the operands whose gradients are wanted; None: all.
-    axes : callable, optional
-        From the arguments, by their names, the axes of each result, or None for one that is not
-        computed. By default those of the signature.
-    sizes : callable, optional
-        Adds to the sizes of axes those that follow, from the arguments by their names, where they
-        are known. It returns the name of an operand whose sizes are wrong.
-    wants : mapping, optional
-        By the name of an operand, what it has to be, in words, from the sizes that are known.
-    prepared : callable, optional
-        The arguments behind the operands with which the results for a gradient are computed.
-    """
+    """One operation, from which checks and the operators of each library follow."""
 
     name: str
-    signature: str
+    signature: str  # see :mod:`semiring_mm.verb`
+    # Of all arguments in their order, with arrays of any library that broadcast. It returns all
+    # results, None in the place of those that `axes` leaves out.
     compute: Callable[..., tuple[Any, ...]] = lambda *_: ()
+    # From a :class:`Backward` the gradients of the operands, before what was broadcast is summed.
+    # Where it is made of verbs and of differentiable functions, it is differentiated again. None:
+    # there is no derivative.
     gradient: Callable[[Backward], Sequence[Array | None]] | None = None
+    # The names of operands and results that `gradient` reads, from the other arguments and from the
+    # operands whose gradients are wanted; None: all.
     keeps: Callable[[Mapping[str, Any], Mapping[str, bool]], Set[str]] | None = None
+    # From the arguments, by their names, the axes of each result, or None for one that is not
+    # computed. By default those of the signature.
     axes: Callable[[Mapping[str, Any]], Sequence[str | None]] | None = None
+    # Adds to the sizes of axes those that follow, from the arguments by their names, where they are
+    # known. It returns the name of an operand whose sizes are wrong.
     sizes: Callable[[dict[str, int], Mapping[str, Any]], str | None] | None = None
+    # by the name of an operand, what it has to be, in words, from the sizes that are known
     wants: Mapping[str, Callable[[Mapping[str, Any]], str]] = field(default_factory=dict)
+    # the arguments behind the operands with which the results for a gradient are computed
     prepared: Callable[..., tuple[Any, ...]] | None = None
     operands: tuple[Operand, ...] = field(init=False)
     options: tuple[tuple[str, str], ...] = field(init=False)
@@ -170,14 +156,8 @@ class Verb:
     ) -> tuple[Shape, dict[str, int]]:  # fmt: skip
         """Return the shape of the batch and the sizes of the axes, or raise in words.
 
-        Parameters
-        ----------
-        shapes : iterable of shapes or None
-            Of the operands, in their order.
-        join : callable
-            What broadcasts shapes; PyTorch's takes symbols too.
-        verb : str
-            The name in messages, if it is another.
+        `shapes` are those of the operands in their order, or None. `join` broadcasts shapes;
+        PyTorch's takes symbols too. `verb` is the name in messages, if it is another.
         """
         verb = verb or self.name
         sizes: dict[str, int] = {}

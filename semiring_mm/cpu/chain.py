@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .. import pool
 from ..expressions import joins_logarithms, may_be_nan
 from ..memory import scratch, workspace
-from ..plan import Plan, can_use_fma, make_step_plan, needs_facts, overflow
+from ..plan import Plan, can_use_fma, make_step_plan, needs_facts, overflow, unseen_plan
 from ..semirings import Semiring, semirings
 from . import team
 from .codegen import compiled
@@ -25,7 +25,6 @@ from .forward_backward import forward_backward
 from .kernels import chains as kernels
 from .logsum import RANGES
 from .product import product
-from .vector import factless_plan
 from .viterbi import Task, viterbi
 
 __all__ = [
@@ -184,7 +183,7 @@ def _plan(
             return make_step_plan(semiring, dtype, known, n, reverse=reverse)
         except OverflowError:
             return None
-    return factless_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
+    return unseen_plan(semiring, dtype, n if dtype.kind in "iu" else 1, nan=True)
 
 
 def _needs_no_care(semiring: Semiring, plan: Plan, a: Array) -> tuple[bool, float]:

@@ -5,7 +5,6 @@ Each is a function that the threads of a program call together; see :mod:`semiri
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import threading
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from .compiler import KEPT, Library, Target, compile_functions, compile_kept, ho
 from .ir import I32, I64, PTR, Function, Type, Value, module_text
 from .product_code import PARAMS, SQUARE, params_of
 from .team import COUNTERS, Team
-from .views import HEAD, ArrayView, check_array_layout
+from .views import HEAD, ArrayView, check_array_layout, function_of_arrays
 
 __all__ = [
     "BASE", "ClosureCode", "closure_batch", "closure_block", "closure_code", "closure_functions",
@@ -85,21 +84,19 @@ def closure_batch(
 
 @functools.lru_cache(maxsize=KEPT)
 def _code(plan: Plan, marked: bool) -> ClosureCode:
-    check_array_layout()
     library = compile_kept(
         ["closure", "look", "mirror"],
         (writers("closure", "product_code", "team"), repr((plan, marked, host_target()))),
         lambda: module_text(closure_functions(plan, host_target(), marked=marked)), host_target(),
     )  # fmt: skip
     params = functools.lru_cache(maxsize=BASE)(lambda n: params_of(plan, 0, 0, 0, i1=n))
-    objects = [ctypes.py_object] * 4
-    call = library.function("closure", *objects, ctypes.c_char_p, *objects[:2])
+    call = function_of_arrays(library, "closure")
     return ClosureCode(library, call, params, _own(plan))
 
 
 def _own(plan: Plan) -> int:
     """Bytes of the rows of a block and of their predecessors."""
-    return 64 + BASE * BASE * (int(plan.compute[1:]) // 8 + 4)
+    return 64 + BASE * BASE * (plan.computed_in.itemsize + 4)
 
 
 _keeping: list[Library] = []

@@ -78,14 +78,9 @@ class Compiled(Protocol):
 
     Each set of static parameters, of others that are None and of types of indices is compiled when
     it is met first.
-
-    Attributes
-    ----------
-    dtypes : dict
-        Of its parameters.
     """
 
-    dtypes: dict[str, np.dtype[Any]]
+    dtypes: dict[str, np.dtype[Any]]  # of its parameters
 
     def __call__(self, **fields: Any) -> Any: ...
 

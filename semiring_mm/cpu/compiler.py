@@ -35,25 +35,13 @@ KEPT = 1024
 
 @dataclass(frozen=True)
 class Target:
-    """A processor as the code generator takes it.
+    """A processor as the code generator takes it."""
 
-    Parameters
-    ----------
-    cpu, features : str
-        As LLVM names them.
-    vector_bytes : int
-        Width of a vector register.
-    registers : int
-        Number of vector registers.
-    l1, l2 : int
-        Bytes of the data caches of a core.
-    """
-
-    cpu: str
+    cpu: str  # these two as LLVM names them
     features: str
-    vector_bytes: int
-    registers: int
-    l1: int = 32 << 10
+    vector_bytes: int  # width of a vector register
+    registers: int  # for vectors
+    l1: int = 32 << 10  # bytes of the data caches of a core
     l2: int = 1 << 20
 
     @property

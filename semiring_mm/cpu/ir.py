@@ -526,8 +526,8 @@ def transposed(f: Function, rows: list[Value]) -> list[Value]:
     return [f.shuffle(x, x, range(c * n, (c + 1) * n)) for x in rows for c in range(per)]
 
 
-def module_text(functions: Sequence[Function], attributes: str = "nounwind") -> str:
+def module_text(functions: Sequence[Function]) -> str:
     """The text of a module of these functions."""
     declarations = sorted({d for f in functions for d in f.declarations.values()})
-    parts = [*declarations, *(f.text() for f in functions), f"attributes #0 = {{ {attributes} }}"]
+    parts = [*declarations, *(f.text() for f in functions), "attributes #0 = { nounwind }"]
     return "\n".join(parts) + "\n"

@@ -31,21 +31,15 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Range:
-    """Powers of two for exponentials that never become denormal, which many processors are slow at.
+    """Powers of two for exponentials that never become denormal.
 
-    Parameters
-    ----------
-    lift : int
-        Exponentials are ``2**lift`` times what they are, sums twice that.
-    least : int
-        Exponentials that are then below ``2**least`` count as zero: no product of two is denormal.
-    mantissa : int
-        Bits of the significand.
+    Many processors are slow at denormal numbers.
     """
 
-    lift: int
+    lift: int  # exponentials are ``2**lift`` times what they are, sums twice that
+    # exponentials that are then below ``2**least`` count as zero: no product of two is denormal
     least: int
-    mantissa: int
+    mantissa: int  # bits of the significand
 
     def sum_from(self, depth: int) -> float:
         """Sums of so many terms from which all that counted as zero is less than half a unit."""
@@ -82,7 +76,7 @@ def product(
         c[...] = out
         return
     alpha, beta = scaling.alpha, scaling.beta
-    dtype = np.dtype(f"f{int(plan.compute[1:]) // 8}")
+    dtype = plan.computed_in
     limits = RANGES[8 * dtype.itemsize]
     least = limits.sum_from(a.shape[1])
     left = np.zeros(len(c), np.uint8)

@@ -219,12 +219,8 @@ def _shifting_pays(
     """Whether a product is to be one over plus-times of shifted exponentials."""
     if dtype.kind in "iub" or m * n * k < _SHIFTED or min(m, n, k) < _THIN or semiring.add_kind:
         return False
-    return _is_log_plus(semiring) and (alpha is None or math.isfinite(alpha))
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_log_plus(semiring: Semiring) -> bool:
-    return joins_logarithms(semiring.add_expr) and joins(semiring.mul_expr) == "+"
+    log_plus = joins_logarithms(semiring.add_expr) and joins(semiring.mul_expr) == "+"
+    return log_plus and (alpha is None or math.isfinite(alpha))
 
 
 def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: Scaling) -> None:
@@ -461,30 +457,16 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Cutter:
-    """Cuts products of blocks of the same arrays into steps.
-
-    Attributes
-    ----------
-    plan, code
-    team : int
-        Threads.
-    common : dict
-        Parameters of all products.
-    strides : strides of A, B and P
-    arg, gather : bool
-        As of :func:`product`.
-    most : float
-        Pairs of a step, about.
-    """
+    """Cuts products of blocks of the same arrays into steps."""
 
     plan: Plan
     code: ProductCode
-    team: int
-    common: Mapping[str, int]
-    strides: tuple[tuple[int, ...], ...]
-    arg: bool = False
+    team: int  # threads
+    common: Mapping[str, int]  # parameters of all products
+    strides: tuple[tuple[int, ...], ...]  # of A, B and P
+    arg: bool = False  # these two as of :func:`product`
     gather: bool = False
-    most: float = math.inf
+    most: float = math.inf  # pairs of a step, about
 
     def product(
         self, rows: Lines, inner: Lines, columns: Lines, overlap: str = "", turned: str = "", *,

@@ -84,26 +84,14 @@ ARG_STEP = 16
 
 
 class Shape(NamedTuple):
-    """Block sizes in elements of the compute type.
+    """Block sizes in elements of the compute type."""
 
-    Attributes
-    ----------
-    mr : int
-        Rows of the register tile.
-    vectors : int
-        Vectors in a row of it.
-    lanes : int
-        Elements in a vector.
-    kc, mc, nc : int
-        Block of K, M and N; mc is a multiple of mr, nc of nr.
-    """
-
-    mr: int
-    vectors: int
-    lanes: int
-    kc: int
-    mc: int
-    nc: int
+    mr: int  # rows of the register tile
+    vectors: int  # in a row of it
+    lanes: int  # elements in a vector
+    kc: int  # block of K
+    mc: int  # of M: a multiple of mr
+    nc: int  # and of N: a multiple of nr
     fused: bool = False  # a step is one multiply-add
 
     @property

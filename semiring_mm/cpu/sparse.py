@@ -35,10 +35,7 @@ def csr_product(
     semiring: Semiring, data: Array, indices: Array, indptr: Array, b: Array, c: Array,
     scaling: Scaling = PLAIN, *, trans: bool = False,
 ) -> None:  # fmt: skip
-    """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A in compressed rows.
-
-    Raises ValueError for column indices out of range and row pointers that do not ascend.
-    """
+    """A in compressed rows times B; see :meth:`semiring_mm.engine.Engine.csr_product`."""
     data, indices, indptr = (np.ascontiguousarray(x) for x in (data, indices, indptr))
     if trans:
         data, indices, indptr = _transposed(data, indices, indptr, c.shape[0])
@@ -56,7 +53,7 @@ def dia_product(
     semiring: Semiring, data: Array, offsets: Array, b: Array, c: Array,
     scaling: Scaling = PLAIN, *, trans: bool = False,
 ) -> None:  # fmt: skip
-    """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A stored by diagonals."""
+    """A stored by diagonals times B; see :meth:`semiring_mm.engine.Engine.dia_product`."""
     if data.strides[-1] != data.itemsize or not even_strides(data):
         data = np.ascontiguousarray(data)
     offsets = np.ascontiguousarray(-offsets if trans else offsets, np.int64)
@@ -90,7 +87,7 @@ def _sparse_product(
     """
     m, n = c.shape
     plan, vector = vector_plan(semiring, data, b, c, depth, scaling), n == 1
-    call, dtype, zero = _code(both[not vector], semiring, plan, c.dtype)
+    (call, zero), dtype = _code(both[not vector], semiring, plan, c.dtype), plan.computed_in
     if b.strides[0 if vector else 1] != b.itemsize or not even_strides(b):
         b = np.ascontiguousarray(b)
     to = c
@@ -130,10 +127,9 @@ def _sparse_product(
 @functools.lru_cache(maxsize=KEPT)
 def _code(
     kernel: Kernel, semiring: Semiring, plan: Plan, dtype: np.dtype[Any]
-) -> tuple[Compiled, np.dtype[Any], float | int | None]:
-    """A kernel for a plan, the dtype that it computes in, and what stands for absent entries."""
-    computed = np.dtype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
-    return compiled(kernel, plan, plan.start), computed, scalar(plan, absent(semiring, dtype, plan))
+) -> tuple[Compiled, float | int | None]:
+    """A kernel for a plan, and what stands for absent entries."""
+    return compiled(kernel, plan, plan.start), scalar(plan, absent(semiring, dtype, plan))
 
 
 def _transposed(

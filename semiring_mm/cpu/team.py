@@ -28,7 +28,7 @@ from .. import pool
 from ..memory import workspace
 from .compiler import Library, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Value
-from .views import HEAD, address
+from .views import HEAD, address, function_of_arrays
 
 __all__ = ["COUNTERS", "Team", "call_each", "lease", "run_program", "stopped"]
 
@@ -290,8 +290,8 @@ def stopped(shared: NDArray[np.uint8]) -> tuple[int, NDArray[np.uint8]] | None:
 
 @functools.cache
 def _program() -> Any:
-    kinds = [*[ctypes.py_object] * 4, ctypes.c_void_p, *[ctypes.py_object] * 2]
-    return compile_functions([_program_function()], host_target()).function("program", *kinds)
+    library = compile_functions([_program_function()], host_target())
+    return function_of_arrays(library, "program", ctypes.c_void_p)
 
 
 def _program_function() -> Function:

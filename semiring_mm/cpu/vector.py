@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
-from ..engine import PLAIN, Scalar, Scaling
+from ..engine import PLAIN, Scaling
 from ..expressions import joins_logarithms
 from ..memory import workspace
-from ..plan import Facts, Plan, bytewise, is_sum, make_plan, needs_facts, overflow, scalar
+from ..plan import Plan, is_sum, make_plan, overflow, scalar, unseen_plan
 from ..semirings import Semiring
 from . import product
 from .codegen import Compiled, compiled
@@ -22,7 +21,7 @@ from .facts import facts
 from .kernels import gemv as kernels
 from .views import even_strides
 
-__all__ = ["factless_plan", "gemv", "vector_plan"]
+__all__ = ["gemv", "vector_plan"]
 
 Array = NDArray[Any]
 
@@ -48,7 +47,7 @@ def gemv(
     left, right = (x, a) if scale_x else (a, x)
     plan = vector_plan(semiring, left, right, y, depth, scaling)
     stack = a if a.ndim == 3 else a[np.newaxis]
-    call, dtype, statics = _code(plan)
+    (call, statics), dtype = _code(plan), plan.computed_in
     size = 64 + (2 * kernels.CHUNK + depth) * dtype.itemsize
     alpha, beta = scalar(plan, scaling.alpha), scalar(plan, scaling.beta)
     fields = {
@@ -82,17 +81,15 @@ def gemv(
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _code(plan: Plan) -> tuple[Compiled, np.dtype[Any], dict[str, int]]:
-    """The kernel of a plan, the dtype that it computes in, and its static parameters."""
+def _code(plan: Plan) -> tuple[Compiled, dict[str, int]]:
+    """The kernel of a plan, and its static parameters."""
     logarithms, exactly = joins_logarithms(plan.add), is_sum(plan)
-    size = int(plan.compute[1:]) // 8
     together = kernels.BLOCK if exactly else 16 if logarithms else 4
     statics = {
         "logarithms": logarithms, "exactly": exactly, "together": together,
-        "width": host_target().vector_bytes // size,
+        "width": host_target().vector_bytes // plan.computed_in.itemsize,
     }  # fmt: skip
-    dtype = np.dtype(f"{plan.compute[0]}{size}")
-    return compiled(kernels.gemv, plan, plan.start), dtype, statics
+    return compiled(kernels.gemv, plan, plan.start), statics
 
 
 def _forms(a: Array) -> dict[str, Array | None]:
@@ -119,34 +116,10 @@ def vector_plan(
     α scales `a`; `depth`: how many products an entry of y joins, at most.
     """
     dtype, alpha, beta = a.dtype, scaling.alpha, scaling.beta
-    if not needs_facts(semiring, dtype) or dtype.kind not in "iu":
-        return factless_plan(semiring, dtype, depth if dtype.kind in "iu" else 1, alpha, beta)
+    depth = depth if dtype.kind in "iu" else 1
     try:
-        plan = _widest_plan(semiring, dtype, depth, scaling)
+        return unseen_plan(semiring, dtype, depth, alpha, beta, scaling.accumulate, nan=True)
     except OverflowError:
         third = facts(semiring, y) if scaling.accumulate else None
         left, right = facts(semiring, a), facts(semiring, x)
-        plan = make_plan(semiring, dtype, left, right, depth, c=third, alpha=alpha, beta=beta)
-    return plan
-
-
-def _widest_plan(semiring: Semiring, dtype: np.dtype[Any], depth: int, scaling: Scaling) -> Plan:
-    """The plan for whatever integers the operands hold."""
-    info = np.iinfo(dtype)
-    widest = Facts(int(info.min), int(info.max), True)
-    return make_plan(
-        semiring, dtype, widest, widest, depth, c=widest if scaling.accumulate else None,
-        alpha=scaling.alpha, beta=scaling.beta,
-    )  # fmt: skip
-
-
-@functools.lru_cache(maxsize=4096)
-def factless_plan(
-    semiring: Semiring, dtype: np.dtype[Any], depth: int, alpha: Scalar = None,
-    beta: Scalar = None,
-) -> Plan:  # fmt: skip
-    """The plan for whatever the operands hold, where integers do not depend on that."""
-    plan = make_plan(semiring, dtype, None, None, depth, alpha=alpha, beta=beta)
-    if plan.codec == "bits":
-        return bytewise(plan)
-    return replace(plan, keep_nan=plan.compute[0] == "f")
+        return make_plan(semiring, dtype, left, right, depth, c=third, alpha=alpha, beta=beta)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .compiler import Library
 from .ir import I32, I64, PTR, Function, Type, Value
 
 __all__ = [
-    "HEAD", "ArrayView", "address", "check_array_layout", "even_strides",
+    "HEAD", "ArrayView", "address", "check_array_layout", "even_strides", "function_of_arrays",
     "unpacking",
 ]  # fmt: skip
 
@@ -90,3 +91,10 @@ def unpacking(name: str, function: Function) -> Function:
     flags = f.load(given[3].at(HEAD), PTR, 8)
     f.result.set(f.load(flags, Type("u", 8)).to(I64))
     return f
+
+
+def function_of_arrays(library: Library, name: str, params: Any = ctypes.c_char_p) -> Any:
+    """A function (A, B, C, workspace, params, K, P) of a library, the fifth argument bytes."""
+    check_array_layout()
+    arrays = [ctypes.py_object] * 4
+    return library.function(name, *arrays, params, *arrays[:2])

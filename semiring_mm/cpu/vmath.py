@@ -28,35 +28,17 @@ __all__ = ["LogSum", "add_exp", "exp", "expm1", "lifted_exp", "log", "log1p", "l
 
 @dataclass(frozen=True)
 class _Format:
-    """Constants of a floating-point type.
+    """Constants of a floating-point type."""
 
-    Parameters
-    ----------
-    mantissa : int
-        Stored bits of the significand.
-    bias : int
-        Of the exponent.
-    ln2 : tuple of float
-        log(2) in two parts.
-    exp_range : tuple of float
-        Outside it ``exp`` is zero or infinite.
-    expm1_low : float
-        Below it ``expm1`` is -1.
-    expm1_q, log1p_q : tuple of float
-        Q of ``expm1`` and of ``log1p``, lowest power first.
-    unit_exp_q, unit_log1p_q : tuple of float
-        Q of ``exp`` and, for arguments in [0, 1], of ``log1p`` in :func:`logaddexp`.
-    """
-
-    mantissa: int
-    bias: int
-    ln2: tuple[float, float]
-    exp_range: tuple[float, float]
-    expm1_low: float
-    expm1_q: tuple[float, ...]
-    log1p_q: tuple[float, ...]
-    unit_exp_q: tuple[float, ...]
-    unit_log1p_q: tuple[float, ...]
+    mantissa: int  # stored bits of the significand
+    bias: int  # of the exponent
+    ln2: tuple[float, float]  # log(2) in two parts
+    exp_range: tuple[float, float]  # outside it ``exp`` is zero or infinite
+    expm1_low: float  # below it ``expm1`` is -1
+    expm1_q: tuple[float, ...]  # Q of ``expm1``, lowest power first
+    log1p_q: tuple[float, ...]  # and of ``log1p``
+    unit_exp_q: tuple[float, ...]  # Q of ``exp`` in :func:`logaddexp`
+    unit_log1p_q: tuple[float, ...]  # and of ``log1p``, there of arguments in [0, 1]
 
     @property
     def magic(self) -> float:
@@ -331,13 +313,6 @@ class LogSum:
     Exponentials are those of what a term is below the greatest, within 1 ulp; under twice the
     smallest normal number they count as zero, as in :func:`logaddexp`. Special values are those of
     NumPy's ``logaddexp`` at each term.
-
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    type_ : Type
-        Of the terms.
     """
 
     def __init__(self, f: Function, type_: Type) -> None:
@@ -371,19 +346,7 @@ def add_exp(f: Function, total: Value, x: Value) -> Value:
 def lifted_exp(f: Function, x: Value, lift: int, least: int) -> Value:
     """``2**lift * exp(x)`` for ``x <= 0`` or NaN, within 1 ulp; zero where below ``2**least``.
 
-    Parameters
-    ----------
-    f : Function
-        Where to emit the code.
-    x : Value
-        Argument.
-    lift, least : int
-        Exponents; numbers of both sizes must be normal.
-
-    Returns
-    -------
-    Value
-        A multiple of the exponential.
+    Numbers of both sizes must be normal.
     """
     scale, value = _exp_gap(f, x, lift)
     far = x.cmp("<", (least - lift) * math.log(2))

@@ -24,14 +24,9 @@ class State(Checkpoint):
     Each checkpoint is a folder of its own, complete once ``run.json``, which is replaced in one
     piece, names it; only then is the one before it removed. ``run.json`` has a hash of itself and
     the files of tiles have checksums (CRC-32), so that a changed byte in either is refused.
-
-    Attributes
-    ----------
-    every : int, optional
-        Steps from one checkpoint to the next; default an eighth of them.
     """
 
-    every: int | None = None
+    every: int | None = None  # steps from one checkpoint to the next; default an eighth of them
 
     @property
     def file(self) -> Path:

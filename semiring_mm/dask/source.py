@@ -104,33 +104,17 @@ class Given:
 
 @dataclass(eq=False)
 class DaskSource:
-    """A source (:class:`~semiring_mm.closures.sources.Source`) in tiles on a cluster.
-
-    Attributes
-    ----------
-    client : distributed.Client
-    grid : Grid
-    s, dtype, margins
-        As for other sources.
-    blocks : dict
-        The tiles by row and column, each computed when it is wanted.
-    undirected : bool
-        Whether the matrix is known to equal its transpose.
-    marked : bool
-        Whether a scan of the tiles makes a digest of them.
-    original : dict, optional
-        The tiles before they were worsened by margins.
-    """
+    """A source (:class:`~semiring_mm.closures.sources.Source`) in tiles on a cluster."""
 
     client: Any
     grid: Grid
     s: Semiring
     dtype: np.dtype[Any]
-    blocks: dict[At, Delayed]
-    undirected: bool = False
-    marked: bool = False
+    blocks: dict[At, Delayed]  # the tiles by row and column, each computed when it is wanted
+    undirected: bool = False  # whether the matrix is known to equal its transpose
+    marked: bool = False  # whether a scan of the tiles makes a digest of them
     margins: NDArray[np.float64] | None = None
-    original: dict[At, Delayed] | None = None
+    original: dict[At, Delayed] | None = None  # the tiles before they were worsened by margins
 
     def __post_init__(self) -> None:
         self.n = self.grid.n

@@ -12,7 +12,7 @@ from ..graph_kernels import assert_arcs
 from . import device
 from .launch import entry, launch, struct_of
 from .memory import from_host, to_host
-from .views import address
+from .views import address, bits_of
 
 __all__ = ["HopSearches", "Shape"]
 
@@ -30,24 +30,12 @@ _ENTRIES = {"int32": "i32", "int64": "i64", "float32": "float", "float64": "doub
 
 
 class Shape(NamedTuple):
-    """Blocks of the searches.
+    """Blocks of the searches."""
 
-    Parameters
-    ----------
-    each : int
-        Words of a thread: a warp searches from 1,024 times so many sources.
-    threads : int
-        Of a block; a power of two.
-    blocks : int
-        Of a multiprocessor; registers are divided among so many.
-    limit : int
-        Edges of a node above which all warps of a block look at them.
-    """
-
-    each: int = 2
-    threads: int = 256
-    blocks: int = 4
-    limit: int = 512
+    each: int = 2  # words of a thread: a warp searches from 1,024 times so many sources
+    threads: int = 256  # of a block; a power of two
+    blocks: int = 4  # of a multiprocessor; registers are divided among so many
+    limit: int = 512  # edges of a node above which all warps of a block look at them
 
     @property
     def shared(self) -> int:
@@ -144,7 +132,6 @@ class HopSearches:
             out = xp.empty((len(sources), self.n), kind)
         aside = isinstance(out, np.ndarray) and xp is not np  # copied to the host, a batch a time
         there = from_host(sources.astype(np.int32))
-        bits = np.asarray(unreached, kind).tobytes().ljust(8, b"\0")
         for begin in range(0, len(sources) if self.n else 0, self.shape.columns):
             columns = min(self.shape.columns, len(sources) - begin)
             some = slice(begin, begin + columns)
@@ -159,7 +146,7 @@ class HopSearches:
                     "seen": address(seen), "digits": address(self._digits),
                     "places": len(self._digits), "pitch": part.strides[0] // part.itemsize,
                     "rows": address(part),
-                    "unreached": int.from_bytes(bits, "little", signed=True),
+                    "unreached": bits_of(unreached, kind),
                 },
             )  # fmt: skip
             if aside:

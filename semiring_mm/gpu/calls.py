@@ -132,38 +132,21 @@ class _Look(NamedTuple):
 
 @dataclass(eq=False)
 class _Call:
-    """Launches of a call, to be made again with other addresses.
+    """Launches of a call, to be made again with other addresses."""
 
-    Parameters
-    ----------
-    replay : Replay
-        Its arrays are the operands in their order, the results, intermediate results, and memory of
-        the host.
-    spans : list of (int, int)
-        Of each operand and the result: the first byte of its memory, and that behind the last, from
-        where it begins.
-    room : int
-        Bytes of intermediate results.
-    looks : list of _Look
-    seen : (int, int)
-        Bytes of the host that these read, and how many launches write them.
-    given : str
-        The name of the operands' dtype; empty if they differ.
-    shape, dtype
-        Of the result.
-    others : list of _Like
-        Of further results.
-    """
-
+    # Its arrays are the operands in their order, the results, intermediate results, and memory of
+    # the host.
     replay: launch.Replay
+    # Of each operand and the result: the first byte of its memory, and that behind the last, from
+    # where it begins.
     spans: list[tuple[int, int]]
-    room: int
+    room: int  # bytes of intermediate results
     looks: list[_Look]
-    seen: tuple[int, int]
-    given: str
-    shape: tuple[int, ...]
-    dtype: Any
-    others: list[_Like]
+    seen: tuple[int, int]  # bytes of the host that looks read, and how many launches write them
+    given: str  # the name of the operands' dtype; empty if they differ
+    shape: tuple[int, ...]  # of the result
+    dtype: Any  # of the result
+    others: list[_Like]  # of further results
 
 
 _libraries: dict[type, _Library] = {}

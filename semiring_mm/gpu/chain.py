@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from ..expressions import joins, joins_logarithms, parse
-from ..plan import Plan, bytewise, make_plan, make_step_plan, needs_facts, overflow
+from ..plan import Plan, make_step_plan, needs_facts, overflow, unseen_plan
 from ..semirings import Semiring, semirings
 from . import device, wide
 from .combine import combine
 from .facts import facts
 from .launch import Replay, entry, launch, prepared, struct_of
 from .source import STORAGE, algebra, flags, word_size
-from .views import address, to_host
+from .views import address, placed, to_host
 
 __all__ = [
     "POINTERS", "Model", "best_path", "best_paths", "carry", "draw", "first", "path_source",
@@ -165,9 +165,7 @@ def _product(semiring: Semiring, a: Array, y: Array, lengths: Lengths) -> None:
     parts = max(1, -(-most // size))
     found = y if parts == 1 else here.xp.empty((batch, parts, n, n), y.dtype)
     plan = _plan(semiring, a, n)
-    fields = _fields(a, None) | {
-        "y": address(found), "steps": size, **_steps("y", found, "batch step row"),
-    }  # fmt: skip
+    fields = _fields(a, None) | {"steps": size, **placed("y", found, "batch step row")}
     rows = -(-n // _WARPS) * _WARPS
     room = 2 * rows * _line(n) * word_size(plan) + 8 * _WARPS
     source = _source(plan, _BLOCK, f"ChainProduct<Algebra, {n}>")
@@ -258,11 +256,11 @@ def _walk(
     )
     source = _source(plan, states, f"Carry<Algebra, {states}, {given}>")
     fields = _fields(a, e) | {
-        "y": address(y), "errors": address(errors), "mode": every * _EVERY + exclusive * _EXCLUSIVE,
-        **_steps("y", y, "batch step row"),
+        "errors": address(errors), "mode": every * _EVERY + exclusive * _EXCLUSIVE,
+        **placed("y", y, "batch step row"),
     }  # fmt: skip
     if x is not None:
-        fields |= {"x": address(x), **_steps("x", x, "batch row")}
+        fields |= placed("x", x, "batch row")
     room = (4 if logarithms else 2) * _line(n) * word_size(plan) + _ring(n, a.itemsize)
     _launch(here, source, lengths, rows, room, fields)
     if errors is not None and int(errors[0]):
@@ -346,9 +344,8 @@ def _path_fields(
     a: Array, e: Array, x: Array, end: Array, path: Array, score: Array, pointers: Array
 ) -> dict[str, int]:
     return _fields(a, e) | {
-        "x": address(x), "end": address(end), "total": address(score), "path": address(path),
-        "pointers": address(pointers), "steps": path.shape[-1],
-        **_steps("x", x, "batch"), **_steps("end", end, "batch"),
+        "total": address(score), "path": address(path), "pointers": address(pointers),
+        "steps": path.shape[-1], **placed("x", x, "batch"), **placed("end", end, "batch"),
     }  # fmt: skip
 
 
@@ -442,14 +439,13 @@ def _posterior(
     # one matrix for all steps, and one sum of pairs: both stay in registers
     shared = a.strides[1] == 0 and (pairs is None or pairs.shape[1] == 1)
     fields = _fields(a, e) | {
-        "x": address(x), "end": address(end), "total": address(total), "y": address(out),
-        "offsets": address(offsets), "pairs": address(pairs), "steps": e.shape[1],
-        **_steps("x", x, "batch"), **_steps("end", end, "batch"),
+        "total": address(total), "offsets": address(offsets), "steps": e.shape[1],
+        **placed("x", x, "batch"), **placed("end", end, "batch"),
     }  # fmt: skip
     if out is not None:
-        fields |= _steps("y", out, "batch step")
+        fields |= placed("y", out, "batch step")
     if pairs is not None:
-        fields |= _steps("pairs", pairs, "batch step row")
+        fields |= placed("pairs", pairs, "batch step row")
         fields["pairs_step"] *= pairs.shape[1] > 1
     wanted = 0 if out is None else 1 if pairs is None else 2
     source = posterior_source(plan, _known(plan, n), shared, wanted)
@@ -477,9 +473,8 @@ def draw(
     plan = _plan(semirings["log_plus"], a, n)
     size, batch, steps = paths.shape
     fields = _fields(a, None) | {
-        "x": address(uniforms), "y": address(rows), "end": address(end), "path": address(paths),
-        "steps": steps, "draw": batch * steps, **_steps("y", rows, "batch step"),
-        **_steps("end", end, "batch"),
+        "x": address(uniforms), "path": address(paths), "steps": steps, "draw": batch * steps,
+        **placed("y", rows, "batch step"), **placed("end", end, "batch"),
     }  # fmt: skip
     _launch(here, _source(plan, 32, "Draw<Algebra>"), lengths, size, 0, fields, threads=32)
 
@@ -503,13 +498,7 @@ def _plan(
                 f"chains of {dtype} over {semiring.name} run on the host: copy the arrays (x.get() "
                 f"in CuPy, x.cpu() in PyTorch), or use a narrower dtype or float64"
             ) from None
-    return _usual_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
-
-
-@functools.lru_cache(maxsize=256)
-def _usual_plan(semiring: Semiring, dtype: np.dtype[Any], depth: int) -> Plan:
-    plan = make_plan(semiring, dtype, None, None, depth)
-    return bytewise(plan) if plan.codec == "bits" else plan
+    return unseen_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
 
 
 def _known(plan: Plan, n: int) -> int:
@@ -526,19 +515,9 @@ def _line(n: int) -> int:
     return -(-n // 4) * 4
 
 
-def _steps(name: str, x: Array, axes: str) -> dict[str, int]:
-    """The strides of the first axes, by their names."""
-    return {
-        f"{name}_{axis}": stride // x.itemsize
-        for axis, stride in zip(axes.split(), x.strides, strict=False)
-    }
-
-
 def _fields(a: Array, e: Array | None) -> dict[str, int]:
-    fields = {"a": address(a), "states": a.shape[-1], **_steps("a", a, "batch step row col")}
-    if e is not None:
-        fields |= {"e": address(e), **_steps("e", e, "batch step")}
-    return fields
+    fields = {"states": a.shape[-1], **placed("a", a, "batch step row col")}
+    return fields if e is None else fields | placed("e", e, "batch step")
 
 
 def _launch(
@@ -567,22 +546,8 @@ def _threads(states: int) -> int:
 class Model:
     """Launches for models of one shape, as users give them: nothing is converted before.
 
-    All steps share one matrix. Results, contiguous, are written whatever their memory holds (see
+    See :class:`semiring_mm.engine.Chains`. Results are written whatever their memory holds (see
     CHAIN_WHOLE of ``kernels/chain.cuh``).
-
-    Parameters
-    ----------
-    dtype : dtype
-        float32 or float64.
-    batch, steps, states : int
-    strides : dict
-        In elements: a_row, a_col, e_batch, e_step, and where there are such operands x_batch,
-        end_batch and tags_batch.
-
-    Raises
-    ------
-    NotImplementedError
-        Where one launch is not the best, for few long chains.
     """
 
     def __init__(
@@ -628,7 +593,7 @@ class Model:
 
     def _prepared(self, wanted: int | None, tagged: bool) -> Replay:
         n, name = self._states, "max_plus" if wanted is None else "log_plus"
-        plan = _usual_plan(semirings[name], self._dtype, 1)
+        plan = unseen_plan(semirings[name], self._dtype, 1)
         if wanted is None:
             source, room = path_source(plan, _known(plan, n), True), _path_room(plan, n)
         else:

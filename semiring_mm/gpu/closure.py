@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..expressions import joins
-from ..plan import Facts, Plan, bytewise, can_use_keys, make_plan, with_keys
+from ..plan import Facts, Plan, can_use_keys, closure_plan, with_keys
 from ..semirings import Semiring
 from . import device, trees
 from .launch import Launch, entry, prepared, struct_of
@@ -55,25 +55,16 @@ def shape(n: int, word: int, marks: bool, *, alone: bool) -> Shape | None:
 def closure_block(
     semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
 ) -> None:
-    """A ← A* in place for a matrix with one on its diagonal.
-
-    With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry strictly improves.
-    """
+    """A ← A* in place; see :meth:`semiring_mm.engine.Engine.closure_block`."""
     _close(semiring, a, known, a, predecessors, fresh=False)
 
 
 def closure_batch(
     semiring: Semiring, a: Array, known: Known | None, out: Array, predecessors: Array | None = None
 ) -> Array | bool:
-    """Out ← (I ⊕ A)* for each of a stack of matrices (batch, n, n); `out` may be `a`.
+    """Out ← (I ⊕ A)*; see :meth:`semiring_mm.engine.Engine.closure_batch`. `out` may be `a`.
 
-    With predecessors (and a selective ⊕) P[i, j] becomes the node before j on a path from i, or
-    -9999.
-
-    Returns
-    -------
-    open : device array of uint8, shape (..., n), or True
-        What :func:`.trees.predecessors` returns, if these were found from the closure.
+    Returns what :func:`.trees.predecessors` does, if these were found from the closure, or True.
     """
     found = _close(semiring, a, known, out, predecessors, fresh=True)
     return True if found is None else found
@@ -204,9 +195,7 @@ def _way(
 ) -> Way:
     """The fastest way that is right for all that is known of the entries."""
     closed = closed_plan(semiring, dtype, known, depth)
-    fa, fb, fc = known or (None, None, None)
-    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
-    plan = replace(bytewise(plan) if plan.codec == "bits" else plan, check=False)
+    plan = closure_plan(semiring, dtype, known, depth, annihilate=False)
     ordered, keys = replace(plan, keep_nan=False), None
     if can_use_keys(ordered):
         keys = with_keys(ordered)

@@ -30,14 +30,8 @@ _EVENTS = 1 << 32  # that 32 bits number
 class HopDependencies:
     """See :class:`semiring_mm.graph_kernels.HopDependencies`; on the current device.
 
-    Parameters
-    ----------
-    n : int
-    out, back : (n + 1,) int64 and (arcs,) int32
-    words : int, optional
-        A batch has 64 times so many sources.
-    limit : int
-        Edges of a node above which a block takes its events, not a warp.
+    A batch has 64 times `words` sources. A block takes the events of a node of more than `limit`
+    edges, else a warp.
     """
 
     def __init__(

@@ -51,13 +51,8 @@ def compile_source(source: str, arch: int, own: str = "", *more: str) -> tuple[b
     """Compile for ``sm_arch`` with NVRTC, which needs neither a driver nor a device.
 
     `own` is "a" for code with instructions that only this architecture has; `more` are further
-    options of the compiler.
-
-    Returns
-    -------
-    cubin : bytes
-    report : str
-        What the compiler said: registers, shared memory and spills.
+    options of the compiler. Returns the cubin, and what the compiler said: registers, shared memory
+    and spills.
     """
     from cupy.cuda import nvrtc
 
@@ -234,12 +229,12 @@ def parameters(params: bytes, maps: tuple[tuple[bytes, int], ...]) -> bytes:
     return b"".join(text for text, _ in maps) + params if maps else params
 
 
-def refuse_capture(what: str = "this call") -> None:
+def refuse_capture() -> None:
     """Raise RuntimeError where a wait for the device would break the capture of a CUDA graph."""
     if current().capturing():
         raise RuntimeError(
-            f"{what} waits for the device, which a CUDA graph that is being captured cannot hold: "
-            f"capture matmul, gemm, gemv or einsum of floating point or bool"
+            "this call waits for the device, which a CUDA graph that is being captured cannot "
+            "hold: capture matmul, gemm, gemv or einsum of floating point or bool"
         )
 
 

@@ -16,7 +16,7 @@ from ..semirings import Semiring
 from . import device
 from .device import refuse_capture
 from .launch import Launch, entry, launch, prepared, struct_of
-from .source import STORAGE
+from .source import STORAGE, flags, literal
 from .views import address, aligned, ascending
 
 __all__ = [
@@ -33,28 +33,17 @@ _NOTHING = Facts(math.inf, -math.inf, False)
 def _scan_type(
     storage: str, missing: int | None, wide: bool, *, kinds: bool, far: bool = False
 ) -> str:
-    """A type sr::Scan.
+    """A type sr::Scan, for a dtype by NumPy's name and the integer that stands for "no edge".
 
-    Parameters
-    ----------
-    storage : str
-        NumPy's name of the array's dtype.
-    missing : int, optional
-        The integer that stands for "no edge".
-    wide : bool
-        Whether 16 bytes can be read at once.
-    kinds : bool
-        Whether the kinds of the entries are wanted, not their range.
-    far : bool
-        Whether very small and very large numbers are one of the kinds.
+    `wide`: 16 bytes can be read at once; `kinds`: the kinds of the entries are wanted, not their
+    range, and with `far` very small and very large numbers are one of the kinds.
     """
     result = {"i": "sr::i64", "u": "sr::u64", "b": "sr::u64"}.get(storage[0], "double")
     if storage.startswith("bfloat"):
         result = "double"
     signed = (missing or 0) - (1 << 64 if (missing or 0) >= 1 << 63 else 0)
-    flags = ", ".join("true" if x else "false" for x in (wide, kinds, far))
-    return f"""sr::Scan<{STORAGE[storage]}, {result}, {"true" if missing is not None else "false"},
-                         {f"-{-signed - 1}ll - 1" if signed < 0 else f"{signed}ll"}, {flags}>"""
+    return f"""sr::Scan<{STORAGE[storage]}, {result}, {flags(missing is not None)},
+                         {literal(signed)}, {flags(wide, kinds, far)}>"""
 
 
 @functools.cache
@@ -172,12 +161,8 @@ def _prepare(here: device.Device, x: Array, missing: int | None) -> _Launch:
 def flags_of(a: Array, b: Array, *, far: bool = False) -> Array:
     """The kinds (:data:`.source.KINDS`) of the entries of two arrays of floats, by one launch.
 
-    `far` asks for that kind, too.
-
-    Returns
-    -------
-    flags : device array of uint32
-        To be joined by or. The host does not wait for it.
+    `far` asks for that kind, too. They are uint32 on the device, to be joined by or; the host does
+    not wait for them.
     """
     here, size = device.current(), a.itemsize
     (left, left_runs), (right, right_runs) = ascending(a), ascending(b)

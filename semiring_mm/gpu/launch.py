@@ -136,19 +136,10 @@ def entry(
 ) -> str:  # fmt: skip
     """The text of a kernel: its entry calls the function `run` with the parameters.
 
-    Parameters
-    ----------
-    header : str
-        Of the folder ``kernels``; several are separated by spaces.
-    params : Struct or str
-    run : str
-        A C++ function of the parameters, such as ``sr::Copy<float>::run``.
-    bounds : int or str
-        Threads of a block; and how many blocks a multiprocessor is to hold.
-    definitions : str
-        C++ before the entry.
-    cluster : int
-        Blocks of a cluster.
+    `header` is of the folder ``kernels``; several are separated by spaces. `run` is a C++ function
+    of the parameters, such as ``sr::Copy<float>::run``. `bounds` has the threads of a block, and
+    how many blocks a multiprocessor is to hold; `definitions` are C++ before the entry; `cluster`
+    is the number of blocks of a cluster.
     """
     included = "".join(f'#include "{name}"\n' for name in header.split())
     together = f"__cluster_dims__({cluster}) " if cluster > 1 else ""
@@ -179,27 +170,15 @@ def launch(
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel, and all of its launch that does not depend on addresses.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    blocks, threads, shared : int
-        The last are bytes of shared memory.
-    params : Struct
-    fields : dict
-        Parameters: strides and sizes.
-    early : bool
-        As of :meth:`.device.Kernel.launch`.
-    """
+    """A kernel, and all of its launch that does not depend on addresses."""
 
     kernel: device.Kernel
     blocks: int
     threads: int
-    shared: int
+    shared: int  # bytes of shared memory
     params: Struct
-    fields: dict[str, Any]
-    early: bool = False
+    fields: dict[str, Any]  # parameters: strides and sizes
+    early: bool = False  # as of :meth:`.device.Kernel.launch`
 
     def send(
         self, fields: dict[str, Any] | None = None, /, *,
@@ -222,14 +201,9 @@ class Replay:
     """Launches that were made before, to be made again with other addresses.
 
     Where they come often with the same addresses on the same stream, they become one launch of a
-    CUDA graph, which takes half as long as that of a kernel.
-
-    Parameters
-    ----------
-    launches : sequence of Launched
-    owner : callable
-        Of each address among the parameters: the number of an array, and the bytes from where that
-        begins. It may raise LookupError.
+    CUDA graph, which takes half as long as that of a kernel. `owner` gives of each address among
+    the parameters the number of an array, and the bytes from where that begins. It may raise
+    LookupError.
     """
 
     def __init__(

@@ -48,14 +48,9 @@ def product(
     c: Array,
     scaling: Scaling,
 ) -> None:
-    """C ← (α ⊗ (A ⊗ B)) ⊕ (β ⊗ C) for a finite α.
+    """C ← (α ⊗ (A ⊗ B)) ⊕ (β ⊗ C) for a finite α, by the engine's product over plus_times.
 
-    Parameters
-    ----------
-    plus_times : callable
-        The engine's product over plus_times.
-    a, b, c : device arrays (batch, m, k), (batch, k, n), (batch, m, n), or without batch
-        Any strides, a batch stride of 0 included; one dtype.
+    The device arrays have any strides, a batch stride of 0 included, and one dtype.
     """
     here = device.current()
     plan = make_plan(semiring, a.dtype, None, None, 1, alpha=scaling.alpha, beta=scaling.beta)

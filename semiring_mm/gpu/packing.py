@@ -22,18 +22,10 @@ THREADS, _ROWS, _WORDS, _SHARED = 256, 128, 8, 128 * 9 * 4
 
 @dataclass(frozen=True, kw_only=True)
 class Packing(Launch):
-    """The launch that packs an array, `from` an address `to` another one.
+    """The launch that packs an array, `from` an address `to` another one."""
 
-    Attributes
-    ----------
-    pitch : int
-        Words of a row of the result.
-    bytes : int
-        Of the result.
-    """
-
-    pitch: int
-    bytes: int
+    pitch: int  # words of a row of the result
+    bytes: int  # of the result
 
 
 def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:

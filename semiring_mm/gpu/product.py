@@ -163,7 +163,8 @@ def product(
             return
         a, known = scaled(semiring, alpha, a), None  # what is known is of A before
         scaling = scaling._replace(alpha=None)
-    if gather is None and not triangle and _by_columns(c) and semiring.commutes:
+    by_columns = c.strides[-2] == c.itemsize != c.strides[-1]
+    if gather is None and not triangle and by_columns and semiring.commutes:
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # the kernels write along rows
         arg = None if arg is None else arg.swapaxes(-1, -2)
     if arg is None and not triangle and is_log_sum(semiring, a.dtype):
@@ -270,10 +271,6 @@ _WORTH_A_TRANSPOSE = 64, 512**3  # rows of C that look through each column of B,
 
 def _kinds(x: Facts) -> int:
     return sum(KINDS[kind] for kind in x.kinds())
-
-
-def _by_columns(c: Array) -> bool:
-    return bool(c.strides[-2] == c.itemsize and c.strides[-1] != c.itemsize)
 
 
 @dataclass(eq=False)

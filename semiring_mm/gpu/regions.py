@@ -16,48 +16,29 @@ __all__ = ["Cut", "Limits", "Regions", "cut", "pieces", "regions", "subtrees"]
 
 _ALIGNED = 2  # edges; those of a node begin at a multiple
 
-
 #: What a sweep takes on a device, in pairs of a dense product there: an edge; and an edge whose
 #: labels are not in shared memory.
 _EDGE, _FAR = 12.0, 400.0
 
 
 class Cut(NamedTuple):
-    """A factor with more nodes in its dense core.
-
-    Attributes
-    ----------
-    structure : SymbolicFactor
-    edges : int64
-        Its edges, among those of the structure as it was.
-    inner : (k,) int64
-        The edges that lie within the core now.
-    tail, head : (k,) int32
-        Their ends, from the first node of the core on.
-    old : int
-        The core as it was is its last so many nodes.
-    """
+    """A factor with more nodes in its dense core."""
 
     structure: SymbolicFactor
-    edges: Index
-    inner: Index
-    tail: Node
+    edges: Index  # its edges, among those of the structure as it was
+    inner: Index  # (k,): the edges that lie within the core now
+    tail: Node  # their ends, from the first node of the core on
     head: Node
-    old: int
+    old: int  # the core as it was is its last so many nodes
 
 
 def cut(x: SymbolicFactor, rows: int, most: int) -> Cut:
     """Move the upper ends of the elimination tree, where degrees are large, to the dense core.
 
     Dense products are so much faster on a device than sweeps, one node after the other, that this
-    pays as long as the core has a few times as many nodes as the edges of one that joins it.
-
-    Parameters
-    ----------
-    rows : int
-        Nodes and their heads that fit into shared memory.
-    most : int
-        Nodes of the core, if it is not larger already.
+    pays as long as the core has a few times as many nodes as the edges of one that joins it. `rows`
+    nodes and their heads fit into shared memory; the core gets at most `most` nodes, if it is not
+    larger already.
     """
     degree = np.diff(x.first)
     deepest = degree.astype(np.int64)  # the largest degree in each subtree
@@ -74,15 +55,15 @@ def cut(x: SymbolicFactor, rows: int, most: int) -> Cut:
     gone = np.zeros(x.n, bool)
     gone[order[: ends[np.argmin(costs)]]] = True
     gone[x.eliminated :] = True
-    kept, eliminated = np.flatnonzero(~gone), int(np.count_nonzero(~gone))
+    kept = np.flatnonzero(~gone)
+    eliminated = len(kept)
     place = np.empty(x.n + 1, np.int32)
     place[np.concatenate([kept, np.flatnonzero(gone)])] = np.arange(x.n, dtype=np.int32)
     place[x.n] = x.n
     tail = np.repeat(np.arange(x.eliminated), degree)
     inside = gone[tail]
     inner = np.flatnonzero(inside)
-    first = np.zeros(eliminated + 1, np.int64)
-    np.cumsum(degree[kept], out=first[1:])
+    first = offsets(degree[kept])
     edges = np.flatnonzero(~inside)
     node = np.empty_like(x.order)
     node[place[:-1]] = x.order
@@ -103,19 +84,11 @@ def _levels(x: SymbolicFactor) -> Iterator[Index]:
 
 
 class Limits(NamedTuple):
-    """How large a region may be.
+    """How large a region may be."""
 
-    Parameters
-    ----------
-    nodes, edges : int
-        At most, unless it is a single node.
-    rows : int
-        Nodes, and heads of edges above the region, of one that is held.
-    """
-
-    nodes: int
-    rows: int
-    edges: int
+    nodes: int  # at most, unless it is a single node
+    rows: int  # nodes, and heads of edges above the region, of one that is held
+    edges: int  # at most, as nodes
 
 
 @dataclass(frozen=True)
@@ -124,55 +97,28 @@ class Regions:
 
     Nodes are named by places: those of the regions one after the other, in each by descending
     positions; the core's keep their positions.
-
-    Attributes
-    ----------
-    place : (n,) int32
-        Of each position.
-    position : (n,) int32
-        At each place.
-    first : (count + 1,) int32
-        The places of each region begin here.
-    parent, depth : (count,) int32
-        The region above it, -1 where there is none; how many are above it.
-    level : (eliminated,) int32
-        Of each place: how many nodes of its region are above it.
-    levels : (count,) int32
-        How many there are in each region.
-    leaf : (count,) bool
-        Whether none is below it, and it is as small as a leaf may be.
-    held : (count,) bool
-        Whether the heads of its edges are numbered.
-    outer_first : (count + 1,) int32
-    outer : int32
-        Places of the heads above each region that is held.
-    edge_first : (count + 1,) int64
-        The edges of each region begin here.
-    edge : int64
-        The structure's edge; -1 in the gaps.
-    row, level_row : int32
-        The head of each edge: its number among the nodes of the region and the heads above it, or
-        among its levels and these heads; in a region that is not held, its place.
-    end : (eliminated,) int32
-        Where the edges of each place end, from the first edge of its region on; those of the next
-        one begin at the next even number.
     """
 
-    place: Node
-    position: Node
-    first: Node
-    parent: Node
-    depth: Node
-    level: Node
-    levels: Node
+    place: Node  # (n,): of each position
+    position: Node  # (n,): at each place
+    first: Node  # (count + 1,): the places of each region begin here
+    parent: Node  # (count,): the region above it, -1 where there is none
+    depth: Node  # (count,): how many are above it
+    level: Node  # (eliminated,): of each place, how many nodes of its region are above it
+    levels: Node  # (count,): how many there are in each region
+    # (count,): whether none is below it, and it is as small as a leaf may be
     leaf: NDArray[np.bool_]
-    held: NDArray[np.bool_]
-    outer_first: Node
-    outer: Node
-    edge_first: Index
-    edge: Index
+    held: NDArray[np.bool_]  # (count,): whether the heads of its edges are numbered
+    outer_first: Node  # (count + 1,): in `outer`, those of each region begin here
+    outer: Node  # places of the heads above each region that is held
+    edge_first: Index  # (count + 1,): the edges of each region begin here
+    edge: Index  # the structure's edge; -1 in the gaps
+    # The head of each edge: its number among the nodes of the region and the heads above it
+    # (level_row: among its levels and these heads); in a region that is not held, its place.
     row: Node
     level_row: Node
+    # (eliminated,): where the edges of each place end, from the first edge of its region on; those
+    # of the next one begin at the next even number
     end: Node
 
     @property
@@ -234,8 +180,7 @@ def regions(x: SymbolicFactor, leaf: Limits, upper: Limits) -> Regions:
     row[staged] = outer_at + nodes[piece[staged]]
     level_row[staged] = outer_at + levels[piece[staged]]
 
-    edge_first = np.zeros(count + 1, np.int64)
-    np.cumsum(total, out=edge_first[1:])
+    edge_first = offsets(total)
     begin = np.cumsum(room[order]) - room[order]
     where = ranges(begin, sizes)
     edge = np.full(edge_first[-1], -1, np.int64)

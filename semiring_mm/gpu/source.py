@@ -16,7 +16,7 @@ from .tiles import Tile
 
 __all__ = [
     "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel",
-    "Step", "algebra", "compute_dtype", "find_source", "flags", "join_source", "kind_of",
+    "Step", "algebra", "compute_dtype", "find_source", "flags", "join_source", "kind_of", "literal",
     "matrix_step", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
@@ -270,9 +270,11 @@ def _literal(value: float | int, plan: Plan) -> str:
     number = int(value)
     if plan.codec == "bits":
         return f"{number & 0xFFFFFFFF}u"
-    if plan.compute[0] == "u":
-        return f"{number}ull"
-    # the lowest integer has no literal of its own
+    return f"{number}ull" if plan.compute[0] == "u" else literal(number)
+
+
+def literal(number: int) -> str:
+    """A signed integer; the lowest one has no literal of its own."""
     return f"(-{-number - 1}ll - 1)" if number < 0 else f"{number}ll"
 
 
@@ -324,8 +326,8 @@ def _encode(plan: Plan, storage: str) -> str:
 
 def _missing(plan: Plan) -> str:
     assert plan.missing is not None
-    text = f"{plan.missing}ull" if plan.missing >= 0 else f"(-{-plan.missing - 1}ll - 1)"
-    return f"Storage({text})"
+    number = int(plan.missing)
+    return f"Storage({f'{number}ull' if number >= 0 else literal(number)})"
 
 
 def _is_missing(plan: Plan) -> str:
@@ -343,17 +345,13 @@ def _fits(plan: Plan) -> str:
     highest = (1 << bits) - 1 if unsigned else (1 << (bits - 1)) - 1
     tests = []
     if lowest > -(1 << 63):
-        tests.append(f"sr::i64(x) >= {_signed(lowest + (plan.missing == lowest))}")
+        tests.append(f"sr::i64(x) >= {literal(lowest + (plan.missing == lowest))}")
     if highest < (1 << 63) - 1:
-        tests.append(f"sr::i64(x) <= {_signed(highest - (plan.missing == highest))}")
+        tests.append(f"sr::i64(x) <= {literal(highest - (plan.missing == highest))}")
     inside = " && ".join(tests) or "true"
     if plan.codec == "sentinel":
         inside = f"({_is_missing(plan)}) || ({inside})"
     return f"return {inside};"
-
-
-def _signed(x: int) -> str:
-    return f"(-{-x - 1}ll - 1)" if x < 0 else f"{x}ll"
 
 
 # --- the product --------------------------------------------------------------------------------
@@ -361,37 +359,19 @@ def _signed(x: int) -> str:
 
 @dataclass(frozen=True)
 class ProductKernel:
-    """All that a product kernel is compiled for; equal ones are the same code.
-
-    Parameters
-    ----------
-    plan : Plan
-    step : str
-        A step of ``kernels/steps.cuh``.
-    tile : Tile
-    a_k, b_k : bool
-        Whether k is the contiguous direction of the operand.
-    a_wide, b_wide, c_wide : bool
-        Whether four words lie side by side, aligned, wherever the kernel looks.
-    arg : bool
-        Whether the k that won is kept.
-    cluster : int
-        Blocks of a cluster, which share a tile of C; 1: none do, or through memory.
-    sieve : bool
-        Whether only the best entries of each row are kept (``sr::Sieve``).
-    """
+    """All that a product kernel is compiled for; equal ones are the same code."""
 
     plan: Plan
-    step: str
+    step: str  # a step of ``kernels/steps.cuh``
     tile: Tile
-    a_k: bool
-    a_wide: bool
+    a_k: bool  # whether k is the contiguous direction of the operand
+    a_wide: bool  # whether four words lie side by side, aligned, wherever the kernel looks
     b_k: bool
     b_wide: bool
     c_wide: bool
-    arg: bool = False
-    cluster: int = 1
-    sieve: bool = False
+    arg: bool = False  # whether the k that won is kept
+    cluster: int = 1  # blocks of a cluster, which share a tile of C; 1: none do, or through memory
+    sieve: bool = False  # whether only the best entries of each row are kept (``sr::Sieve``)
 
     @property
     def shared(self) -> int:

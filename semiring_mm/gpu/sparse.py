@@ -14,7 +14,7 @@ from ..semirings import Semiring
 from . import device
 from .launch import entry, struct_of
 from .memory import contiguous
-from .source import algebra, word_size
+from .source import algebra, flags, word_size
 from .vector import choose_plan
 from .views import address, strides, wide_along
 
@@ -216,9 +216,7 @@ class _Run:
         self.columns = self.lanes * each
         self.strips = -(-n // self.columns)
         zero = absent(semiring, c.dtype, self.plan)
-        self.flags = [
-            "true" if x else "false" for x in (wide, scaling.alpha is not None, zero is not None)
-        ]
+        self.flags = map(flags, (wide, scaling.alpha is not None, zero is not None))
         # the kernels' error flags are read of integers and truth values; those of floats are not
         # among the addresses that differ from call to call
         self.exact = c.dtype.kind in "iub"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..engine import JOIN
 from ..expressions import joins
 from ..graph_kernels import Factor, Index, Node, offsets
-from ..plan import Plan, bytewise, computed
+from ..plan import Plan, bytewise, computed, stored
 from . import device
 from .launch import entry, launch, struct_of
 from .memory import free_memory, from_host, to_host
@@ -45,30 +45,17 @@ _OWN = 8  # blocks, at most, for the leaf regions that hold sources of a group
 
 
 class Shape(NamedTuple):
-    """Blocks of the sweeps, and the sizes of regions.
+    """Blocks of the sweeps, and the sizes of regions."""
 
-    Parameters
-    ----------
-    threads, each : int
-        Threads of a block, and sources of each: an access has ``each`` words.
-    nodes, rows, edges : int
-        Of a leaf region: nodes; labels in shared memory; edges.
-    upper : int
-        Nodes of another region.
-    narrow : int
-        Sources of a thread above leaf regions, where shared memory would hold few blocks.
-    core : int
-        Nodes of the dense core, at most, if the CPU's is not larger.
-    """
-
-    threads: int = 64
-    each: int = 4
-    nodes: int = 96
-    rows: int = 112
-    edges: int = 832
-    upper: int = 32
+    threads: int = 64  # of a block
+    each: int = 4  # sources of each: an access has so many words
+    nodes: int = 96  # of a leaf region
+    rows: int = 112  # labels of it in shared memory
+    edges: int = 832  # of it
+    upper: int = 32  # nodes of another region
+    # sources of a thread above leaf regions, where shared memory would hold few blocks
     narrow: int = 2
-    core: int = 16384
+    core: int = 16384  # nodes of the dense core, at most, if the CPU's is not larger
 
     @property
     def width(self) -> int:
@@ -101,51 +88,25 @@ class _Launch:
 
 
 class _View(NamedTuple):
-    """Which labels a sweep stores, and what it computes of the others.
+    """Which labels a sweep stores, and what it computes of the others."""
 
-    Parameters
-    ----------
-    nodes : array of int32, (eliminated, 4)
-        sr::SweepNode.
-    own : (regions,) bool
-        Leaf regions that are swept apart for groups with sources in them.
-    outer : array of int32
-        Slots of the heads above the regions.
-    slots : int
-        Labels that are stored.
-    names : array of int32, (slots,)
-    order : array of int32
-        Regions by launches, none of which is empty.
-    upper : list of _Launch
-        One after the other, from the top.
-    leaves : list of _Launch
-        The last ones.
-    """
-
-    nodes: Array
+    nodes: Array  # (eliminated, 4) of int32: sr::SweepNode
+    # (regions,): leaf regions that are swept apart for groups with sources in them
     own: NDArray[np.bool_]
-    outer: Array
-    slots: int
-    names: Array
-    order: Array
-    upper: list[_Launch]
-    leaves: list[_Launch]
+    outer: Array  # of int32: slots of the heads above the regions
+    slots: int  # labels that are stored
+    names: Array  # (slots,) of int32
+    order: Array  # of int32: regions by launches, none of which is empty
+    upper: list[_Launch]  # one after the other, from the top
+    leaves: list[_Launch]  # the last ones
 
 
 class FactorSweeps:
     """Sweeps over one factor after the other on the current device.
 
-    Parameters
-    ----------
-    shape : Shape, optional
-        The sizes of blocks and regions.
-    like : FactorSweeps, optional
-        Sweeps over the same structure on another device, whose regions are taken over.
-
-    Attributes
-    ----------
-    structure : SymbolicFactor
-        The factor's, with more nodes in its core.
+    `shape` has the sizes of blocks and regions; `like` are sweeps over the same structure on
+    another device, whose regions are taken over. The attribute ``structure`` is the factor's, with
+    more nodes in its core.
     """
 
     factor: Factor
@@ -222,8 +183,8 @@ class FactorSweeps:
         xp, size, factor = self.here.xp, self.structure.core, self.factor
         edges, tail, head = self._inner
         core = xp.full((size, size), zero, factor.dtype)
-        core[tail, head] = _stored(xp, factor.plan, out[edges], factor.dtype)
-        core[head, tail] = _stored(xp, factor.plan, back[edges], factor.dtype)
+        core[tail, head] = stored(factor.plan, out[edges], factor.dtype)
+        core[head, tail] = stored(factor.plan, back[edges], factor.dtype)
         core[size - self._old :, size - self._old :] = self.core
         core[xp.arange(size), xp.arange(size)] = one
         return core
@@ -360,10 +321,7 @@ class FactorSweeps:
     ) -> Array:  # fmt: skip
         """Rows of distances: see :meth:`semiring_mm.graph_kernels.FactorSweeps.rows`.
 
-        Parameters
-        ----------
-        batch : int, optional
-            Sources at a time.
+        `batch`: sources at a time.
         """
         x, xp = self.structure, self.here.xp
         n = x.n if targets is None else len(targets)
@@ -674,7 +632,7 @@ class _Batch:
         sweeps, factor = self.sweeps, self.sweeps.factor
         xp, x = sweeps.here.xp, sweeps.structure
         core = labels.reshape(-1, self.columns)[: x.core]
-        risen = _stored(xp, sweeps.plan, core, factor.dtype)
+        risen = stored(sweeps.plan, core, factor.dtype)
         zero = factor.semiring.identities(factor.dtype)[0]
         closed = xp.full((x.core, self.columns), zero, factor.dtype)
         product(
@@ -716,18 +674,8 @@ def _plan(xp: Any, factor: Factor, bound: float | None) -> Plan:
     return plan
 
 
-def _stored(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
-    """Values of the type computed in as they are stored."""
-    if plan.codec == "mask":
-        return x != 0
-    values = x.astype(dtype)
-    return values if plan.missing is None else xp.where(
-        x == plan.infinite, dtype.type(plan.missing), values
-    )  # fmt: skip
-
-
 def _computed(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
-    """The reverse of :func:`_stored`."""
+    """The reverse of :func:`.plan.stored`."""
     if plan.codec == "mask":
         return -(x.astype(dtype))
     values = x.astype(dtype)

@@ -33,21 +33,11 @@ Array = Any
 
 @dataclass(frozen=True)
 class Kind:
-    """The element type of a tensor-core product (``kernels/base.cuh``).
+    """The element type of a tensor-core product (``kernels/base.cuh``)."""
 
-    Parameters
-    ----------
-    name : str
-        The struct's name.
-    element : str
-        NumPy's name of the dtype that operands are read in.
-    parts : int
-        Matrices that an operand is split into; it is their sum.
-    """
-
-    name: str
-    element: str
-    parts: int = 1
+    name: str  # the struct's
+    element: str  # NumPy's name of the dtype that operands are read in
+    parts: int = 1  # matrices that an operand is split into; it is their sum
 
     @property
     def forbidden(self) -> int:
@@ -132,18 +122,11 @@ def reads(kind: Kind, a: Array, b: Array) -> bool:
 
 
 class Shape(NamedTuple):
-    """A tile of C.
-
-    Parameters
-    ----------
-    rows, columns : int
-    cluster : int
-        Blocks whose tiles lie below each other, and share columns of B.
-    """
+    """A tile of C."""
 
     rows: int = 128
     columns: int = 256
-    cluster: int = 1
+    cluster: int = 1  # blocks whose tiles lie below each other, and share columns of B
 
 
 LARGEST = Shape()
@@ -151,40 +134,20 @@ LARGEST = Shape()
 
 @dataclass(frozen=True)
 class TensorKernel:
-    """What a kernel is compiled for.
-
-    Parameters
-    ----------
-    plan : Plan
-    kind : Kind
-    a_rows, b_rows : bool
-        Whether k is the contiguous direction of the operand.
-    c_wide : bool
-        Whether neighbouring columns can be stored as one vector.
-    c_boxes : bool
-        Whether the copy engine stores C.
-    shape : Shape
-    packed : bool
-        Whether C is packed bits.
-    certifies : bool
-        Whether it multiplies samples (``sr::Certificate``) instead of operands.
-    across : bool
-        Whether the copy engine stores a C whose rows are contiguous.
-    screens : bool
-        Whether it screens the product (``sr::Screened``) instead of storing it.
-    """
+    """What a kernel is compiled for."""
 
     plan: Plan
     kind: Kind
-    a_rows: bool
-    b_rows: bool
-    c_wide: bool
-    c_boxes: bool = False
+    a_rows: bool  # whether k is the contiguous direction of the operand
+    b_rows: bool  # and of this one
+    c_wide: bool  # whether neighbouring columns can be stored as one vector
+    c_boxes: bool = False  # whether the copy engine stores C
     shape: Shape = LARGEST
-    packed: bool = False
+    packed: bool = False  # whether C is packed bits
+    # whether it multiplies samples (``sr::Certificate``) instead of operands
     certifies: bool = False
-    screens: bool = False
-    across: bool = False
+    screens: bool = False  # whether it screens the product (``sr::Screened``) instead of storing it
+    across: bool = False  # whether the copy engine stores a C whose rows are contiguous
 
     @property
     def threads(self) -> int:
@@ -316,35 +279,17 @@ def _converting(
 
 @dataclass(frozen=True)
 class Operand:
-    """A stack of [rows][k] (of C: [m][n]) for the copy engine: in place, or as a copy.
+    """A stack of [rows][k] (of C: [m][n]) for the copy engine: in place, or as a copy."""
 
-    Parameters
-    ----------
-    element, sizes, pitch
-        Of its tensor map (:meth:`Device.tensor_map`).
-    rows : bool
-        Whether k is the contiguous direction.
-    batched : bool
-        Whether there is a matrix for each one of the batch, not one for all.
-    lines : int
-        Of a box.
-    copy : _Copy or Packing, optional
-        The launch that copies it; None if it is read in place.
-    width : int
-        Elements of a line of a box; 0: 128 bytes, whose pieces are swizzled.
-    maps : dict
-        Tensor maps by address.
-    """
-
-    element: str
+    element: str  # these three of its tensor map (:meth:`Device.tensor_map`)
     sizes: tuple[int, int, int]
     pitch: tuple[int, int]
-    rows: bool
-    batched: bool
-    lines: int
-    copy: _Copy | Packing | None = None
-    width: int = 0
-    maps: dict[int, bytes] = field(default_factory=dict)
+    rows: bool  # whether k is the contiguous direction
+    batched: bool  # whether there is a matrix for each one of the batch, not one for all
+    lines: int  # of a box
+    copy: _Copy | Packing | None = None  # the launch that copies it; None if it is read in place
+    width: int = 0  # elements of a line of a box; 0: 128 bytes, whose pieces are swizzled
+    maps: dict[int, bytes] = field(default_factory=dict)  # tensor maps by address
 
     def measure(self, here: device.Device, place: int, flags: Array | None) -> Array | None:
         """Sizes of rows, if they are scaled; what else is found is joined to `flags`."""
@@ -518,21 +463,12 @@ def result_operand(plan: Plan, c: Array, across: int = 0) -> Operand | None:
 
 
 class Choice(NamedTuple):
-    """A tile of C, and how k is divided.
-
-    Parameters
-    ----------
-    shape : Shape
-    splits, depth : int
-        Parts of k, and their steps.
-    whole : int
-        Tiles of C, from the first on, whose k is not divided.
-    """
+    """A tile of C, and how k is divided."""
 
     shape: Shape
-    splits: int
-    depth: int
-    whole: int = 0
+    splits: int  # parts of k
+    depth: int  # and their steps
+    whole: int = 0  # tiles of C, from the first on, whose k is not divided
 
 
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count

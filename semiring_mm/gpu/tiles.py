@@ -20,36 +20,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Tile:
-    """The template arguments of ``sr::Tile``, and sizes that follow from them.
+    """The template arguments of ``sr::Tile``, and sizes that follow from them."""
 
-    Parameters
-    ----------
-    bm, bn, bk : int
-        Rows and columns (in words) of C that a block computes, and the steps of k in a stage.
-    tm, tn : int
-        Rows and columns (in words) of a thread's accumulators.
-    lm : int
-        Lanes of a warp along m; 32 / lm are along n.
-    blocks : int
-        Blocks resident on a multiprocessor; registers are limited accordingly.
-    matrix : int
-        Bytes of a word where lanes are in the layout of matrix instructions (``sr::MatrixTile``);
-        else 0.
-    stages : int
-        Tiles of k in shared memory, loading or in use.
-    pairs : bool
-        Whether two steps of k lie side by side in shared memory, in opposite order in A and B.
-    """
-
-    bm: int
-    bn: int
-    bk: int
-    tm: int
-    tn: int
-    lm: int
-    blocks: int = 1
+    bm: int  # rows of C that a block computes
+    bn: int  # and columns, in words
+    bk: int  # steps of k in a stage
+    tm: int  # rows of a thread's accumulators
+    tn: int  # and columns, in words
+    lm: int  # lanes of a warp along m; 32 / lm are along n
+    blocks: int = 1  # resident on a multiprocessor; registers are limited accordingly
+    # bytes of a word where lanes are in the layout of matrix instructions (``sr::MatrixTile``);
+    # else 0
     matrix: int = 0
-    stages: int = 2
+    stages: int = 2  # tiles of k in shared memory, loading or in use
+    # whether two steps of k lie side by side in shared memory, in opposite order in A and B
     pairs: bool = False
 
     @property
@@ -178,24 +162,13 @@ CLUSTER = 2
 
 @dataclass(frozen=True)
 class Launch:
-    """A tile, and how tiles of C are divided among blocks.
-
-    Parameters
-    ----------
-    tile : Tile
-    whole : int
-        The number of tiles of C, from the first on, that one block each computes.
-    splits, k_split : int
-        Blocks that share each other tile of C, and the steps of k of each such block.
-    cluster : bool
-        Whether these blocks are a cluster (all tiles are shared then).
-    """
+    """A tile, and how tiles of C are divided among blocks."""
 
     tile: Tile
-    whole: int
-    splits: int = 1
-    k_split: int = 0
-    cluster: bool = False
+    whole: int  # the number of tiles of C, from the first on, that one block each computes
+    splits: int = 1  # blocks that share each other tile of C
+    k_split: int = 0  # and the steps of k of each such block
+    cluster: bool = False  # whether these blocks are a cluster (all tiles are shared then)
 
 
 def split_k(tile: Tile, whole: int, k: int, splits: int, *, clusters: bool = False) -> Launch:
@@ -261,25 +234,11 @@ def choose(
 ) -> Launch:
     """The tile and the split of k of least time by a simple model of the chip.
 
-    Blocks run in waves that fill the chip. Where the last tiles of C would not fill a wave, their
-    k is split, so that they take less time than a full wave.
-
-    Parameters
-    ----------
-    kind : str
-        A key of :data:`TILES`.
-    m, words, k : int
-        Rows and columns (in words) of C, and the steps of k.
-    batch : int
-        Matrices.
-    sms : int
-        Multiprocessors.
-    split : bool
-        Whether several blocks may share a tile of C.
-    clusters : bool
-        Whether the chip has clusters of blocks.
-    device : str
-        The device's name, for shares that were measured on it.
+    Blocks run in waves that fill the chip. Where the last tiles of C would not fill a wave, their k
+    is split, so that they take less time than a full wave. `kind` is a key of :data:`TILES`, `m`
+    and `words` are the rows and columns (in words) of C, `sms` the multiprocessors. Blocks may
+    share a tile of C (`split`), and the chip may have clusters of them; shares that were measured
+    on the device of that name are taken.
     """
     best: tuple[float, Launch] | None = None
     measured = measured_shares(device)

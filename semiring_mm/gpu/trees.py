@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan import Facts, Plan, bytewise, make_plan
+from ..plan import Facts, Plan, closure_plan
 from ..semirings import Semiring
 from . import device
 from .launch import entry, launch, struct_of
@@ -33,12 +33,8 @@ _UNITS = 16
 @functools.lru_cache(maxsize=1024)
 def closed_plan(semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int) -> Plan:
     """The plan of a closure whose entries, at all times, are in the ranges that are known."""
-    fa, fb, fc = known or (None, None, None)
-    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
-    if plan.codec == "bits":
-        plan = bytewise(plan)
-    # what is closed stays within the ranges that are known
-    return replace(plan, check=False, annihilate=plan.annihilate or _drifts(plan, known))
+    plan = closure_plan(semiring, dtype, known, depth, annihilate=False)
+    return replace(plan, annihilate=plan.annihilate or _drifts(plan, known))
 
 
 def _drifts(plan: Plan, known: Known | None) -> bool:
@@ -55,25 +51,14 @@ def predecessors(
     semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None, *,
     fresh: bool = True, changes: Array | None = None, grain: int = 0, side: int = 0,
 ) -> Array:  # fmt: skip
-    """Predecessors in a matrix, or each of a stack (batch, n, n), from its closure.
+    """Predecessors from a closure: see :meth:`semiring_mm.engine.Trees.predecessors`.
 
-    P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
-    diagonal. Unless it is `fresh`: P has the predecessors of the weights, and P[i, j] takes P[k, j]
-    for the last node k of the matrix before j.
+    Unless they are `fresh`: P has the predecessors of the weights, and P[i, j] takes P[k, j] for
+    the last node k of the matrix before j. `changes`, uint16 of shape (..., n, pitch), has for each
+    column which `grain` nodes changed its entries last in an elimination by tiles of `side` rows;
+    with them nodes that many tight edges lead to take little time. The result has a byte for each
+    row, which is 0 where fresh predecessors are known to be trees.
 
-    Parameters
-    ----------
-    changes : device array of uint16, shape (..., n, pitch), optional
-        For each column, which `grain` nodes changed its entries last in an elimination by tiles of
-        `side` rows. With them nodes that many tight edges lead to take little time.
-
-    Returns
-    -------
-    open : device array of uint8, shape (..., n)
-        0 for the rows of fresh predecessors that are known to be trees.
-
-    Notes
-    -----
     O(n² t) pairs if t tight edges (whose weight is the distance of their ends) lead to a node.
     """
     here, n = device.current(), p.shape[-1]

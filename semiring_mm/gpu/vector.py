@@ -9,24 +9,14 @@ import numpy as np
 
 from ..engine import PLAIN, Scaling
 from ..expressions import joins_logarithms
-from ..plan import (
-    ALPHA,
-    Facts,
-    Plan,
-    bytewise,
-    is_sum,
-    make_plan,
-    needs_facts,
-    overflow,
-    scalar_bits,
-)
+from ..plan import ALPHA, Plan, is_sum, make_plan, overflow, scalar_bits, unseen_plan
 from ..semirings import Semiring
 from . import device
 from .device import refuse_capture
 from .facts import facts
 from .launch import entry, launch
 from .memory import contiguous
-from .source import PRODUCT, algebra, word_size
+from .source import PRODUCT, algebra, flags, word_size
 from .views import address, aligned, to_host
 
 __all__ = ["Shape", "choose_plan", "gemv", "join_vector_source", "shape", "vector_source"]
@@ -40,27 +30,12 @@ _PARTS, _JOINED = 128, 1 << 14  # of k, at most; or as many as are quickly joine
 
 
 class Shape(NamedTuple):
-    """How a block goes over A, and into how many parts k is split.
+    """How a block goes over A, and into how many parts k is split."""
 
-    Parameters
-    ----------
-    lanes : int
-        Threads that share the k of each row; a power of two up to 256.
-    rows : int
-        Rows that a thread takes at once.
-    splits, k_split : int
-        Parts of k, and the steps in each.
-    """
-
-    lanes: int
-    rows: int
-    splits: int
-    k_split: int
-
-
-def _power_of_two(x: int) -> int:
-    """The least one that is not below x."""
-    return 1 << (x - 1).bit_length()
+    lanes: int  # threads that share the k of each row; a power of two up to 256
+    rows: int  # rows that a thread takes at once
+    splits: int  # parts of k
+    k_split: int  # and the steps in each
 
 
 @functools.lru_cache(maxsize=4096)
@@ -68,7 +43,7 @@ def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
     """The shape for a matrix (m, k) that is read `chunk` elements at a time."""
     if k_unit:
         chunks = -(-k // chunk)
-        lanes = min(8, _power_of_two(chunks))
+        lanes = min(8, 1 << (chunks - 1).bit_length())
         rows = 1
         if m * chunks > 8 * _THREADS * sms:  # as many as leave few threads without a row
             rows = 4 if m % 4 == 0 or m >= 16 else 2 if m % 2 == 0 or m >= 8 else 1
@@ -103,15 +78,14 @@ def vector_source(
 
     `scaled`: the operand whose entries α scales, "a" or "x", or neither.
     """
-    flags = ", ".join("true" if x else "false" for x in (k_unit, wide))
     logarithms, compensated = joins_logarithms(plan.add), is_sum(plan)
     kind = "LogAccumulator" if logarithms else "SumAccumulator" if compensated else "Accumulator"
     fold = f"sr::{kind}<Algebra>"
     if scaled:
-        fold = f"sr::Scaled<{fold}, Algebra, {'true' if scaled == 'a' else 'false'}>"
+        fold = f"sr::Scaled<{fold}, Algebra, {flags(scaled == 'a')}>"
     # room for 64 registers: left to itself, the compiler keeps fewer loads under way
     bounds = f"{_THREADS}, {2 if (logarithms or compensated) and word_size(plan) == 8 else 4}"
-    vector = f"sr::Vector<{fold}, Algebra, {flags}, {lanes}, {rows}>"
+    vector = f"sr::Vector<{fold}, Algebra, {flags(k_unit, wide)}, {lanes}, {rows}>"
     return _source(plan, vector, bounds)
 
 
@@ -125,16 +99,6 @@ def _source(plan: Plan, body: str, bounds: str) -> str:
     return entry("vector.cuh", PRODUCT(), f"{body}::run", bounds, algebra(plan))
 
 
-@functools.lru_cache(maxsize=4096)
-def _plan(
-    semiring: Semiring, dtype: np.dtype[Any], depth: int, known: tuple[Facts | None, ...],
-    scaling: Scaling,
-) -> Plan:  # fmt: skip
-    fa, fx, fy = known
-    plan = make_plan(semiring, dtype, fa, fx, depth, c=fy, alpha=scaling.alpha, beta=scaling.beta)
-    return bytewise(plan) if plan.codec == "bits" else plan
-
-
 def choose_plan(
     semiring: Semiring, a: Array, x: Array, y: Array, depth: int, scaling: Scaling
 ) -> Plan:
@@ -142,19 +106,14 @@ def choose_plan(
 
     `depth`: how many products an entry of y joins, at most.
     """
-    whole = a.dtype.kind in "iu"
-    depth = depth if whole else 1
-    if not whole or not needs_facts(semiring, a.dtype):
-        return _plan(semiring, a.dtype, depth, (None, None, None), scaling)
-    info = np.iinfo(a.dtype)
-    widest = Facts(int(info.min), int(info.max), True)
-    known = (widest, widest, widest if scaling.accumulate else None)
+    dtype, alpha, beta = a.dtype, scaling.alpha, scaling.beta
+    depth = depth if dtype.kind in "iu" else 1
     try:
-        return _plan(semiring, a.dtype, depth, known, scaling)
+        return unseen_plan(semiring, dtype, depth, alpha, beta, scaling.accumulate)
     except OverflowError:
-        joined = facts(semiring, y) if scaling.accumulate else None
-        known = (facts(semiring, a), facts(semiring, x), joined)
-        return _plan(semiring, a.dtype, depth, known, scaling)
+        third = facts(semiring, y) if scaling.accumulate else None
+        left, right = facts(semiring, a), facts(semiring, x)
+        return make_plan(semiring, dtype, left, right, depth, c=third, alpha=alpha, beta=beta)
 
 
 def gemv(

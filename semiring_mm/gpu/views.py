@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .device import address, look, note_unknown, recording, refuse_capture
 
 __all__ = [
-    "address", "aligned", "ascending", "bits_of", "layouts", "reading", "strides",
+    "address", "aligned", "ascending", "bits_of", "layouts", "placed", "reading", "strides",
     "to_host", "wide_along",
 ]  # fmt: skip
 
@@ -28,6 +28,12 @@ def stride_fields(name: str, x: Array, axes: str = "m n") -> dict[str, int]:
     batch, row, column = strides(x)
     m, n = axes.split()
     return {f"{name}_{m}": row, f"{name}_{n}": column, f"{name}_batch": batch}
+
+
+def placed(name: str, x: Array, axes: str) -> dict[str, int]:
+    """The address of an array, and the strides of the first axes, by their names."""
+    steps = zip(axes.split(), x.strides, strict=False)
+    return {name: address(x), **{f"{name}_{axis}": stride // x.itemsize for axis, stride in steps}}
 
 
 def layouts(*arrays: Array | None) -> tuple[Any, ...]:
@@ -60,19 +66,9 @@ def wide_along(x: Array, axis: int, elements: int = 4) -> bool:
 def reading(x: Array, k: int, extent: int, across: int = 4) -> tuple[bool, bool]:
     """How the tiles of an operand are read whose axis `k`, -1 or -2, is summed over.
 
-    Parameters
-    ----------
-    extent : int
-        Rows or columns of C that the other axis stands for.
-    across : int
-        How many elements are read at once where that is along the other axis.
-
-    Returns
-    -------
-    by_k : bool
-        Whether it is read along k, since that is contiguous.
-    wide : bool
-        Whether four steps of k, or so many elements of the other axis, are read at once.
+    The other axis stands for `extent` rows or columns of C; along it `across` elements are read at
+    once. Returns whether it is read along k, since that is contiguous, and whether four steps of k,
+    or so many elements of the other axis, are read at once.
     """
     at, other = strides(x), -3 - k
     by_k = at[k] == 1 and not (at[other] == 1 and extent > 1)
@@ -82,15 +78,9 @@ def reading(x: Array, k: int, extent: int, across: int = 4) -> tuple[bool, bool]
 def ascending(x: Array) -> tuple[int, list[tuple[int, int]]]:
     """An array as three nested runs (stride in elements, size), shortest stride first.
 
-    For work that does not depend on the order of the entries: the axes are sorted, and joined
-    where one continues another; an axis with a negative stride is followed from its other end, and
-    one that repeats its entries is looked at once.
-
-    Returns
-    -------
-    address : int
-        Of the first entry.
-    runs : list of (int, int)
+    For work that does not depend on the order of the entries: the axes are sorted, and joined where
+    one continues another; an axis with a negative stride is followed from its other end, and one
+    that repeats its entries is looked at once. The address of the first entry comes first.
     """
     first, axes = address(x), []
     for size, stride in zip(x.shape, x.strides, strict=True):

@@ -35,7 +35,7 @@ _MANY = 4  # pairs for each multiprocessor, and
 _WORK = 1 << 28  # cells, that repay a look at all codes and an order of the pairs
 _FAR = 0x6000  # what sr::Couple has as ∞
 _CODES = 0x7FFE  # what codes of couples are below
-_LETTERS = 32  # of a table of couples, at most
+_LETTERS = 32  # of a table that lies in shared memory, at most
 _NONE = 127  # the cost of no letter, in such a table
 _WALK = 72 + 2 * 32 * 256  # bytes of shared memory: sr::Alignment's place and tile of moves
 _LONGEST = 1 << 30  # entries of a sequence, whose numbers are of 32 bits
@@ -64,6 +64,7 @@ def align(
     if couples and table is not None:  # words of bytes, of which the last is of no letter
         behind = (0, 0), (0, 4 - letters % 4)
         table = np.pad(table.astype(np.int8), behind, constant_values=_NONE)
+    copied = not couples and 0 < letters <= _LETTERS
     out = xp.empty(len(x.starts), dtype)
     moves = xp.empty((-(-most // each), width), np.uint16) if keep else None
     path = xp.empty((2, most + width - 1), np.int32) if keep else None
@@ -72,7 +73,7 @@ def align(
     fields = {
         "x": x.entries, "y": y.entries, "table": None if table is None else xp.asarray(table),
         "moves": moves, "path": path, "steps": steps, "width": width, "band": band or 0,
-        "letters": letters, "free": rule.ends,
+        "letters": letters, "free": rule.ends, "copied": copied,
         **{name: _bits(v) for name, v in zip(names, gaps, strict=True)},
     }  # fmt: skip
     cost = "GIVEN" if given else rule.cost.upper()
@@ -80,28 +81,23 @@ def align(
     of = "sr::Couple" if couples else STORAGE[dtype.name]
     run = f"sr::Alignment<{of}, sr::COST_{cost}, {each}, {options}>::run"
     params = struct_of("AlignParams")
-    most_warps = _SHARED if couples else _MOST_WARPS
-    source = entry("wavefront.cuh", params, run, 32 * max(most_warps, _SHARED))
+    source = entry("wavefront.cuh", params, run, 32 * (_SHARED if couples else _MOST_WARPS))
     pieces = _pieces(x, y, dtype.itemsize, 32 * each) if given else [(slice(None), [(0, most)])]
     for some, ranges in pieces:
         pairs, rows = len(x.starts[some]), ranges[0][1] - ranges[0][0]
-        units = -(-pairs // 2) if couples else pairs
-        strips, wanted = max(1, -(-rows // (32 * each))), -(-_ENOUGH * here.sms // units)
-        rounds, parts = -(-strips // min(most_warps, strips, wanted)), 1
-        warps = -(-strips // rounds)  # about as many strips in the last round as in the others
-        if min(strips, wanted) > most_warps and not couples:  # several blocks share a pair
-            warps, parts = _SHARED, -(-strips // _SHARED)
-        blocks = min(units, _BLOCKS * here.sms) if parts == 1 else pairs * parts
-        lines = xp.empty((min(units, blocks), 1 + rule.affine, width), dtype)
-        places, order = [v[some] for v in (x.starts, y.starts, x.lengths, y.lengths)], None
-        if all(isinstance(v, np.ndarray) for v in places):  # one transfer
-            there = list(xp.asarray(np.stack(places)))
-        else:
-            there = [xp.asarray(v) for v in places]
+        blocks, warps, parts = _blocks(pairs, rows, each, couples)
+        room = _WALK if keep else 64  # what each warp found, before what sr::Alignment has else
+        if copied:
+            room += dtype.itemsize * letters**2
+        elif couples and letters:  # profiles
+            room += warps * 64 * (letters + 1) * max(4, 1 << (each - 1).bit_length())
+        lines = xp.empty((blocks // parts, 1 + rule.affine, width), dtype)
+        places, there = _places(x, y, some)
+        order = None
         if couples and not x.even & y.even:  # so that those of a couple have about one length
             order = xp.argsort(-there[2] * there[3])
             there = [v[order] for v in there]
-        fields |= _places(there) | {
+        fields |= _named(there) | {
             "lines": lines, "out": out[some], "pairs": pairs, "parts": parts,
         }  # fmt: skip
         for first, last in ranges:
@@ -110,9 +106,6 @@ def align(
             if given:
                 costs, starts = _costs(rule, x, y, places, first, last, band)
                 fields |= {"costs": costs, "cost_starts": starts}
-            room = max(warps * dtype.itemsize, _WALK if keep else 0)
-            if couples and letters:  # sr::Alignment's profiles
-                room = 64 + warps * 2 * 32 * (letters + 1) * max(4, 1 << (each - 1).bit_length())
             launch(source, params, blocks, 32 * warps, room, fields)
         if order is not None:
             out[order] = out.copy()
@@ -128,7 +121,7 @@ def align(
 def _coupled(
     rule: AlignmentRule, x: Ragged, y: Ragged, gaps: Sequence[float], table: Array | None
 ) -> bool:
-    """Whether pairs are computed two at a time: many, whose costs are integers of 16 bits."""
+    """Whether pairs are computed two at a time: many, all of whose costs fit in 16 bits."""
     here, count, most, width = device.current(), len(x.starts), x.longest, y.longest
     if rule.warp or rule.ends or rule.dtype != "f4" or here.arch < 90:  # without VIADDMNMX.16x2
         return False
@@ -140,11 +133,37 @@ def _coupled(
     if (costs % 1).any() or largest * (steps + 12) >= _FAR:
         return False
     if table is not None:
-        return len(table) <= _LETTERS and largest < _NONE
-    if rule.local and gaps[3] < 0:
-        return False  # more is better, also behind the end of a sequence
+        return len(table) <= _LETTERS and bool(largest < _NONE)
+    if here.capturing() or (rule.local and gaps[3] < 0):
+        return False  # no wait; what is behind the end of a sequence would be better than nothing
     first, second = (s.entries.view(np.uint32).max() for s in (x, y))
     return int(to_host(here.xp.maximum(first, second))) < _CODES
+
+
+def _blocks(pairs: int, rows: int, each: int, couples: bool) -> tuple[int, int, int]:
+    """Blocks, their warps, and how many of them share a pair."""
+    sms = device.current().sms
+    units = -(-pairs // 2) if couples else pairs
+    strips, wanted = max(1, -(-rows // (32 * each))), -(-_ENOUGH * sms // units)
+    most = _SHARED if couples else _MOST_WARPS
+    if min(strips, wanted) > most and not couples:
+        parts = -(-strips // _SHARED)
+        return pairs * parts, _SHARED, parts
+    rounds = -(-strips // min(most, strips, wanted))
+    # about as many strips in the last round as in the others
+    return min(units, _BLOCKS * sms), -(-strips // rounds), 1
+
+
+def _places(x: Ragged, y: Ragged, some: slice) -> tuple[list[Array], list[Array]]:
+    """Where some sequences begin and how many entries they have, as given and on the device."""
+    xp, given = device.current().xp, [v[some] for v in (x.starts, y.starts, x.lengths, y.lengths)]
+    if all(isinstance(v, np.ndarray) for v in given):
+        return given, list(xp.asarray(np.stack(given)))  # one transfer
+    return given, [xp.asarray(v) for v in given]
+
+
+def _named(places: Iterable[Array]) -> dict[str, Array]:
+    return dict(zip("x_starts y_starts x_lengths y_lengths".split(), places, strict=False))
 
 
 def _pieces(
@@ -183,15 +202,11 @@ def _costs(
     vector = features % 4 == 0 and begins % (4 * dtype.itemsize) == 0
     launch(
         costs_source(rule, vector, band is not None), struct_of("CostParams"), int(tiles[-1]),
-        _TILE.threads, _TILE.shared(dtype.itemsize), _places(known), x=x.entries, y=y.entries,
+        _TILE.threads, _TILE.shared(dtype.itemsize), _named(known), x=x.entries, y=y.entries,
         tiles=ends, starts=known[4], costs=costs, features=features, pairs=len(rows),
         band=band or 0, first=first, unit=1,
     )  # fmt: skip
     return costs, known[4]
-
-
-def _places(known: Iterable[Array]) -> dict[str, Array]:
-    return dict(zip("x_starts y_starts x_lengths y_lengths".split(), known, strict=False))
 
 
 def _bits(x: float) -> int:

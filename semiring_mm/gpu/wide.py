@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..expressions import joins, joins_logarithms
-from ..plan import Plan, make_plan
+from ..plan import unseen_plan
 from ..semirings import Semiring, semirings
 from . import device
 from .launch import entry, launch, struct_of
@@ -21,7 +21,7 @@ from .logsum import shifted
 from .memory import copy
 from .product import product
 from .source import STORAGE, algebra, flags, word_size
-from .views import address
+from .views import address, placed
 
 __all__ = [
     "best_path", "carry", "posterior", "serves", "together",
@@ -66,14 +66,14 @@ def carry(
     mode, rows = every * _EVERY + exclusive * _EXCLUSIVE, y.shape[2]
     for some in _parts(len(y), 4 * max(4, y.itemsize) * y[:1, 0].size):
         fields = {"mode": mode, "rows": rows, "steps": a.shape[1]}
-        fields |= _strides("y", y[some], "batch step row")
+        fields |= placed("y", y[some], "batch step row")
         if not every:
             fields["y_step"] = 0
         if e is not None:  # reversed, the emissions of the next step are added
-            fields |= _strides("e", e[some], "batch step")
+            fields |= placed("e", e[some], "batch step")
             fields["e"] -= fields["e_step"] * e.itemsize if reverse else 0
         if x is not None:
-            fields |= _strides("x", x[some], "batch row") | {"first": -1}
+            fields |= placed("x", x[some], "batch row") | {"first": -1}
         own = lengths[some]
         _walk(semiring, a[0, 0], fields, len(own), _there(own, a.shape[1]), reverse=reverse)
 
@@ -94,8 +94,8 @@ def best_path(
         fields = {
             "path": address(path[some]), "total": address(score[some]), "steps": e.shape[1],
             "pointers": address(pointers), "states_pitch": pitch,
-            **_strides("e", e[some], "batch step"), **_strides("x", x[some], "batch"),
-            **_strides("end", end[some], "batch"),
+            **placed("e", e[some], "batch step"), **placed("x", x[some], "batch"),
+            **placed("end", end[some], "batch"),
         }  # fmt: skip
         own = lengths[some]
         _walk(semiring, a[0, 0], fields, len(own), _there(own, e.shape[1]), path=True)
@@ -123,30 +123,27 @@ def _posterior(
     pairs: Array | None, lengths: Array,
 ) -> None:  # fmt: skip
     semiring, (batch, steps, n) = semirings["log_plus"], e.shape
-    word = np.dtype(f"f{word_size(_plan(semiring, a.dtype))}")
+    word = np.dtype(f"f{word_size(unseen_plan(semiring, a.dtype, 1))}")
     rows, there = device.scratch(e.shape, word), _there(lengths, steps)
     levels, whole = (device.scratch(shape, np.float64) for shape in ((batch, steps), batch))
     ahead = {
         "levels": address(levels), "whole": address(whole), "steps": steps,
-        **_strides("y", rows, "batch step"), **_strides("e", e, "batch step"),
+        **placed("y", rows, "batch step"), **placed("e", e, "batch step"),
     }  # fmt: skip
     fields = ahead | {
-        "mode": _RELATIVE, "total": address(total), **_strides("x", x, "batch"),
-        **_strides("end", end, "batch"),
+        "mode": _RELATIVE, "total": address(total), **placed("x", x, "batch"),
+        **placed("end", end, "batch"),
     }  # fmt: skip
     _walk(semiring, a, fields, batch, there)
     if out is None:
         return
-    fields = ahead | {"states": address(out), **_strides("x", end, "batch")}
+    fields = ahead | {"states": address(out), **placed("x", end, "batch")}
     wanted = 1 if pairs is None else 2
     left = right = None
     if pairs is not None:
         left, right = (device.scratch(e.shape, word, zero=True) for _ in range(2))
-        fields |= {
-            "left": address(left),
-            "right": address(right),
-            **_strides("pairs", pairs, "batch"),
-        }
+        more = {"left": address(left), "right": address(right)}
+        fields |= more | placed("pairs", pairs, "batch")
     powers = _walk(semiring, a, fields, batch, there, reverse=True, wanted=wanted)
     if left is None or right is None or steps < 2:
         return
@@ -154,7 +151,7 @@ def _posterior(
     product(semirings["plus_times"], left[:, :-1].swapaxes(1, 2), right[:, 1:], joined)
     params = struct_of("WideParams")
     source = entry("wide.cuh", params, f"sr::WidePairs<{STORAGE[e.dtype.name]}>::run", _THREADS)
-    own = _strides("a", powers.swapaxes(0, 1), "row col") | {"n": n}
+    own = placed("a", powers.swapaxes(0, 1), "row col") | {"n": n}
     launch(
         source, params, batch * n, _THREADS, 0, fields | own, lengths=there, matrix=joined
     )  # fmt: skip
@@ -179,22 +176,11 @@ def _walk(
 ) -> Array:  # fmt: skip
     """Carry rows over all steps, from the first one or (reversed) from the last.
 
-    Parameters
-    ----------
-    a : device array (n, n)
-    fields : dict
-        Of sr::WideParams.
-    lengths : device array of int64, optional
-        All chains have all steps without it.
-    wanted : int
-        See sr::WideChain.
-
-    Returns
-    -------
-    device array (n, n)
-        What rows are multiplied by: over log_plus its exponentials.
+    `fields` are those of sr::WideParams; `wanted`: see sr::WideChain. All chains have all steps
+    without `lengths`, which are on the device. Returns the (n, n) that rows are multiplied by: over
+    log_plus the exponentials of `a`.
     """
-    here, n, plan = device.current(), a.shape[-1], _plan(semiring, a.dtype)
+    here, n, plan = device.current(), a.shape[-1], unseen_plan(semiring, a.dtype, 1)
     per, logarithms = fields.get("rows", 1), _logarithms(semiring)
     word, ends = np.dtype(f"f{word_size(plan)}"), None
     matrix = a.swapaxes(0, 1) if reverse else a  # (terms, entries)
@@ -213,7 +199,7 @@ def _walk(
     params = struct_of("WideParams")
     launch(
         entry("wide.cuh", params, run, f"{_THREADS}, 1", algebra(plan)), params, blocks, _THREADS,
-        shape.room, fields | shape.fields() | _strides("a", a, "row col"), matrix=matrix,
+        shape.room, fields | shape.fields() | placed("a", a, "row col"), matrix=matrix,
         pitch=matrix.strides[0] // word.itemsize, ends=ends, lengths=lengths, carried=carried,
         offsets=offsets, progress=carried[size:], n=n, rows=per, all=rows,
         together=shape.members > 1,
@@ -326,14 +312,3 @@ def _shaped(
     time += (members > 1) * (1000 + 8 * members)
     return time, _Shape(0, each, members, columns, passed, parts, terms, spread, column_part,
                         row_part, tile, held, room)  # fmt: skip
-
-
-@functools.lru_cache(maxsize=64)
-def _plan(semiring: Semiring, dtype: np.dtype[Any]) -> Plan:
-    return make_plan(semiring, dtype, None, None, 1)
-
-
-def _strides(name: str, x: Array, axes: str) -> dict[str, int]:
-    """The address of an array, and the strides of the first axes, by their names."""
-    steps = zip(axes.split(), x.strides, strict=False)
-    return {name: address(x), **{f"{name}_{axis}": stride // x.itemsize for axis, stride in steps}}

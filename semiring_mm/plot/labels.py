@@ -32,23 +32,10 @@ def place(
 ) -> None:
     """Write labels beside points, the first ones where they stand best; no two of them touch.
 
-    Parameters
-    ----------
-    axes : Axes
-        Its limits and its place in the figure are final.
-    points : (k, 2) float64
-        In the coordinates of the axes' data.
-    texts : sequence of str
-        Their labels.
-    lines, faint : sequence of (p, 2) float64
-        Lines that labels should not cover, and others that they rather do.
-    dots : (n, 2) float64
-        Points that labels should not cover.
-    must : int
-        How many labels, from the first, are bold and larger, and may cover a line or a dot where
-        there is no other place. The others are left out there.
-    **style
-        Of the text.
+    The limits of the axes and their place in the figure are final, and points are in the
+    coordinates of their data. Labels should not cover `lines` and `dots`, and rather cover `faint`
+    lines. The first `must` labels are bold and larger, and may cover a line or a dot where there is
+    no other place; the others are left out there. `style` is that of the text.
     """
     from matplotlib.transforms import Bbox
 

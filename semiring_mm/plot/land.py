@@ -45,14 +45,7 @@ def _cylinder(west: float) -> list[Points]:
 def outlines(projection: Azimuthal | EqualEarth) -> list[Points]:
     """Land as rings in the plane, to be filled together where they go around more to the left.
 
-    Parameters
-    ----------
-    projection : Azimuthal or EqualEarth
-        Rings of the latter go beyond the map's edge, to be cut there.
-
-    Returns
-    -------
-    list of (k, 2) float64
+    Each is (k, 2); those of EqualEarth go beyond the map's edge, to be cut there.
     """
     if isinstance(projection, EqualEarth):
         return [projection(ring) for ring in _cylinder(projection.longitude - 180)]

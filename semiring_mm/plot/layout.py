@@ -19,18 +19,9 @@ _STOPS = 300  # of a path; of a longer one some are shown, and nothing beside it
 
 
 def neighbourhood(graph: Graph, path: Sequence[int]) -> NDArray[np.int64]:
-    """The nodes to draw: all, or those of a path and the next around it.
+    """The nodes to draw, sorted: all, or those of a path and the next around it.
 
-    Parameters
-    ----------
-    graph : Graph
-    path : sequence of int
-        Without one the node with the most edges stands for it.
-
-    Returns
-    -------
-    (k,) int64
-        Sorted.
+    Without a path the node with the most edges stands for it.
     """
     n, m = len(graph.nodes), len(graph.row)
     # A longer path has more beside it; of a dense graph fewer nodes have as many edges.
@@ -58,20 +49,8 @@ def layout(graph: Graph, path: Sequence[int]) -> tuple[NDArray[np.float64], list
 
     Stress majorisation: the distance of two nodes in the picture comes close to the number of edges
     between them (E. R. Gansner, Y. Koren and S. North, Graph Drawing by Stress Majorization, Graph
-    Drawing 2004). A path runs from left to right.
-
-    Parameters
-    ----------
-    graph : Graph
-    path : sequence of int
-        Nodes of a path, in order.
-
-    Returns
-    -------
-    places : (n, 2) float64
-        NaN for the nodes that are left out.
-    path : list of int
-        The nodes of the path that are shown.
+    Drawing 2004). A path runs from left to right. Returns (n, 2), NaN for the nodes that are left
+    out, and the nodes of the path that are shown.
     """
     shown = list(path)
     if len(shown) > _STOPS:

@@ -151,22 +151,13 @@ def _scale(view: View) -> tuple[float, str] | None:
 
 @dataclass(frozen=True)
 class Shades:
-    """A number of each node, NaN where there is none, or of each edge, as a colour.
+    """A number of each node, NaN where there is none, or of each edge, as a colour."""
 
-    Attributes
-    ----------
-    values : (n,) or (edges,) float64
-    name : str
-        What they are.
-    of_edges : bool
-    power : float
-        Of the part of the limits of which colours are in proportion: less than 1 shows small
-        numbers apart.
-    """
-
-    values: NDArray[np.float64]
-    name: str = "closeness"
+    values: NDArray[np.float64]  # (n,) or (edges,)
+    name: str = "closeness"  # what they are
     of_edges: bool = False
+    # Of the part of the limits of which colours are in proportion: less than 1 shows small numbers
+    # apart.
     power: float = 1.0
 
     @cached_property
@@ -196,16 +187,8 @@ class Shades:
 def draw_network(axes: Axes, graph: Graph, view: View, shades: Shades | None = None) -> None:
     """Draw the land, the edges, the nodes, and a path with its labels.
 
-    Parameters
-    ----------
-    axes : Axes
-        Empty, or with what is to be drawn over the nodes; nothing beside them is added afterwards,
-        for labels are placed by the pixel.
-    graph : Graph
-    view : View
-        Of this graph.
-    shades : Shades, optional
-        The colours of edges and nodes.
+    The axes are empty, or have what is to be drawn over the nodes; nothing beside them is added
+    afterwards, for labels are placed by the pixel. `shades`: the colours of edges and nodes.
     """
     from matplotlib.collections import LineCollection
 

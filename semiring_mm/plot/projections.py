@@ -183,14 +183,7 @@ def _cut(arc: Points, turns: Points, west: float) -> list[Points]:
 def choose(places: Points, path: Points) -> Azimuthal | EqualEarth:
     """A projection for the extent of some places, and one that keeps a path in one piece.
 
-    Parameters
-    ----------
-    places, path : (n, 2) and (k, 2) float64
-        Longitude and latitude in degrees of all nodes that are drawn, and of those of a path.
-
-    Returns
-    -------
-    Azimuthal or EqualEarth
+    Both have longitudes and latitudes in degrees: of all nodes that are drawn, and of the path.
     """
     vectors = _vectors(places)
     # The middle of the smallest cap around all: Bădoiu and Clarkson's steps to the farthest point.

@@ -118,23 +118,10 @@ class _Part:
 
 
 class Blocks:
-    """Executor of eliminations over a matrix in the memory of several devices.
+    """Executor of eliminations over a matrix of n rows in the memory of several devices.
 
-    Parameters
-    ----------
-    devices : sequence of Device
-    n : int
-        Rows of the matrix.
-    tile : int
-    steps : Steps
-    timeline : Timeline, optional
-
-    Attributes
-    ----------
-    seconds : float
-        The elimination's, once :meth:`run` has returned.
-    sent : int
-        Bytes between devices.
+    Once :meth:`run` has returned, ``seconds`` is the elimination's time and ``sent`` has the bytes
+    between devices.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from ..memory import free_memory, too_large
 from ..naming import named
 from .devices import CudaDevice, Device
 
-__all__ = ["Plan", "beyond_limit", "choose_tile", "make_plan", "room"]
+__all__ = ["Plan", "allowance", "beyond_limit", "choose_tile", "make_plan", "room"]
 
 _SPARE = 3  # tiles' worth of temporary memory: the engine's, a chunk at the edge read, one written
 _LEAST, _STEP = 256, 64  # rows of the smallest tile, and of which others are a multiple
@@ -20,6 +20,11 @@ _LEAST, _STEP = 256, 64  # rows of the smallest tile, and of which others are a 
 def beyond_limit(what: str, needed: int, limit: int) -> MemoryError:
     """The error for work that needs more than it may take."""
     return too_large(what, needed, limit, f"use a larger {named('tiles.memory')}", room="allowed")
+
+
+def allowance(limit: int | None) -> int:
+    """Bytes that work on the host may take: half of what is free, if no limit is given."""
+    return limit if limit is not None else (free_memory() or 1 << 62) // 2
 
 
 def room(n: int, tile: int, size: int, slots: int) -> int:
@@ -79,7 +84,7 @@ def make_plan(
     n: int, size: int, devices: Sequence[int] | None, limit: int | None, tile: int | None
 ) -> Plan:
     """Plan for n rows with `size` bytes for each entry, within `limit` bytes on the host."""
-    allowed = limit if limit is not None else (free_memory() or 1 << 62) // 2
+    allowed = allowance(limit)
     room_, most, workers, staged = allowed, _MOST_HOST, max(1, pool.get_num_threads() // 4), 0
     if devices is not None:
         workers, most = 4, _MOST_DEVICE

@@ -30,29 +30,15 @@ class Checkpoint:
     """The state of a run, in ``dist.zarr.part.json``.
 
     It is written after the data that it describes have reached the disk, and replaced atomically.
-
-    Parameters
-    ----------
-    path : Path
-        Of the result.
-    task : dict
-        What is computed, of what: only the same task resumes.
-    tile : int
-        Rows and columns of a tile.
-    phase : str
-        ``"load"`` (the graph is being read), ``"steps"`` or ``"publish"`` (all is computed).
-    step : int
-        The first step that may not have been done.
-    extra : dict
-        What else is needed to resume.
     """
 
-    path: Path
+    path: Path  # of the result
+    # what is computed, of what: only the same task resumes
     task: dict[str, Any] = field(default_factory=dict)
-    tile: int = 0
-    phase: str = "load"
-    step: int = 0
-    extra: dict[str, Any] = field(default_factory=dict)
+    tile: int = 0  # rows and columns of a tile
+    phase: str = "load"  # "load" (the graph is being read), "steps" or "publish" (all is computed)
+    step: int = 0  # the first step that may not have been done
+    extra: dict[str, Any] = field(default_factory=dict)  # what else is needed to resume
 
     @property
     def file(self) -> Path:
@@ -174,10 +160,7 @@ def record_of(path: Path) -> Path:
 def keep_record(paths: Sequence[Path], task: dict[str, Any], graph: str) -> None:
     """Write the record of finished results, so that `resume` knows that nothing is left to do.
 
-    Parameters
-    ----------
-    graph : str
-        Fingerprint of what was given.
+    `graph` is the fingerprint of what was given.
     """
     files = {path.name: _stamp(path) for path in paths}
     with atomic_write(record_of(paths[0])) as part:
@@ -197,38 +180,34 @@ def is_finished(paths: Sequence[Path], task: dict[str, Any], graph: Callable[[],
     if not there:
         return False
     first, file = there[0], record_of(paths[0])
-    ways = "; give another path, or remove it to begin"
+
+    def other(what: str) -> FileExistsError:
+        ways = "give another path, or remove it to begin"
+        return FileExistsError(f"{named('tiles.resume')}: {what}; {ways}")
+
     try:
         fields = unseal(file.read_bytes().decode())
         if fields["format"] != FORMAT:
             raise ValueError("another version's")
         found, marks = dict(fields["task"]), dict(fields["files"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise FileExistsError(
-            f"{named('tiles.resume')}: {first} is there already, and no {file.name} by which to "
-            f"know that it is the result of this work{ways}"
+        raise other(
+            f"{first} is there already, and no {file.name} by which to know that it is the result "
+            f"of this work"
         ) from None
     for key, value in task.items():
         if found.get(key) != value:
-            raise FileExistsError(
-                f"{named('tiles.resume')}: {first} is the result of a run with {key} = "
-                f"{found.get(key)!r}, and this one has {value!r}{ways}"
+            raise other(
+                f"{first} is the result of a run with {key} = {found.get(key)!r}, and this one "
+                f"has {value!r}"
             )
     for path in paths:
         if path not in there:
-            raise FileExistsError(
-                f"{named('tiles.resume')}: {first} is there already, and {path}, which the same "
-                f"run made, is not{ways}"
-            )
+            raise other(f"{first} is there already, and {path}, which the same run made, is not")
         if _stamp(path) != marks.get(path.name):
-            raise FileExistsError(
-                f"{named('tiles.resume')}: {path} has changed since the run that made it ended "
-                f"(its time says so){ways}"
-            )
+            raise other(f"{path} has changed since the run that made it ended (its time says so)")
     if fields["graph"] != graph():
-        raise FileExistsError(
-            f"{named('tiles.resume')}: {first} is the result of a run on another graph{ways}"
-        )
+        raise other(f"{first} is the result of a run on another graph")
     return True
 
 

@@ -87,13 +87,8 @@ class Device:
 class CudaDevice(Device):
     """A CUDA device with a stream for computing and one for each direction of copies.
 
-    Parameters
-    ----------
-    index : int
-    stages : int
-        Pieces of pinned host memory, through which :meth:`load` and :meth:`save` copy.
-    size : int
-        Bytes of each.
+    :meth:`load` and :meth:`save` copy through `stages` pieces of pinned host memory, of `size`
+    bytes each.
     """
 
     def __init__(self, index: int, stages: int = 0, size: int = 0) -> None:

@@ -31,21 +31,9 @@ _TILE = 8 << 20  # bytes of which there is a checksum, or a chunk of Zarr
 class RowFiles(Run):
     """Files for the rows from some nodes; the state of an unfinished run is as that of tiles.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of the graph as it was given.
-    out : (Path, Path or None)
-        For distances and predecessors.
-    sources : (rows,) int64, optional
-        The nodes at which paths begin; None: all.
-    resume : bool
-        Go on from the state that is there, if there is one.
-
-    Raises
-    ------
-    FileExistsError, ValueError
-        As of :class:`.run.Run`.
+    The problem is of the graph as it was given; `out` has paths for distances and predecessors;
+    `sources` are the nodes at which paths begin, all without them. `resume`: go on from the state
+    that is there, if there is one. Raises as :class:`.run.Run`.
     """
 
     def __init__(

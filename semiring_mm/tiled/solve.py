@@ -57,7 +57,8 @@ def over(
         problem = given.in_numbers()
         source = problem.source
         n, whole = source.n, slice(0, source.n)
-        blocks = Blocks(devices, n, tile or _tile(devices, n), problem.steps, timeline)
+        side = tile or tile_of(n, *shape_of(len(devices)))
+        blocks = Blocks(devices, n, side, problem.steps, timeline)
         if short := _lacking(blocks):
             if otherwise is not None:
                 return otherwise(given)
@@ -132,10 +133,6 @@ def _lacking(blocks: Blocks) -> MemoryError | None:
     return None
 
 
-def _tile(devices: Sequence[Device], n: int) -> int:
-    return tile_of(n, *shape_of(len(devices)))
-
-
 # --- what users call ----------------------------------------------------------------------------
 
 
@@ -145,9 +142,7 @@ def close_tiles(
 ) -> Any:  # fmt: skip
     """The closure of a graph over tiles; see :func:`semiring_mm.apsp`.
 
-    Parameters
-    ----------
-    graph : EdgeList, or what gives arrays on the host for two slices
+    The graph is an EdgeList, or what gives arrays on the host for two slices.
     """
     devices, limit, paths = options.indices(), options.limit(), options.paths(predecessors)
     labels = graph.nodes if isinstance(graph, EdgeList) else None

@@ -24,11 +24,9 @@ from ..graphs.rows import WIDE, Forest, Rows, Searches, Sweeps
 from ..graphs.spanning import forest_of
 from ..hierarchy.costs import TooExpensive
 from ..hierarchy.metric import customize
-from ..memory import free_memory
 from ..progress import reporter
 from ..semirings import Semiring, semirings
-from ..tiles import TileOptions
-from .budget import beyond_limit
+from .budget import allowance, beyond_limit
 from .rows import RowFiles
 
 __all__ = ["sparse_rows"]
@@ -45,16 +43,9 @@ _STRIP = 256 << 20  # bytes of strips of more rows
 def sparse_rows(graph: Any, request: Request) -> Any:
     """The closure of a sparse graph, or some rows of it, in files or beside little memory.
 
-    Parameters
-    ----------
-    graph : EdgeList, or what gives arrays on the host for two slices
-    request : Request
-        With `rows` from these nodes, however dense the graph is; else from all, if it is sparse.
-
-    Raises
-    ------
-    TooExpensive
-        Tiles take less time, or less memory than there is.
+    The graph is an EdgeList, or what gives arrays on the host for two slices. Rows are from the
+    nodes in `request`, however dense the graph is; else from all, if it is sparse. Raises
+    TooExpensive if tiles take less time, or less memory than there is.
     """
     s, options, rows, directed = request.s, request.options, request.rows, request.directed
     predecessors, progress = request.predecessors, request.progress
@@ -88,8 +79,8 @@ def sparse_rows(graph: Any, request: Request) -> Any:
     elif state is not None and state.phase == "publish":
         solver = Searches(problem)  # has nothing left to do
     else:
-        solver = _solver(problem, request, count, _limit(options), forced)
-    height = _height(solver, count, _limit(options), state.tile if state else None)
+        solver = _solver(problem, request, count, allowance(options.limit()), forced)
+    height = _height(solver, count, allowance(options.limit()), state.tile if state else None)
     tick = reporter(progress, float(count) * given.n, solver.method, "entries")
     if files is not None:
         files.write(solver.problem, solver.write, height, options.checkpoint or 1, tick)
@@ -130,12 +121,6 @@ def _in_memory(
 
 def _given(found: tuple[Any, Any], predecessors: bool) -> Any:
     return found if predecessors else found[0]
-
-
-def _limit(options: TileOptions) -> int:
-    """Bytes that the work may take."""
-    limit = options.limit()
-    return limit if limit is not None else (free_memory() or 1 << 62) // 2
 
 
 def _sparse(s: Semiring, edges: EdgeSource) -> bool:

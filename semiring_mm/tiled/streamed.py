@@ -28,18 +28,9 @@ __all__ = ["Product", "Streamed"]
 class Streamed(Pipelines):
     """An elimination over a store; the operations are those of :mod:`..closures.elimination`.
 
-    Each device holds the pivot row of a step, and computes a part of the tiles.
-
-    Parameters
-    ----------
-    grid : Grid
-    steps : Steps
-    d : Store
-        The matrix after :meth:`Steps.begin`, in the dtype of `steps`.
-    p : Store, optional
-        Predecessors, if `steps` wants them.
-    plan, first, saved, tick, timeline
-        As for :class:`.pipeline.Pipelines`.
+    Each device holds the pivot row of a step, and computes a part of the tiles. `d` has the matrix
+    after :meth:`Steps.begin`, in the dtype of `steps`, and `p` predecessors, if these want them;
+    the rest is as for :class:`.pipeline.Pipelines`.
     """
 
     def __init__(
@@ -135,18 +126,9 @@ class Product(Pipelines):
     """C ← A ⊗ B out of core: a row of tiles of A stays in memory, B streams past it.
 
     Each tile of C is accumulated in memory and written once, so that ⊕ need not be idempotent: a
-    row of tiles that was not finished is computed again from A and B.
-
-    Parameters
-    ----------
-    s : Semiring
-    a, b : Store
-        Of shapes (m, k) and (k, n), in the dtype to compute in.
-    c : Store
-        Of shape (m, n).
-    plan, first, saved, tick
-        As for :class:`.pipeline.Pipelines`; a step is a row of tiles of C, whose columns are shared
-        out to the devices.
+    row of tiles that was not finished is computed again from A and B. The stores of A and B are in
+    the dtype to compute in; the rest is as for :class:`.pipeline.Pipelines`, of which a step is a
+    row of tiles of C, whose columns are shared out to the devices.
     """
 
     def __init__(
