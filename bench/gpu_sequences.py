@@ -28,7 +28,8 @@ Call = Callable[[], Any]
 LARGE, FITTING, MANY = (256, 1000, 32), (64, 1000, 32), (64, 100, 512)
 APP = (64, 20, 8)  # of apps/crf.py
 _SMALL = ((3, 6, 5),)
-SCORED = (20_000, 400), (100_000, 400), (4_000, 1500)  # pairs, letters
+EDITED = (2000, 200), (20_000, 400), (1_000_000, 15)  # pairs, letters
+SCORED = (20_000, 400), (100_000, 400), (4_000, 1500)
 _FEW = 4  # sequences whose results are compared
 
 
@@ -392,6 +393,26 @@ def near(size: tuple[int, int], options: Options) -> Line:
     return _line(words, lambda: sm.alignment.within(x, cutoff=2), {})
 
 
+def alike(count: int, options: Options) -> Line:
+    """The same of strings like the regions of T cell receptors that bind: most have many near."""
+    rng = np.random.default_rng(3)
+    letters = np.frombuffer(b"ACDEFGHIKLM", np.uint8)
+    strings = [
+        b"CASS" + row[:size].tobytes() + (b"QYF", b"EQYF", b"AFF", b"TQYF")[end]
+        for row, size, end in zip(
+            letters[rng.integers(0, 11, (count, 9))], rng.integers(5, 10, count),
+            rng.integers(0, 4, count), strict=True,
+        )
+    ]  # fmt: skip
+    found = sm.alignment.within(strings, cutoff=2, device=DEVICE)
+    for i in range(_FEW):
+        d = sm.alignment.cdist(strings[i : i + 1], strings)[0]
+        own = found.indices[int(found.indptr[i]) : int(found.indptr[i + 1])]
+        assert own.tolist() == [j for j in (d <= 2).nonzero()[0].tolist() if j != i]
+    words = f"{count:,} of 12 to 17: {len(found.indices) // 2:,} pairs"
+    return _line(words, lambda: sm.alignment.within(strings, cutoff=2, device=DEVICE), {})
+
+
 CASES = [
     Case(
         "Viterbi with path",
@@ -415,7 +436,13 @@ CASES = [
     Case("chain, log_plus", chain("log_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),
     Case("DTW", warping, ((1000, 1000), (64, 1000)), ((3, 9),), table=TABLE),
     Case("DTW of features", warping_of_features, ((4096, 512),), ((9, 5),), table=TABLE),
-    Case("edit distance", edits, ((2000, 200), (20_000, 400)), ((3, 9),), table=TABLE),
+    Case(
+        "edit distance",
+        edits,
+        ((2000, 200), (20_000, 400), (1_000_000, 15)),
+        ((3, 9),),
+        table=TABLE,
+    ),
     *(
         Case(f"{words}{extra}", scores(verb, proteins=bool(extra)), SCORED, ((3, 9),), table=TABLE)
         for extra in ("", ", a matrix, affine gaps")
@@ -425,4 +452,5 @@ CASES = [
         )
     ),
     Case("pairs within edit distance 2", near, ((1_000_000, 15),), ((40, 9),), table=TABLE),
+    Case("pairs within edit distance 2", alike, (1_000_000,), (50,), table=TABLE),
 ]

@@ -533,4 +533,34 @@ struct Alignment {
   }
 };
 
+// Kernel: edit distances of many pairs, a thread for each, by bits (as cpu/kernels/alignment.py has
+// them). The sequences of x have at most as many entries as a word has bits.
+template <class Word, int THREADS>
+struct Edits {
+  SR_FN static void run(const AlignParams& p) {
+    i32* own = shared_memory<i32>() + threadIdx.x;  // [entries][THREADS]: those of x
+    const i64 step = i64(gridDim.x) * THREADS;
+    for (i64 pair = i64(blockIdx.x) * THREADS + threadIdx.x; pair < p.pairs; pair += step) {
+      const i32* x = static_cast<const i32*>(p.x) + p.x_starts[pair];
+      const i32* y = static_cast<const i32*>(p.y) + p.y_starts[pair];
+      const int rows = int(p.x_lengths[pair]), columns = int(p.y_lengths[pair]);
+      for (int i = 0; i < rows; ++i) own[i * THREADS] = x[i];
+      Word up = ~Word(0), down = 0;  // which cells of a column are one more, and one less, than above
+      for (int j = 0; j < columns; ++j) {
+        const i32 code = y[j];
+        Word same = 0;
+        for (int i = rows - 1; i >= 0; --i) same = same << 1 | Word(own[i * THREADS] == code);
+        const Word equal = (((same & up) + up) ^ up) | same | down;
+        const Word above = down | ~(equal | up), below = equal & up;
+        const Word across = above << 1 | 1;
+        up = below << 1 | ~(equal | across);
+        down = across & equal;
+      }
+      const Word all = rows < 8 * int(sizeof(Word)) ? (Word(1) << rows) - 1 : ~Word(0);
+      static_cast<float*>(p.out)[pair] = float(columns + count(up & all) - count(down & all));
+    }
+  }
+  SR_FN static int count(u64 x) { return popcount(u32(x)) + popcount(u32(x >> 32)); }
+};
+
 }  // namespace sr

@@ -489,12 +489,13 @@ def _near(pairs: _Pairs, limit: int, same: bool, keep: Callable[..., None]) -> N
     sieve = sieve or _Sieve(pairs, limit, same)
     tick = reporter(pairs.progress, float(shape[0]), pairs.verb, "sequences")
     there = pairs.resident()
-    step = max(1, min(shape[0], int(_LISTED / max(1.0, share * shape[1]))))
+    listed, together = (_LISTED, _TOGETHER) if engine.HOST else (_LISTED_THERE, _TOGETHER_THERE)
+    step = max(1, min(shape[0], int(listed / max(1.0, share * shape[1]))))
     for begin in range(0, shape[0], step):
         end = min(begin + step, shape[0])
         for i, j in sieve.alike(begin, end):
-            for some in range(0, len(i), _TOGETHER):
-                a, b = (v[some : some + _TOGETHER] for v in (i, j))
+            for some in range(0, len(i), together):
+                a, b = (v[some : some + together] for v in (i, j))
                 d = edit_distance(there.of(a, b), None)
                 near = xp.flatnonzero(d <= limit)
                 keep(a[near], b[near], d[near].astype(np.int32))
@@ -529,6 +530,7 @@ class _Sieve:
         self.feature = self.engine.xp.asarray(place)
         self.radius = _CHANGED * limit / max(1, self.columns)
         self.bits = [self._bits(s) for s in self.both[: 2 - same]]
+        self.lengths = [self.engine.xp.asarray(s.lengths) for s in self.both]
 
     def _step(self, s: Ragged) -> int:
         """How many sequences are counted at a time."""
@@ -580,7 +582,7 @@ class _Sieve:
     def alike(self, begin: int, end: int) -> Iterator[tuple[Array, Array]]:
         """The pairs of some of the first sequences that may be near each other."""
         xp, x, y = self.engine.xp, self.bits[0], self.bits[-1]
-        first, second = (xp.asarray(s.lengths) for s in self.both)
+        first, second = self.lengths
         whole = self.same and end - begin == len(x)
         start = begin if self.same else 0
         some = x if whole else x[begin:end]
@@ -609,6 +611,7 @@ _LONG, _GAIN = 100, 20.0  # which gain less where sequences are longer, and in t
 _LISTED = 1 << 23  # pairs that are alike, at a time
 _BEGIN = np.zeros(1, np.int64)  # where a single sequence starts
 _TOGETHER = 1 << 20  # pairs
+_LISTED_THERE, _TOGETHER_THERE = 1 << 25, 1 << 23  # on a device
 _PAIR = 64  # bytes of one that is found, while all are put in order
 _METRICS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (edit_distance, dtw, needleman_wunsch, smith_waterman)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..metrics import reach
 from ..plan import bytewise, make_plan
@@ -154,19 +155,25 @@ class _Sides:
         height, width = _BLOCK, n
         if not self.screened:
             height, width = select.room_of(m, n, 1, np.dtype(np.float64))
-        bits, others = to_host(self.p), to_host(self.q)
-        sizes = np.unique(others)
+        bits, others = (self._begins(v) for v in (self.p, self.q))  # [number of bits]
+        sizes = np.flatnonzero(np.diff(others))
         for i in range(0, m, height):
             j = min(i + height, m)
-            low, high = reach(self.metric, self.columns, radius, sizes, bits[i], bits[j - 1])
-            start = max(int(np.searchsorted(others, low)), i if itself else 0)
-            end = int(np.searchsorted(others, high, "right"))
+            first, last = np.searchsorted(bits, (i, j - 1), "right") - 1
+            low, high = reach(self.metric, self.columns, radius, sizes, first, last)
+            start, end = max(int(others[low]), i if itself else 0), int(others[high + 1])
             if start >= end:
                 continue
             if self.screened:
                 yield from self._near(i, j, start, end, xp.full(j - i, radius), _CAPACITY)
             else:
                 yield from self._all(i, j, start, end, width)
+
+    def _begins(self, sizes: Array) -> NDArray[np.int64]:
+        """Where rows with 0, 1, ... bits begin, of sorted ones, and where the last end."""
+        xp = device.current().xp
+        every = xp.arange(self.columns + 2, dtype=sizes.dtype)
+        return to_host(xp.searchsorted(sizes, every)).astype(np.int64)
 
     def _all(self, i: int, j: int, start: int, end: int, width: int) -> Iterator[Any]:
         """All distances of some rows of X and of Y, in tiles."""

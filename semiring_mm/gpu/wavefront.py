@@ -30,6 +30,13 @@ _MOST_WARPS = 8  # of a block: below each other, two chunks of 32 columns apart
 _ENOUGH = 32  # warps of a multiprocessor, for which pairs may provide
 _BLOCKS = 32  # of a multiprocessor, at most
 _SHARED = 4  # warps of a block where several share a pair
+_EDITS = AlignmentRule("f4", "equal")
+_WORD, _SHORT = (
+    64,
+    512,
+)  # entries of the one and of the other sequence, of which a thread aligns two
+_MANY_SHORT = 256  # such pairs for each multiprocessor
+_THREADS = 128  # of a block of these
 _ROWS = 16  # of a lane of couples, at most
 _MANY = 4  # pairs for each multiprocessor, and
 _WORK = 1 << 28  # cells, that repay a look at all codes and an order of the pairs
@@ -52,6 +59,8 @@ def align(
     xp, most, width = here.xp, x.longest, y.longest + 1
     if max(most, width) > _LONGEST:
         raise ValueError(f"sequences of more than {_LONGEST} entries are not aligned on a device")
+    if rule == _EDITS and list(gaps) == [0, 1, 0, 1] and band is None and _short(x, y):
+        return _edit_distances(x, y, tick), None
     band = None if band is None else min(band, _LONGEST)
     given = x.entries.ndim == 2 and x.entries.shape[1] != 1
     couples = not keep and band is None and _coupled(rule, x, y, gaps, table)
@@ -109,13 +118,40 @@ def align(
             launch(source, params, blocks, 32 * warps, room, fields)
         if order is not None:
             out[order] = out.copy()
-    if tick is not None:
-        to_host(out[:1])  # when all is done
-        tick(1.0)
+    _tell(tick, out)
     if steps is None or path is None:
         return out, None
     count = int(to_host(steps)[0])
     return out, to_host(path)[:, :count].T[::-1].astype(np.int64)  # it was walked from its end
+
+
+def _tell(tick: Callable[[float], None] | None, out: Array) -> None:
+    if tick is not None:
+        to_host(out[:1])  # when all is done
+        tick(1.0)
+
+
+def _short(x: Ragged, y: Ragged) -> bool:
+    """Whether there are as many pairs as take all threads, one each, and these are soon done."""
+    low, high = sorted((x.longest, y.longest))
+    many = len(x.starts) >= _MANY_SHORT * device.current().sms
+    return many and 0 < low <= _WORD and high <= _SHORT
+
+
+def _edit_distances(x: Ragged, y: Ragged, tick: Callable[[float], None] | None) -> Array:
+    """The least numbers of insertions, deletions and substitutions, as float32."""
+    here, pairs = device.current(), len(x.starts)
+    if x.longest > y.longest:
+        x, y = y, x
+    out, params = here.xp.empty(pairs, np.float32), struct_of("AlignParams")
+    word = "sr::u32" if x.longest <= _WORD // 2 else "sr::u64"
+    launch(
+        entry("wavefront.cuh", params, f"sr::Edits<{word}, {_THREADS}>::run", _THREADS), params,
+        min(-(-pairs // _THREADS), _BLOCKS * here.sms), _THREADS, 4 * _THREADS * x.longest,
+        _named(_places(x, y, slice(None))[1]), x=x.entries, y=y.entries, out=out, pairs=pairs,
+    )  # fmt: skip
+    _tell(tick, out)
+    return out
 
 
 def _coupled(

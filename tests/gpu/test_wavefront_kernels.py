@@ -93,6 +93,21 @@ def test_couples(name, rows, monkeypatch):
     assert ["sr::Couple" in text for text in sources] == [True, True]
 
 
+@pytest.mark.parametrize("most", [32, 64])
+def test_short_edit_distances(most, monkeypatch):
+    """A thread for each pair, by bits; whichever of the two has the shorter sequences."""
+    monkeypatch.setattr(wavefront, "_MANY_SHORT", 0)
+    lengths = [(*RNG.integers(0, (most + 1, 90)),) for _ in range(300)]
+    lengths += [(most, 90), (most, 3), (most - 1, most), (0, 0), (0, 5), (5, 0)]
+    for order in (1, -1):
+        both_ways = [pair[::order] for pair in lengths]
+        (found, _), (expected, _) = both(RULES["edits"], both_ways, None, [0.0, 1.0, 0.0, 1.0])
+        assert_array_equal(found, expected)
+    assert "sr::Edits" in HOST.launched[-1]
+    both(RULES["edits"], [(65, 70)] * 9, None, [0.0, 1.0, 0.0, 1.0])
+    assert "sr::Edits" not in HOST.launched[-1]
+
+
 def test_costs_of_more_than_16_bits(monkeypatch):
     """Are computed in 32 bits, as are those of codes that are no letters."""
     monkeypatch.setattr(wavefront, "_MANY", 0)
