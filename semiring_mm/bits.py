@@ -158,9 +158,7 @@ def eye_bits(engine: Engine, n: int, lead: tuple[int, ...] = ()) -> Array:
     return bits
 
 
-def product_of_bits(
-    engine: Engine, s: Semiring, a: Array, b: Array, n: int, out: Array | None = None
-) -> Array:
+def product_of_bits(engine: Engine, s: Semiring, a: Array, b: Array, n: int) -> Array:
     """A ⊗ B of packed bits of any leading dimensions, which broadcast."""
     xp, (m, size) = engine.xp, (a.shape[-2], b.shape[-1])
     lead = join_leading("matmul", (a.shape[:-2], b.shape[:-2]))

@@ -28,27 +28,12 @@ def along_chain(
     ⊕ times the derivative of ⊗ (see :mod:`semiring_mm.gradients`), and what came to a row and to
     all behind it, L, is a chain over plus_times itself, L_t = g_t + J_t+1 L_t+1: a scan.
 
-    Parameters
-    ----------
-    library : Library
-    s : Semiring
-    g : array (..., T, S) with `x`, else (..., T, S, S); without the axis T of the last one only
-        What came.
-    a, e, x, lengths
-        Operands, of shapes (..., T or 1, S, S), (..., T, S), (..., S) and (...).
-    y : array, optional
-        All prefixes; they are computed again where only the last was.
-    reverse : bool
-        Suffixes instead.
+    What came, `g`, is (..., T, S) with `x`, else (..., T, S, S), without the axis T of the last one
+    only. The operands are (..., T or 1, S, S), (..., T, S), (..., S) and lengths (...). All
+    prefixes `y` are computed again where only the last was. With `reverse` they are suffixes.
 
-    Returns
-    -------
-    a, e, x : arrays
-        The gradients, before what was broadcast is summed; None where there is no operand.
-
-    Notes
-    -----
-    O(T R S²) memory for R carried rows: 1 with `x`, else S.
+    Returned are the gradients by a, e and x, before what was broadcast is summed; None where there
+    is no operand. O(T R S²) memory for R carried rows: 1 with `x`, else S.
     """
     xp, kind, n = library.xp, way(s), a.shape[-1]
     last = y is None
@@ -152,26 +137,13 @@ def of_posterior(
     path to V, it is p · (E[V | state or pair] - E[V]). The expectations given a state are those of
     the beginning and of the rest, two chains over plus_times.
 
-    Parameters
-    ----------
-    library : Library
-    came : three arrays or None
-        What came to the log-partition (...), the states' probabilities (..., T, S), and the pairs'.
-    operands : four arrays
-        Emissions (..., T, S), transitions (..., 1 or T - 1, S, S), start and end (..., S).
-    lengths : array (...), optional
-    results : three arrays, optional
-        The log-partition and the probabilities, where they are known; without those of the pairs
-        where transitions need no gradient.
+    What `came` is that of the log-partition (...), of the states' probabilities (..., T, S), and of
+    the pairs'. The operands are emissions (..., T, S), transitions (..., 1 or T - 1, S, S), start
+    and end (..., S). The `results`, the log-partition and the probabilities, are given where they
+    are known; without those of the pairs where transitions need no gradient.
 
-    Returns
-    -------
-    four arrays or None
-        Before what was broadcast is summed; None of transitions whose probabilities are not known.
-
-    Notes
-    -----
-    Of a probability O(T S²) memory.
+    Returned are four gradients, before what was broadcast is summed; None of transitions whose
+    probabilities are not known. Of a probability O(T S²) memory.
     """
     e, a, start, end = operands
     by_total, by_states, by_pairs = came

@@ -167,16 +167,9 @@ _TINY = 2.0**-1070  # above the absolute error of those below the normal numbers
 class _Graph:
     """A graph in which a cycle is reached from each node.
 
-    Parameters
-    ----------
-    row, to : array of int64
-        The ends of its edges; `row` ascends, and has all nodes.
-    weight : array of float64 or integers
-    sign : {1, -1}
-        What weights are multiplied by, so that the largest mean is sought.
+    Edges lead from `row`, which ascends and has all nodes, `to` others. Weights are multiplied by
+    `sign`, 1 or -1, so that the largest mean is sought.
 
-    Notes
-    -----
     What is compared is whole: weights in units of ``2 ** self.low``, a mean p / q by p and q, and
     the potential of a node, which runs into a cycle of that mean, in units of 1 / q. Floats, in
     units of ``2 ** self.top``, above all weights, exclude the edges that are worse beyond rounding.

@@ -326,12 +326,13 @@ class Calls(Protocol):
 
     def prepared(
         self, head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None,
-        scaling: Scaling = PLAIN,
+        scaling: Scaling = PLAIN, final: Expr | None = None,
     ) -> Any:  # fmt: skip
         """:meth:`repeat` of A ⊗ B, which is prepared if that takes its layout alone.
 
         `a` and `b` have one dtype, which the semiring has a meaning in. None where `out` is joined:
-        then later calls alone are repeated.
+        then later calls alone are repeated. `final` is a function of the entries alone, as of
+        :meth:`Engine.product`.
         """
 
     def recorded(self) -> AbstractContextManager[list[Any] | None]:

@@ -93,13 +93,8 @@ _MAX_NODES, _MAX_LENGTH = 200, 10_000
 def parse(text: str) -> Expr:
     """Parse an expression in ``a`` and ``b``.
 
-    Raises
-    ------
-    ValueError
-        If the text is not an expression of the language; the message shows the offending part.
+    ValueError, with the offending part, if the text is not an expression of the language.
 
-    Examples
-    --------
     >>> parse("min(a, b)").op
     'min'
     """
@@ -286,8 +281,6 @@ def derivative(expr: Expr, variable: str) -> Expr:
     Where two operands of min or max are equal, it is that of the first; that of ``abs`` at 0 is 0.
     Comparisons, bitwise operations and ``//`` are constant between their jumps.
 
-    Examples
-    --------
     >>> derivative(parse("max(a, b)"), "a") == parse("1 if a >= b else 0")
     True
     """
@@ -369,18 +362,9 @@ Interval = tuple[int, int]
 def intervals(expr: Expr, a: Interval, b: Interval) -> tuple[Interval, Interval]:
     """Bounds of ``expr`` over integers in the closed intervals `a` and `b`, by interval arithmetic.
 
-    Returns
-    -------
-    result : (int, int)
-        Bounds of the value.
-    reach : (int, int)
-        Bounds of 0 and of every intermediate result, operands included: an integer type that holds
-        them holds the whole computation.
-
-    Raises
-    ------
-    ValueError
-        If an operation has no integer meaning (``/``, ``exp``, ...).
+    And those of 0 and of every intermediate result, operands included: an integer type that holds
+    them holds the whole computation. ValueError where an operation has no integer meaning (``/``,
+    ``exp``, ...).
     """
     reach = [0, 0]
 
@@ -521,8 +505,6 @@ def to_cuda(expr: Expr, scalar: str) -> str:
     Functions are those of the kernels' namespace ``sr``, overloaded there for every scalar type
     and with NumPy's rules (``sr::min`` keeps a NaN, ``sr::floor_div`` rounds down).
 
-    Examples
-    --------
     >>> to_cuda(parse("min(a, b + 1)"), "float")
     'sr::min(a, (b + float(1)))'
     """

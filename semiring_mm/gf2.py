@@ -23,6 +23,7 @@ packed matrices).
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def rank(a: Any, *, device: str | None = None) -> int:
     >>> sm.gf2.rank(np.ones((4, 4), bool))
     1
     """
-    with _matrices("rank", device, a=a) as (x,):
+    with _matrices("rank", "a MN", device, a=a) as (x,):
         return len(_eliminate(x.engine, x.room(), x.n, below=True))
 
 
@@ -94,7 +95,7 @@ def det(a: Any, *, device: str | None = None) -> int:
     >>> sm.gf2.det(np.array([[1, 1], [0, 1]]))
     1
     """
-    with _matrices("det", device, a=a) as (x,):
+    with _matrices("det", "a NN", device, a=a) as (x,):
         return int(len(_eliminate(x.engine, x.room(), x.n, below=True)) == x.n)
 
 
@@ -120,7 +121,7 @@ def row_reduce(a: Any, *, device: str | None = None) -> Any:
            [0, 1, 1],
            [0, 0, 0]])
     """
-    with _matrices("row_reduce", device, a=a) as (x,):
+    with _matrices("row_reduce", "a MN", device, a=a) as (x,):
         room = x.room()
         _eliminate(x.engine, room, x.n)
         return x.give(room[:, : -(-x.n // 8)])
@@ -152,7 +153,7 @@ def inv(a: Any, *, device: str | None = None) -> Any:
     array([[1, 1],
            [0, 1]])
     """
-    with _matrices("inv", device, a=a) as (x,):
+    with _matrices("inv", "a NN", device, a=a) as (x,):
         return x.give(_solution("inv", x, eye_bits(x.engine, x.n)))
 
 
@@ -186,7 +187,7 @@ def solve(a: Any, b: Any, *, device: str | None = None) -> Any:
     >>> sm.gf2.solve(A, np.array([1, 0, 1]))
     array([0, 1, 1])
     """
-    with _matrices("solve", device, a=a, b=b) as (x, right):
+    with _matrices("solve", "a NN, b N[K]", device, a=a, b=b) as (x, right):
         return right.give(_solution("solve", x, right.bits))
 
 
@@ -210,7 +211,7 @@ def null_space(a: Any, *, device: str | None = None) -> Any:
     >>> sm.gf2.null_space(np.array([[1, 0, 1], [0, 1, 1]], dtype=bool))
     array([[ True,  True,  True]])
     """
-    with _matrices("null_space", device, a=a) as (x,):
+    with _matrices("null_space", "a MN", device, a=a) as (x,):
         engine, xp, room = x.engine, x.engine.xp, x.room()
         pivots = _eliminate(engine, room, x.n)
         free = np.setdiff1d(np.arange(x.n), pivots)
@@ -265,11 +266,14 @@ class _Matrix:
 
 
 @contextlib.contextmanager
-def _matrices(verb: str, device: str | None, **given: Any) -> Iterator[list[_Matrix]]:
+def _matrices(
+    verb: str, signature: str, device: str | None, **given: Any
+) -> Iterator[list[_Matrix]]:
+    """Operands of a signature as of :class:`.verb.Verb`."""
     packed = {name: x.bits if isinstance(x, BitMatrix) else x for name, x in given.items()}
     with Call(device, **packed) as call:
         found = [_Matrix(call, x, call[name], call[name]) for name, x in given.items()]
-        _VERBS[verb].check(x.shape for x in found)
+        _verb(verb, signature).check(x.shape for x in found)
         for name, x in zip(given, found, strict=True):
             if not isinstance(x.given, BitMatrix):
                 columns = x.array if x.array.ndim > 1 else x.array[:, np.newaxis]
@@ -277,13 +281,7 @@ def _matrices(verb: str, device: str | None, **given: Any) -> Iterator[list[_Mat
         yield found
 
 
-_VERBS = {
-    row.name: row
-    for row in (
-        Verb("rank", "a MN"), Verb("det", "a NN"), Verb("row_reduce", "a MN"), Verb("inv", "a NN"),
-        Verb("solve", "a NN, b N[K]"), Verb("null_space", "a MN"),
-    )
-}  # fmt: skip
+_verb = functools.cache(Verb)
 
 
 def _solution(verb: str, x: _Matrix, right: Array) -> Array:

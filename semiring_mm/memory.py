@@ -90,7 +90,8 @@ def workspace(size: int, worker: pool.Worker | None = None) -> NDArray[np.uint8]
     It is this thread's, or that of a worker that it has leased. It begins on a page, with flags (64
     bytes) that are 0.
     """
-    owner: Any = worker or pool.here.worker or pool.here
+    here = pool.here
+    owner: Any = worker or here.worker or here
     buffer: NDArray[np.uint8] | None = getattr(owner, "buffer", None)
     if buffer is None or buffer.nbytes < size:
         raw = np.empty(size + 4096, np.uint8)

@@ -22,8 +22,8 @@ from .semirings import Semiring
 Array = Any
 
 __all__ = [
-    "ALSO", "BIT_METRICS", "Metric", "Origin", "as_metric", "centred", "known_in_both", "on_sphere",
-    "reach", "smooth", "weighted",
+    "ALSO", "BIT_METRICS", "BUILT_IN", "Metric", "Origin", "as_metric", "centred", "known_in_both",
+    "on_sphere", "reach", "smooth", "weighted",
 ]  # fmt: skip
 
 #: Of rows of bits, from how many bits they have, and have in common; kernels have their places.
@@ -74,6 +74,10 @@ class Metric:
     pair: str
     join: str = "a + b"
     final: str = "a"
+
+    # what is known of those of the table, see BuiltIn
+    chooses = unit = centred = rising = counts = sphere = False
+    over, order = "", 0.0
 
     def __post_init__(self) -> None:
         for text in (self.pair, self.join, self.final):
@@ -130,43 +134,30 @@ class Metric:
     def final_expr(self) -> ex.Expr:
         return ex.parse(self.final)
 
+    @cached_property
+    def compares(self) -> bool:
+        """Whether distances compare as what was joined."""
+        return self.rising or self.plain
 
-Metric.__module__ = "semiring_mm.neighbours"  # where users import it from
+    @cached_property
+    def plain(self) -> bool:
+        """Whether distances are what was joined."""
+        return self.final_expr == ex.A
 
+    @cached_property
+    def alone(self) -> bool:
+        """Whether distances are functions of what was joined, and of nothing else."""
+        return "b" not in self.final_expr.ops()
 
-@dataclass(frozen=True)
-class BuiltIn(Metric):
-    """A metric and what is known of it.
+    @cached_property
+    def ending(self) -> ex.Expr | None:
+        """The function that a product ends with, where distances are one."""
+        return self.final_expr if self.alone and not self.plain else None
 
-    Parameters
-    ----------
-    chooses : bool
-        Whether weights only say which coordinates count.
-    over : str
-        A second `pair`; `final` has what is joined of it as ``b``.
-    unit : bool
-        Whether rows are divided by their Euclidean norms first; the roots of weights scale them.
-    centred : bool
-        Whether their mean is subtracted before that.
-    rising : bool
-        Whether distances compare as what was joined, so that `final` can wait.
-    counts : bool
-        Whether `pair` is 0 or 1, for integers too.
-    order : float
-        Of a p-norm, or its p-th power, p from 1 on; else 0.
-    sphere : bool
-        Whether rows are latitudes and longitudes, in place of which unit vectors are joined, and
-        distances are twice the arcsine of `final`.
-    """
-
-    chooses: bool = False
-    over: str = ""
-    unit: bool = False
-    centred: bool = False
-    rising: bool = True
-    counts: bool = False
-    order: float = 0.0
-    sphere: bool = False
+    @cached_property
+    def head(self) -> tuple[Any, ...]:
+        """What its products are known by."""
+        return "rows", self.join, self.pair, "" if self.ending is None else self.final
 
     @cached_property
     def over_metric(self) -> Metric:
@@ -174,7 +165,27 @@ class BuiltIn(Metric):
         return Metric(self.name, self.over)
 
 
-_TABLE = (
+Metric.__module__ = "semiring_mm.neighbours"  # where users import it from
+
+
+@dataclass(frozen=True)
+class BuiltIn(Metric):
+    """A metric and what is known of it."""
+
+    chooses: bool = False  # whether weights only say which coordinates count
+    over: str = ""  # a second `pair`; `final` has what is joined of it as ``b``
+    # whether rows are divided by their Euclidean norms first; the roots of weights scale them
+    unit: bool = False
+    centred: bool = False  # whether their mean is subtracted before that
+    rising: bool = True  # whether distances compare as what was joined, so that `final` can wait
+    counts: bool = False  # whether `pair` is 0 or 1, for integers too
+    order: float = 0.0  # of a p-norm, or its p-th power, p from 1 on; else 0
+    # whether rows are latitudes and longitudes, in place of which unit vectors are joined, and
+    # distances are twice the arcsine of `final`
+    sphere: bool = False
+
+
+BUILT_IN = (
     BuiltIn("cityblock", "abs(a - b)", order=1),
     BuiltIn("euclidean", "(a - b) * (a - b)", final="sqrt(a)", order=2),
     BuiltIn("sqeuclidean", "(a - b) * (a - b)", order=2),
@@ -196,7 +207,7 @@ _TABLE = (
     ),
     BuiltIn("haversine", "(a - b) * (a - b)", final="min(sqrt(a) / 2, 1)", order=2, sphere=True),
 )  # fmt: skip
-_NAMES = {metric.name: metric for metric in _TABLE}
+_NAMES = {metric.name: metric for metric in BUILT_IN}
 #: Other names.
 ALSO = {
     "l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean", "linf": "chebyshev",
@@ -208,6 +219,8 @@ def as_metric(metric: str | Metric, p: float = 2) -> Metric:
     """Look a metric up by its name; `p` is for Minkowski's."""
     if isinstance(metric, Metric):
         return metric
+    if type(metric) is str and (found := _NAMES.get(metric)) is not None:
+        return found
     if not isinstance(metric, str):
         raise TypeError(
             f"metric must be a name such as 'cityblock' or a semiring_mm.neighbours.Metric, got "

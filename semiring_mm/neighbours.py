@@ -22,10 +22,11 @@ from . import engine as engines
 from . import expressions as ex
 from .arrays import Call, check_memory
 from .bits import BitMatrix
-from .engine import Known, Screen, Sieve
+from .engine import PLAIN, Known, Screen, Sieve
 from .metrics import (
     ALSO,
     BIT_METRICS,
+    BUILT_IN,
     BuiltIn,
     Metric,
     as_metric,
@@ -60,11 +61,10 @@ _HEAD, _HEADS = 256, 16  # columns, and times k, that fill the heaps before othe
 _TILES = 8  # times as many, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
-_ONES = 8  # rows up to which few columns are soonest multiplied if they are contiguous
-_ROOTS = 1 << 12  # numbers of which NumPy's call takes less time than one that is compiled
 _SIEVED = 1 << 28  # distances from which a sieve repays its copies and passes
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
+_OF_NUMBERS = {x.name: x for x in BUILT_IN if x.name not in BIT_METRICS}
 _OF_BITS = {*BIT_METRICS, *(name for name, own in ALSO.items() if own in BIT_METRICS)}
 _PLANTED = 1 << 22  # distances from which SciPy's tree repays that it is built and asked, by
 _ASKED = 512  # so many rows at least
@@ -168,13 +168,11 @@ def cdist(
     array([[0.        , 0.33333333],
            [0.33333333, 0.        ]])
     """
-    metric = known_in_both(metric, missing)
-    bits = _of_bits("cdist", metric, w, X, Y)
-    if bits:
-        return bit_rows.cdist(bits, X, Y, out, device)
-    metric = as_metric(metric, p)
+    metric = _chosen("cdist", metric, p, w, missing, X, Y)
+    if isinstance(metric, str):
+        return bit_rows.cdist(metric, X, Y, out, device)
     if device is w is None:
-        found = _again(metric, _operands(metric, X, Y), out)
+        found = _again(metric, X, Y, out)
         if found is not None:
             return found
     with Call(device, out, X=X, Y=Y, w=w) as call:
@@ -231,10 +229,8 @@ def knn(
         The points among which the nearest are found. Without it the other rows of X.
     k : int
         From 1 to n, or without Y to m - 1; on a device at most 1,024.
-    metric, p, w, missing
+    metric, p, w, missing, device
         As for :func:`cdist`.
-    device
-        As for :func:`semiring_mm.matmul`.
 
     Returns
     -------
@@ -278,11 +274,10 @@ def knn(
     >>> distances, indices
     (array([[0.5, 0.5, 1.5]]), array([[1, 3, 0]]))
     """
-    metric = known_in_both(metric, missing)
     if k is None:
         raise TypeError("knn: k, how many rows are wanted, is missing: knn(X, Y, k)")
     if Y is not None:
-        return _k_nearest("knn", X, Y, k, metric, p, w, device)
+        return _k_nearest("knn", X, Y, k, metric, p, w, missing, device)
     count = integer(k, "knn: k")
     with Call(device, None, X=X.bits if type(X) is BitMatrix else X) as call:
         n, xp = len(call["X"]), call.engine.xp
@@ -290,7 +285,9 @@ def knn(
             raise ValueError(
                 f"knn: k is from 1 to the {max(n - 1, 0)} other rows that each of {n} has, got {k}"
             )
-        distances, indices = _k_nearest("knn", X, X, count + 1, metric, p, w, device)
+        distances, indices = _k_nearest(
+            "knn", X, X, count + 1, metric, p, w, missing, device
+        )  # fmt: skip
     with Call(device, None, distances=distances, indices=indices) as call:
         return call.give(without_itself(xp, call["distances"], call["indices"]))
 
@@ -348,8 +345,7 @@ def argbest(
     >>> sm.neighbours.argbest(np.array([[0.0, 0.0], [9.0, 9.0]]), points)
     (array([5., 1.]), array([0, 1]))
     """
-    metric = known_in_both(metric, missing)
-    distances, indices = _k_nearest("argbest", X, Y, 1, metric, p, w, device)
+    distances, indices = _k_nearest("argbest", X, Y, 1, metric, p, w, missing, device)
     return distances[:, 0], indices[:, 0]
 
 
@@ -386,14 +382,12 @@ def radius_count(
     array([2, 0])
     """
     limit = check_radius("radius_count", r)
-    metric = known_in_both(metric, missing)
-    bits = _of_bits("radius_count", metric, w, X, Y)
-    if bits:
-        return bit_rows.count(bits, X, Y, limit, device)
-    metric = as_metric(metric, p)
+    metric = _chosen("radius_count", metric, p, w, missing, X, Y)
+    if isinstance(metric, str):
+        return bit_rows.count(metric, X, Y, limit, device)
     if device is w is None:
         squares = metric.final_expr == _ROOT
-        found = _again(metric, _operands(metric, X, Y), joined=squares)
+        found = _again(metric, X, Y, joined=squares)
         if found is not None:
             return _count(found, limit_of(limit, found.dtype, squares))
     with Call(device, None, X=X, Y=Y, w=w) as call:
@@ -489,10 +483,8 @@ def within(
         Without it the pairs of different rows of X, in both directions.
     radius : float
         The largest distance; of ``"intersection"`` the least number of common bits.
-    metric, p, w, missing
+    metric, p, w, missing, device
         As for :func:`cdist`.
-    device
-        As for :func:`semiring_mm.matmul`.
 
     Returns
     -------
@@ -524,11 +516,9 @@ def within(
     (array([0, 1, 2, 2]), array([1, 0]), array([1., 1.]))
     """
     limit = check_radius("within", radius)
-    metric = known_in_both(metric, missing)
-    bits = _of_bits("within", metric, w, X, Y)
-    if bits:
-        return Within(*bit_rows.within(bits, X, Y, limit, device))
-    metric = as_metric(metric, p)
+    metric = _chosen("within", metric, p, w, missing, X, Y)
+    if isinstance(metric, str):
+        return Within(*bit_rows.within(metric, X, Y, limit, device))
     with Call(device, None, X=X, Y=X if Y is None else Y, w=w) as call:
         xp, pairs = call.engine.xp, _Pairs("within", call, metric)
         limit = limit_of(limit, pairs.dtype)
@@ -603,7 +593,7 @@ def _largest_square(limit: float, dtype: np.dtype[Any]) -> float:
 # --- repeated small calls -----------------------------------------------------------------------
 
 
-def _small(m: int, n: int, columns: int) -> bool:
+def _small(m: int, columns: int, n: int) -> bool:
     """Whether m · n distances are computed soonest by one thread."""
     return m * n * (columns + _ENTRY) < _ALONE
 
@@ -612,73 +602,67 @@ def _operands(metric: Metric, x: Any, y: Any) -> tuple[Array, Array] | None:
     """Two small NumPy matrices of one floating dtype, whole numbers as float64; None for others."""
     if type(x) is not np.ndarray or type(y) is not np.ndarray or not x.ndim == y.ndim == 2:
         return None
-    if isinstance(metric, BuiltIn) and metric.sphere:
+    if metric.sphere or not _small(len(x), x.shape[1], len(y)):
         return None
-    (m, columns), n = x.shape, len(y)
-    if not _small(m, n, columns):
-        return None
-    if x.dtype.char in "fd" and x.dtype is y.dtype:
+    if x.dtype is y.dtype and x.dtype.char in "fd":
         return x, y
-    counts = isinstance(metric, BuiltIn) and metric.counts
-    if counts or x.dtype.kind not in "iub" or y.dtype.kind not in "iub":
+    if metric.counts or x.dtype.kind not in "iub" or y.dtype.kind not in "iub":
         return None
     return x.astype(np.float64), y.astype(np.float64)
 
 
 def _again(
-    metric: Metric, given: tuple[Array, Array] | None, out: Any = None, *, joined: bool = False
-) -> Array | None:
+    metric: Metric, x: Any, y: Any, out: Any = None, *, joined: bool = False
+) -> Array | None:  # fmt: skip
     """The distances of a small call like earlier ones; None where the general way is to be taken.
 
-    `given`: operands that are fit for it; `joined`: what is joined over the coordinates instead.
+    `joined`: what is joined over the coordinates instead.
     """
+    host = engines.named("cpu")
+    calls, head, final = host.calls, metric.head, metric.ending
+    if joined:
+        head, final = (*head[:3], ""), None
+    whole = joined or metric.alone
+    if whole and type(y) is np.ndarray and not (metric.unit or metric.sphere):
+        d = calls.repeat(head, (x, y.T), out)
+        if d is not None:
+            return d
+    given = _operands(metric, x, y)
     if given is None:
         return None
     x, y = given
-    host = engines.named("cpu")
-    known = metric if isinstance(metric, BuiltIn) else None
-    if known is not None and known.unit:
-        if known.centred and x.shape[1]:
+    if metric.unit:
+        if metric.centred and x.shape[1]:
             x, y = centred(x), centred(y)
         x, y = host.unit_rows(x), host.unit_rows(y)
-    d = _product(metric.algebra, x, y, out)
-    if d is None or joined or metric.final_expr == ex.A:
+    d = calls.prepared(head, metric.algebra, x, y.T, out, PLAIN, final)
+    if d is None or whole:
         return d
     total: Any = float(x.shape[1])
-    if known is not None and known.over:
-        total = _product(known.over_metric.algebra, x, y)
+    if metric.over:
+        over = metric.over_metric
+        total = calls.prepared(over.head, over.algebra, x, y.T)
         if total is None:
             return None
-    if metric.final_expr == _ROOT and d.size <= _ROOTS:
-        roots: Array = np.sqrt(d, out=d)
-        return roots
     host.apply(metric.final_expr, d, total)
     return d
 
 
-def _product(algebra: Semiring, x: Array, y: Array, out: Any = None) -> Array | None:
-    """What is joined over the coordinates, if that can be done at once."""
-    turned = y.T.copy() if len(x) <= _ONES and y.shape[1] <= _FLAT else y.T
-    return engines.named("cpu").calls.prepared(("rows", algebra), algebra, x, turned, out)
-
-
-def _nearest_again(
-    metric: Metric, given: tuple[Array, Array] | None, k: Any
-) -> tuple[Array, Array] | None:
+def _nearest_again(metric: Metric, x: Any, y: Any, k: Any) -> tuple[Array, Array] | None:
     """The nearest rows of a small call like earlier ones, or None as of :func:`_again`."""
+    given = _operands(metric, x, y)
     if given is None or type(k) is not int or not 1 <= k <= len(given[1]):
         return None
     (m, columns), n = given[0].shape, len(given[1])
     host = engines.named("cpu")
     select = host.select
     tile = np.empty((m, n), given[0].dtype)
-    rising = metric.final_expr == ex.A or (isinstance(metric, BuiltIn) and metric.rising)
-    if _again(metric, given, tile, joined=rising) is None:
+    if _again(metric, *given, tile, joined=metric.compares) is None:
         return None
     value, index = select.empty(m, k, tile.dtype)
     select.put(value, index, tile, 0)
     select.finish(value, index)
-    if rising and metric.final_expr != ex.A:
+    if metric.compares and not metric.plain:
         host.apply(metric.final_expr, value, float(columns))
     return value, index
 
@@ -689,48 +673,39 @@ def _nearest_again(
 class _Pairs:
     """The distances between the rows of two matrices, to be computed by rectangles.
 
-    Attributes
-    ----------
-    shape : (m, n)
-    dtype : dtype
-        Of distances.
-    joined : dtype
-        Of what is joined over the coordinates.
-    rising : bool
-        Whether what is joined compares as the distances do.
-    passes : bool
-        Whether distances are more than one product.
+    They are of `dtype`, and what is joined over the coordinates of dtype `joined`: it compares as
+    distances do where they are `rising`, and is these where they are `plain`. If it `passes`, a
+    rectangle is more than one product.
     """
 
     def __init__(self, verb: str, call: Call, metric: Metric) -> None:
         x, y, w, engine = call["X"], call["Y"], call["w"], call.engine
         POINTS.check((None if v is None else v.shape for v in (x, y)), verb=verb)
-        known = metric if isinstance(metric, BuiltIn) else BuiltIn("own", "a", rising=False)
-        self.engine, self.final = engine, metric.final_expr
-        self.rising = known.rising or self.final == ex.A
-        self.order = known.order if w is None and engine.HOST else 0.0
-        self.sphere = known.sphere
+        self.engine, self.final, self.plain = engine, metric.final_expr, metric.plain
+        self.rising = metric.compares
+        self.order = metric.order if w is None and engine.HOST else 0.0
+        self.sphere = metric.sphere
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
-        counted = columns if known.counts else None
+        counted = columns if metric.counts else None
         self.joined = _work_dtype(verb, metric.name, x.dtype, y.dtype, counted)
         self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
-        self.total = float(columns)
+        self.total: Any = float(columns)
         # of rows of length 1, whose products lose no digits: on tensor cores where there are any
-        fast = known.unit and not engine.HOST and self.dtype == np.float32
+        fast = metric.unit and not engine.HOST and self.dtype == np.float32
         self.precision = "float32_emulated" if fast else None
-        self.empty = math.nan if known.unit else _EMPTY[metric.algebra.add_kind]
+        self.empty = math.nan if metric.unit else _EMPTY[metric.algebra.add_kind]
         if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
             x, y = _ranks(engine.xp, x, y)
         exact = (x.size + y.size if self.joined.itemsize > 2 else columns) < _EXACT
-        inside = w is not None and not (known.unit or known.chooses)  # the sums
+        inside = w is not None and not (metric.unit or metric.chooses)  # the sums
         if inside:
             self.joined = self.dtype
         elif self.joined.kind == "i" and not engine.HOST and exact:
             self.joined = np.dtype(np.float32)  # of which devices compare more in a time
-        if known.sphere:
+        if metric.sphere:
             x, y = (_on_sphere(verb, engine.xp, v, w) for v in (x, y))
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
-        centres = known.centred and columns
+        centres = metric.centred and columns
         if centres and w is None:
             x, y = centred(x), centred(y)
         if w is not None:
@@ -742,7 +717,7 @@ class _Pairs:
                 x, y = centred(x, own), centred(y, own)
             if inside:
                 x, y = weighted(engine.xp, x, y, own)
-            elif known.chooses:
+            elif metric.chooses:
                 chosen = engine.xp.asarray(np.flatnonzero(weights > 0))
                 x, y = x[:, chosen], y[:, chosen]
             else:
@@ -750,21 +725,21 @@ class _Pairs:
                     x, y = x * engine.xp.sqrt(own), y * engine.xp.sqrt(own)
         self.algebra = metric.weighted_algebra if inside else metric.algebra
         self.over: Semiring | None = None
-        if known.over:
-            over = known.over_metric
+        if metric.over:
+            over = metric.over_metric
             self.over = over.weighted_algebra if inside else over.algebra
-        if known.unit and columns:
+        if metric.unit and columns:
             x, y = engine.unit_rows(x), engine.unit_rows(y)
         self.x, self.y = x, y
         self.few = self.shape[0] <= engine.select.FEW
-        self.small = _small(*self.shape, columns)
+        self.small = _small(self.shape[0], columns, self.shape[1])
         self.known: Known | None = None
         if engine.HOST and not self.small:  # once, not for each tile
             self.known = (_NO_RANGE,) * 3
             if needs_facts(self.algebra, x.dtype):
                 own = self.algebra
                 self.known = engine.facts(own, x), engine.facts(own, y), _NO_RANGE
-        self.passes = self.over is not None or self.final != ex.A or self.joined != self.dtype
+        self.passes = self.over is not None or not self.plain or self.joined != self.dtype
 
     def tiles(self, k: int) -> tuple[int, int]:
         """Rows and columns of the tiles, of which the k best of each row are wanted."""
@@ -802,27 +777,25 @@ class _Pairs:
 
     def distances(self, rows: slice, columns: slice, out: Array) -> None:
         """Distances, of dtype `dtype`."""
-        xp = self.engine.xp
-        joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
-        if joined is out and self.over is None:
-            final = None if self.final == ex.A else (self.final, self.total)
-            self.join(rows, columns, out, final)
+        if self.joined == self.dtype and self.over is None:
+            self.join(rows, columns, out, None if self.plain else (self.final, self.total))
             self.turn(out)
             return
+        xp, total = self.engine.xp, self.total
+        joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
         self.join(rows, columns, joined)
-        total: Any = self.total
         if self.over is not None:  # of floats, then
             total = xp.empty(out.shape, self.joined)
             self.join(rows, columns, total, algebra=self.over)
         if joined is not out:
             out[...] = joined
-        if self.final != ex.A:
+        if not self.plain:
             self.engine.apply(self.final, out, total)
 
     def finished(self, joined: Array) -> Array:
         """The distances of what was joined, in a metric of one number."""
         joined = joined.astype(self.dtype, copy=False)
-        if self.final != ex.A:
+        if not self.plain:
             self.engine.apply(self.final, joined, self.total)
         self.turn(joined)
         return joined
@@ -921,23 +894,31 @@ def _cut(extent: int, size: int, start: int = 0) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
-def _of_bits(verb: str, metric: Any, w: Any, *operands: Any) -> str | None:
-    """:func:`.bit_rows.metric_of`, at once for what it has not."""
-    packed = any(type(x) is BitMatrix for x in operands)
+def _chosen(
+    verb: str, metric: str | Metric, p: float, w: Any, missing: Any, x: Any, y: Any
+) -> str | Metric:
+    """The metric, or the name of one of rows of bits: see :func:`.bit_rows.metric_of`."""
+    if missing is not None:
+        metric = known_in_both(metric, missing)
+    packed = type(x) is BitMatrix or type(y) is BitMatrix
+    if not packed and type(metric) is str and (found := _OF_NUMBERS.get(metric)) is not None:
+        return found
     if packed or (isinstance(metric, str) and metric.lower() in _OF_BITS):
-        return bit_rows.metric_of(verb, metric, w, *operands)
-    return None
+        bits = bit_rows.metric_of(verb, metric, w, x, y)
+        if bits is not None:
+            return bits
+    return as_metric(metric, p)
 
 
 def _k_nearest(
-    verb: str, X: Any, Y: Any, k: int, metric: str | Metric, p: float, w: Any, device: str | None
+    verb: str, X: Any, Y: Any, k: int, metric: str | Metric, p: float, w: Any, missing: Any,
+    device: str | None,
 ) -> Any:  # fmt: skip
-    bits = _of_bits(verb, metric, w, X, Y)
-    if bits:
-        return bit_rows.k_nearest(verb, bits, X, Y, k, device)
-    metric = as_metric(metric, p)
+    metric = _chosen(verb, metric, p, w, missing, X, Y)
+    if isinstance(metric, str):
+        return bit_rows.k_nearest(verb, metric, X, Y, k, device)
     if device is w is None:
-        found = _nearest_again(metric, _operands(metric, X, Y), k)
+        found = _nearest_again(metric, X, Y, k)
         if found is not None:
             return found
     with Call(device, None, X=X, Y=Y, w=w) as call:
@@ -946,7 +927,7 @@ def _k_nearest(
 
 def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Array]:
     select, xp = call.engine.select, call.engine.xp
-    if not call.engine.HOST and isinstance(metric, BuiltIn) and metric.unit:
+    if not call.engine.HOST and metric.unit:
         metric = replace(_CHORDS, centred=metric.centred)
     pairs = _Pairs(verb, call, metric)
     m, n = pairs.shape
@@ -1047,7 +1028,7 @@ def _sieve(pairs: _Pairs, k: int) -> Sieve | None:
         return None
     if m * n < _SIEVED or n < 16 * k:
         return None
-    final = None if pairs.rising or pairs.final == ex.A else (pairs.final, pairs.total)
+    final = None if pairs.rising else (pairs.final, pairs.total)
     return make(pairs.algebra, pairs.x, pairs.y, final)
 
 
@@ -1145,7 +1126,7 @@ class _Tree:
 
     def reaches(self, limit: float) -> tuple[float, float]:
         """Distances of the tree up to which all rows are within a limit, beyond which none is."""
-        exponent = 1.0 if self.pairs.final == ex.A else self.power
+        exponent = 1.0 if self.pairs.plain else self.power
         if self.pairs.sphere:
             limit = 2 * math.sin(min(limit, math.pi) / 2)
         with np.errstate(over="ignore"):

@@ -371,19 +371,7 @@ class KNeighborsTransformer(
         self.mode, self.radius = mode, None
 
     def fit(self, X: ArrayLike, y: Any = None) -> KNeighborsTransformer:
-        """Keep the points, as :meth:`NearestNeighbors.fit` does.
-
-        Parameters
-        ----------
-        X : array_like, shape (n, columns)
-        y : object, optional
-            Not read.
-
-        Returns
-        -------
-        KNeighborsTransformer
-            The estimator itself.
-        """
+        """Keep the points, as :meth:`NearestNeighbors.fit` does."""
         _check_mode(self.mode)
         super().fit(X)
         self._n_features_out = self.n_samples_fit_
@@ -402,20 +390,6 @@ class KNeighborsTransformer(
         """
         check_is_fitted(self)
         return self.kneighbors_graph(X, self.n_neighbors + (self.mode == "distance"), self.mode)
-
-    def fit_transform(self, X: ArrayLike, y: Any = None) -> Any:
-        """Keep the points, and transform them.
-
-        Parameters
-        ----------
-        X, y
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        scipy.sparse.csr_matrix, shape (n, n)
-        """
-        return self.fit(X).transform(X)
 
 
 def _checked(distances: Array) -> Array:

@@ -312,7 +312,7 @@ class calls:
     def repeat(head, operands, out=None, dtype=""):
         return None
 
-    def prepared(head, semiring, a, b, out=None, scaling=None):
+    def prepared(head, semiring, a, b, out=None, scaling=None, final=None):
         return None
 
     def recorded():

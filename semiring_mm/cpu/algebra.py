@@ -82,6 +82,10 @@ class Algebra:
         far = self.f.const(self.plan.infinite, a.type)
         return self.f.select(a.cmp("==", far) | b.cmp("==", far), far, product)
 
+    def ended(self, x: Value) -> Value:
+        """What is stored for a result of floats."""
+        return x if self.plan.final is None else self._number(self._emit(self.plan.final, x, x))
+
     def better(self, new: Value, old: Value) -> Value:
         """Whether `new` strictly wins over `old` under a selective ⊕; a NaN wins over a number."""
         low = self.plan.add.op in ("min", "|")  # of bytes that are 0 or -1, max is |

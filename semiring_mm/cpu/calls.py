@@ -9,16 +9,17 @@ infinities, the ranges of integers) is looked at in each call. :func:`repeat` co
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import pool
 from ..engine import PLAIN, Scaling
+from ..expressions import Expr
 from ..memory import workspace
 from ..plan import needs_facts
 from ..semirings import Semiring
@@ -32,37 +33,15 @@ Array = NDArray[Any]
 
 _PAIRS = 1 << 20  # of the largest product that is prepared; a BLAS takes all sizes
 
-_Code = tuple[Any, bytes, int]  # the compiled function, its parameters and bytes of workspace
 
-
-@dataclass(slots=True, eq=False)
-class _Call:
+class _Call(NamedTuple):
     """What a product of matrices of one layout needs besides their addresses."""
 
-    semiring: Semiring
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # of the result
     shape: tuple[int, ...]
-    depth: int
-    blas: bool
-    scaling: Scaling = PLAIN  # where it joins C, that is what is joined
-    # Where the choice of code depends on them: compiled functions for the classes of A, of B and of
-    # C, if that is joined (:func:`.facts.class_of`).
-    scan: Any = None
-    # by these classes; None where the general way is to be taken
-    codes: dict[tuple[int, ...], _Code | None] = field(default_factory=dict)
-    gemv: Callable[..., None] | None = None  # where B is a vector, what multiplies
-
-    def code(self, classes: tuple[int, ...]) -> _Code | None:
-        """Choose the code for operands of some classes, and keep it."""
-        known = [facts_of_class(x, self.dtype) for x in classes]
-        try:
-            code = product.code_of(
-                self.semiring, self.dtype, known, self.shape, self.depth, self.scaling
-            )
-        except OverflowError:  # integers as large as these may be have no type wide enough
-            code = None
-        self.codes[classes] = code
-        return code
+    #: From A, B and C whether C ← A ⊗ B was done; else the general way is to be taken.
+    multiply: Callable[[Array, Array, Array], bool]
+    joins: bool = False  # whether C is joined
 
 
 _calls: dict[tuple[Any, ...], _Call] = {}
@@ -76,21 +55,23 @@ def repeat(
     NumPy's own arrays are served, of one native dtype; `out` if it needs neither an error nor a
     temporary array. The head says, with the dtype, what the semiring is, and what scales.
     """
-    for x in operands:
-        if type(x) is not np.ndarray:
+    if len(operands) == 2:
+        (a, b), joined = operands, None
+    elif len(operands) == 3:
+        a, b, joined = operands
+        if type(joined) is not np.ndarray:
             return None
-    if len(operands) < 2:
+    else:
         return None
-    a, b, *joined = operands
+    if type(a) is not np.ndarray or type(b) is not np.ndarray:
+        return None
     try:
         call = _calls.get(_key(head, a, b))
     except TypeError:  # no semiring can be unhashable
         return None
-    if call is None or (dtype and dtype != call.dtype):
+    if call is None or (dtype and dtype != call.dtype) or call.joins is (joined is None):
         return None
-    if call.scaling.accumulate != bool(joined):
-        return None
-    return _made(call, a, b, out, *joined)
+    return _made(call, a, b, out, joined)
 
 
 def _key(head: tuple[Any, ...], a: Array, b: Array) -> tuple[Any, ...]:
@@ -110,26 +91,7 @@ def _made(
         c = joined.copy()  # also where it is `out`: the general way may have to read it again
     else:
         c = np.empty(call.shape, call.dtype) if out is None else out
-    if call.gemv is not None:
-        call.gemv(call.semiring, a, b, c, call.scaling)
-        return c if joined is None else _put(c, out)
-    if call.blas:
-        return product.by_blas(a, b, c) if product.lie_well(a, b, c) else None
-    scan = call.scan
-    classes: tuple[int, ...] = (scan[0](a), scan[1](b)) if scan else ()
-    if joined is not None and scan:
-        classes = *classes, scan[2](c)
-    try:
-        code = call.codes[classes]
-    except KeyError:
-        code = call.code(classes)
-    if code is None:
-        return None
-    function, params, room = code
-    buffer = workspace(room)
-    function(a, b, c, buffer, params, c, c)
-    if buffer[0]:  # an integer does not fit: the general way raises the error
-        buffer[:64] = 0
+    if not call.multiply(a, b, c):
         return None
     return c if joined is None else _put(c, out)
 
@@ -157,13 +119,13 @@ def _fits(out: Any, call: _Call, a: Array, b: Array) -> bool:
 
 def prepared(
     head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None,
-    scaling: Scaling = PLAIN,
+    scaling: Scaling = PLAIN, final: Expr | None = None,
 ) -> Array | None:  # fmt: skip
     """:func:`repeat`, of a product that is prepared if it was not; None of one that joins `out`."""
     key = _key(head, a, b)
     call = _calls.get(key)
     if call is None:
-        call = _prepare(semiring, a, b, scaling)
+        call = _prepare(semiring, a, b, scaling, final)
         if call is None:
             return None
         if len(_calls) >= KEPT:
@@ -184,20 +146,69 @@ def learn(
     """Do nothing: :func:`prepared` knows all of a call before it is made."""
 
 
-def _prepare(semiring: Semiring, a: Array, b: Array, scaling: Scaling) -> _Call | None:
+def _prepare(
+    semiring: Semiring, a: Array, b: Array, scaling: Scaling, final: Expr | None
+) -> _Call | None:
     """Prepare the product of two matrices, or of one and a vector, if that can be done."""
     (m, depth), n, dtype = a.shape, math.prod(b.shape[1:]), a.dtype
     if b.shape[0] != depth or not m * n * depth or not (dtype.isnative and b.dtype is dtype):
         return None
+    joins = scaling.accumulate
     if b.ndim == 1:
         from .vector import gemv  # imported lazily: many calls have matrices alone
 
-        return _Call(semiring, dtype, (m,), depth, False, scaling, gemv=gemv)
-    blas = scaling == PLAIN and product.blas_serves(semiring, a, b)
-    if not blas and m * n * depth > _PAIRS:
+        def by_rows(a: Array, b: Array, c: Array) -> bool:
+            gemv(semiring, a, b, c, scaling)
+            return True
+
+        return _Call(dtype, (m,), by_rows, joins)
+    if scaling == PLAIN and product.blas_serves(semiring, a, b):
+        return None if final is not None else _Call(dtype, (m, n), _by_blas)
+    if m * n * depth > _PAIRS or not (final is None or product.ends(semiring, dtype, final)):
         return None
-    call = _Call(semiring, dtype, (m, n), depth, blas, scaling)
-    if needs_facts(semiring, dtype) and not blas:
-        read = [a, b, np.empty((m, n), dtype)] if scaling.accumulate else [a, b]
-        call.scan = [class_scan(semiring, x) for x in read]
-    return call
+
+    def code(*classes: int) -> _Code | None:
+        known = [facts_of_class(x, dtype) for x in classes]
+        try:
+            return product.code_of(semiring, dtype, known, (m, n), depth, scaling, final)
+        except OverflowError:  # integers as large as these may be have no type wide enough
+            return None
+
+    if not needs_facts(semiring, dtype):
+        return _Call(dtype, (m, n), functools.partial(_run, code()), joins)
+    scan_a, scan_b = class_scan(semiring, a), class_scan(semiring, b)
+    scan_c = class_scan(semiring, np.empty((m, n), dtype)) if joins else None
+    codes: dict[tuple[int, ...], _Code | None] = {}
+
+    def multiply(a: Array, b: Array, c: Array) -> bool:
+        classes: tuple[int, ...] = scan_a(a), scan_b(b)
+        if scan_c is not None:
+            classes = *classes, scan_c(c)
+        try:
+            own = codes[classes]
+        except KeyError:
+            own = codes[classes] = code(*classes)
+        return _run(own, a, b, c)
+
+    return _Call(dtype, (m, n), multiply, joins)
+
+
+def _by_blas(a: Array, b: Array, c: Array) -> bool:
+    if not product.lie_well(a, b, c):
+        return False
+    product.by_blas(a, b, c)
+    return True
+
+
+_Code = tuple[Any, bytes, int]  # the compiled function, its parameters and bytes of workspace
+
+
+def _run(code: _Code | None, a: Array, b: Array, c: Array) -> bool:
+    if code is None:
+        return False
+    function, params, room = code
+    buffer = workspace(room)
+    if function((a, b, c, buffer, params, c, c)):  # an integer does not fit: an error is raised
+        buffer[:64] = 0
+        return False
+    return True

@@ -134,11 +134,10 @@ def _contiguous(a: Array) -> Array:
 
 
 def _split(
-    part: Callable[[int, int, int, int], None], lengths: Lengths, rows: int, pairs: int,
-    together: int = 1,
-) -> None:  # fmt: skip
+    part: Callable[[int, int, int, int], None], lengths: Lengths, rows: int, pairs: int
+) -> None:
     """Chains over the threads; `pairs` are a step's."""
-    pieces = _pieces(lengths, rows, pairs, together)
+    pieces = _pieces(lengths, rows, pairs, 1)
     pool.run([functools.partial(part, *piece) for piece in pieces])
 
 
@@ -549,12 +548,12 @@ def _back(
     """The compiled way back through the rows of some chains."""
     n, size, shared = a.shape[-1], a.itemsize, a.strides[1] == 0
     lanes = host_target().vector_bytes // size
-    panels = -(-n // lanes)
+    padded = -(-n // lanes) * lanes
     packed, column = (
-        x.view(a.dtype) for x in scratch((n if shared else 1) * n * size, panels * lanes * size)
+        x.view(a.dtype) for x in scratch((n if shared else 1) * n * size, padded * size)
     )
     compiled(kernels.paths, plan, plan.start)(
-        begin=first, stop=last, n=n, panels=panels, own=a.strides[0] != 0, W=lanes, shared=shared,
+        begin=first, stop=last, n=n, padded=padded, own=a.strides[0] != 0, shared=shared,
         draws=draws, lengths=lengths, a=a if a.strides[3] == size else _contiguous(a), rows=rows,
         end=end, uniform=uniform, path=path, score=score, packed=packed.reshape(-1, n),
         column=column,

@@ -49,23 +49,9 @@ def forward_backward(
 ) -> Task:
     """How to compute the log-partitions and the posterior probabilities of some chains.
 
-    Parameters
-    ----------
-    a, e, x, end, out, pairs, lengths, symbols
-        As in :meth:`semiring_mm.engine.Chains.posterior`; the matrix is that of all steps.
-    total : ndarray of float64, shape (batch,)
-        Receives the log-partitions.
-    order : ndarray of int64
-        Chains that have steps; neighbours, which go on together, are best of one length.
-    odd : ndarray of uint8, shape (batch,)
-        Receives 1 where the results are to be computed in logarithms instead; nothing is added to
-        `pairs` there.
-    threads : int
-        How many call the function.
-
-    Returns
-    -------
-    Task
+    See :meth:`.engine.Chains.posterior`; the matrix is that of all steps, and `total` of float64.
+    For `order`, `odd` and `threads` see :func:`.viterbi.viterbi`: nothing is added to `pairs` of
+    chains that are odd.
     """
     n, steps, own = a.shape[-1], int(lengths.max(initial=0)), a.strides[0] != 0
     lanes = host_target().vector_bytes // 8

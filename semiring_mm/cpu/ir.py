@@ -368,6 +368,16 @@ class Function:
             f"shufflevector {x.type} {x.name}, {y.type} {y.name}, <{len(mask)} x i32> <{text}>", out
         )
 
+    def strided(self, parts: Sequence[Value], first: int) -> Value:
+        """Each n-th lane of n vectors that follow one another, from `first` on."""
+        count, lanes = len(parts), parts[0].type.lanes
+        found = parts[0]
+        for i, x in enumerate(parts):
+            places = (k * count + first - i * lanes for k in range(lanes))
+            picked = [lanes + at if 0 <= at < lanes else k for k, at in enumerate(places)]
+            found = self.shuffle(found, x, picked)
+        return found
+
     def call(self, name: str, result: Type | None, args: Sequence[Value]) -> Value:
         types = ", ".join(str(a.type) for a in args)
         self.declarations[name] = f"declare {result or 'void'} @{name}({types})"

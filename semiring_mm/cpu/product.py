@@ -60,7 +60,7 @@ from .views import address
 
 __all__ = [
     "Blocks", "Cutter", "Program", "Step", "blas_serves", "blocks", "by_blas", "choose", "coarse",
-    "code_of", "lie_well", "pack_bits", "product", "program_of", "team_of",
+    "code_of", "ends", "lie_well", "pack_bits", "product", "program_of", "team_of",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -93,7 +93,13 @@ def product(
 
     Of the precisions there is one: float32 is always computed with as such.
     """
-    if final is not None:
+    depth = a.shape[-1]
+    m, n = c.shape[-2:]
+    if final is not None and (
+        not ends(semiring, a.dtype, final[0])
+        or blas_serves(semiring, a, b, c)
+        or _shifting_pays(semiring, a.dtype, m, n, depth, None)
+    ):
         product(semiring, a, b, c, known=known, on_done=on_done)
         apply(final[0], c, final[1])
         return
@@ -101,8 +107,6 @@ def product(
     if scaling == PLAIN and whole and on_done is None and blas_serves(semiring, a, b, c):
         by_blas(a, b, c)
         return
-    depth = a.shape[-1]
-    m, n = c.shape[-2:]
     if whole and _shifting_pays(semiring, a.dtype, m, n, depth, scaling.alpha):
         _log_sum_product(semiring, a, b, c, scaling)
         if on_done is not None:
@@ -112,7 +116,7 @@ def product(
     guess: _Guess | None = None
     if needs_facts(semiring, a.dtype):
         plain = scaling == PLAIN and not (overlap or triangle or gather is not None or on_done)
-        if plain and known is None and c.ndim == 2 and m * n * depth >= _GUESSED:
+        if plain and known is None and final is None and c.ndim == 2 and m * n * depth >= _GUESSED:
             guess = _Guess(semiring, a, b, c, arg)
             if guess.right():
                 return
@@ -126,11 +130,23 @@ def product(
     k_matters = depth if a.dtype.kind in "iu" else 1
     plan, code = choose(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, k_matters, scaling,
-        arg is not None, _width(n), m <= FEW,
+        arg is not None, _width(n), m <= FEW, None if final is None else final[0],
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
     if guess and fa is not None and fb is not None:
         guess.keep(class_of(fa, a.dtype), class_of(fb, a.dtype))
+
+
+def ends(semiring: Semiring, dtype: np.dtype[Any], final: Expr) -> bool:
+    """Whether code that computes a product stores a function of its entries, of them alone."""
+    both = semiring.add_expr.ops() | semiring.mul_expr.ops()
+    return dtype.char in "fd" and "b" not in final.ops() and not _extrema(final) & both
+
+
+def _extrema(final: Expr) -> frozenset[str]:
+    """Minimum and maximum, where a function has one: it keeps NaN, as a product need not."""
+    extrema = frozenset({"min", "max"})
+    return extrema if final.ops() & extrema else frozenset()
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -227,7 +243,7 @@ def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: 
 def choose(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
     fc: Facts | None, depth: int, scaling: Scaling, arg: bool, columns: int = 1 << 30,
-    few: bool = False,
+    few: bool = False, final: Expr | None = None,
 ) -> tuple[Plan, ProductCode]:  # fmt: skip
     """The plan of a product and its code, compiled for about so many columns, or few rows."""
     alpha, beta = scaling.alpha, scaling.beta
@@ -238,6 +254,8 @@ def choose(
         plan = bytewise(plan)
     if alpha is None and beta is None:
         plan = tuned(plan)
+    if final is not None:
+        plan = replace(plan, final=final, keep_nan=plan.keep_nan or bool(_extrema(final)))
     return plan, product_code(plan, arg, *fewer_vectors(plan, columns, few=few))
 
 
@@ -253,15 +271,17 @@ def _loses_when_stored(plan: Plan, arg: bool) -> bool:
     """Whether C cannot hold a partial result between two slabs of K.
 
     An integer that will fit at the end may not fit yet, and a 16-bit float would be rounded more
-    than once (which a minimum does not mind, but the search for its k does).
+    than once (which a minimum does not mind, but the search for its k does). It may be a function
+    of the result that is stored.
     """
     short = plan.storage in ("float16", "bfloat16")
-    return plan.check or (short and (arg or joins(plan.add) not in ("min", "max")))
+    rounded = short and (arg or joins(plan.add) not in ("min", "max"))
+    return rounded or plan.check or plan.final is not None
 
 
 def code_of(
     semiring: Semiring, dtype: np.dtype[Any], known: Sequence[Facts], shape: tuple[int, ...],
-    depth: int, scaling: Scaling,
+    depth: int, scaling: Scaling, final: Expr | None = None,
 ) -> tuple[Any, bytes, int] | None:  # fmt: skip
     """Code of a product on one thread, its parameters and bytes of workspace.
 
@@ -274,7 +294,7 @@ def code_of(
     fa, fb, fc, *_ = (*known, None, None, None)
     plan, code = choose(
         semiring, dtype, fa, fb, fc, depth if dtype.kind in "iu" else 1, scaling, False, _width(n),
-        m <= FEW,
+        m <= FEW, final,
     )  # fmt: skip
     if team_of(code, m * n * depth // code.unit) > 1:
         return None
@@ -309,8 +329,7 @@ def _run(
     ):  # fmt: skip
         slabs, room, own = _alone(code, m, n, depth, arg=arg is not None)
         buffer = workspace(room)
-        code.call(a, b, c, buffer, _params(plan, code, slabs, scaling), k_array, c)
-        if buffer[0]:
+        if code.call((a, b, c, buffer, _params(plan, code, slabs, scaling), k_array, c)):
             _does_not_fit(semiring, c, buffer)
         pool.look()
         return buffer[own:]
@@ -383,8 +402,7 @@ def _run_each(
         fields |= {f"{x}_offset": first * common[f"{x}_batch"] for x in "abc"}
         if arg:
             fields["arg_offset"] = first * k_array.strides[0]
-        code.call(a, b, c, buffer, params_of(plan, **fields), k_array, c)
-        if buffer[0]:
+        if code.call((a, b, c, buffer, params_of(plan, **fields), k_array, c)):
             _does_not_fit(semiring, c, buffer)
 
     large = m * n * depth * batch >= _SERIAL * code.unit

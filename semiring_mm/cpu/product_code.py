@@ -26,20 +26,19 @@ import ctypes
 import functools
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import expressions as ex
 from ..expressions import joins, joins_logarithms
-from ..lazy import cached_property
 from ..plan import ALPHA, BETA, READ_C, Plan, scalar_bits
 from . import vmath
 from .algebra import Algebra, compute_type
 from .compiler import KEPT, Target, compile_kept, host_target, writers
 from .ir import F32, I32, I64, PTR, Function, Type, Value, Var, module_text, transposed
 from .team import COUNTERS, Team
-from .views import HEAD, ArrayView, function_of_arrays
+from .views import HEAD, ArrayView, check_array_layout, unpacking
 
 __all__ = [
     "GATHER", "NOTHING_SEEN", "PARAMS", "SEEN", "SLAB", "SQUARE", "TRIANGLE", "TURN_A", "TURN_B",
@@ -175,7 +174,8 @@ def _multiply_add(plan: Plan) -> bool:
 class ProductCode:
     """A compiled product and the sizes that its workspace and parameters follow from."""
 
-    call: Any
+    call: Any  # of a tuple of its arguments; it returns whether a result does not fit
+    address: int  # where the function itself lies
     shape: Shape
     size: int  # bytes of the compute type
     k_slab: int
@@ -184,11 +184,6 @@ class ProductCode:
     unit: int  # columns of C in an element computed with
     watches: bool  # whether packing sees which numbers the operands hold
     plan: Plan
-
-    @cached_property
-    def address(self) -> int:
-        """Where the function lies."""
-        return ctypes.cast(self.call, ctypes.c_void_p).value or 0
 
     def own(self, *, arg: bool) -> int:
         """Bytes that a thread needs for itself."""
@@ -213,11 +208,12 @@ def product_code(plan: Plan, arg: bool, vectors: int = 0, few: bool = False) -> 
     columns = _WIDEST if few else vectors * lanes or _WIDEST
     shape = tile_shape(plan, host_target(), columns, few=few)
     library = compile_kept(
-        ["product"], (writers("product_code", "team"), repr((plan, arg, shape))),
+        ["product", "call"], (writers("product_code", "team"), repr((plan, arg, shape))),
         lambda: module_text(product_functions(plan, host_target(), arg=arg, shape=shape)),
         host_target(),
     )  # fmt: skip
-    call = function_of_arrays(library, "product")
+    check_array_layout()
+    call = library.function("call", ctypes.py_object, result=ctypes.c_int64)
     size = int(plan.compute[1:]) // 8
     # the bytes of a bool C are many times its bits: as few visits to it as possible
     deep = 4 if plan.codec == "bits" else 1
@@ -226,13 +222,16 @@ def product_code(plan: Plan, arg: bool, vectors: int = 0, few: bool = False) -> 
         functools.partial(params_of, plan, m_block=shape.mc, n_block=shape.nc)
     )
     unit = 32 if plan.codec == "bits" else 1
-    return ProductCode(call, shape, size, SLAB * deep, n_slab, params, unit, watches(plan), plan)
+    return ProductCode(
+        call, library.address("product"), shape, size, SLAB * deep, n_slab, params, unit,
+        watches(plan), plan,
+    )  # fmt: skip
 
 
 def product_functions(
     plan: Plan, target: Target, *, arg: bool, shape: Shape | None = None
 ) -> list[Function]:
-    """Generate ``product(A, B, C, workspace, params, K, P)``.
+    """Generate ``product(A, B, C, workspace, params, K, P)``, and ``call`` of a tuple of these.
 
     With `arg`, the k that attained each entry goes
     to the int32 array K; in mode ``GATHER`` K receives P[k, j] instead, where an entry improved.
@@ -249,9 +248,12 @@ def product_functions(
     if arg:
         packs.append(_pack("pack_lines", None, shape, ARG_STEP, compute_type(plan)))
     moves = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
-    small = _small_function(plan, shape) if shape.fused and not arg else None
-    driver = _Driver(plan, shape, micro, packs, moves, small, arg=arg)
-    return [micro, *packs, *moves, *([small] if small else []), driver.function()]
+    direct = []
+    if not arg and _multiplies_in_place(plan, shape):
+        flat = _FLAT if shape.mr == _LOW else ()
+        direct = [_small_function(plan, shape), *(_flat_function(plan, shape, k) for k in flat)]
+    product = _Driver(plan, shape, micro, packs, moves, direct, arg=arg).function()
+    return [micro, *packs, *moves, *direct, product, unpacking("call", product)]
 
 
 def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
@@ -501,22 +503,29 @@ class _Range:
 _GROUP, _ROWS = 16, 8
 
 #: Bytes of B, and from one of its rows to the next, up to which a product is multiplied from where
-#: the operands lie: rows further apart share few sets of a cache.
-_SMALL, _NEAR = 160 << 10, 2048
+#: the operands lie: rows further apart share few sets of a cache, each of which has so many ways.
+_SMALL, _NEAR, _WAYS = 160 << 10, 2048, 8
+_FLAT = 2, 3  # steps of k of few rows, for which there is code of its own
+_SMALL_ARGUMENTS = PTR, I64, I64, PTR, I64, PTR, I64, I64, I64, I64
 
 
-def _small_function(plan: Plan, shape: Shape) -> Function | None:
+def _multiplies_in_place(plan: Plan, shape: Shape) -> bool:
+    """Whether products of few entries, or of few rows, are computed from where operands lie."""
+    plain = plan.compute[0] == "f" and plan.storage not in ("float16", "bfloat16")
+    once = not joins_logarithms(plan.add) and ex.W.op not in plan.mul.ops()
+    return plain and once and (shape.fused or shape.mr == _LOW)
+
+
+def _small_function(plan: Plan, shape: Shape) -> Function:
     """Generate ``small``: C ← A B of few entries, unpacked; B and C have contiguous rows.
 
     Arguments: A, its strides, B, its row stride, C, its row stride, m, n, k. A tile is as many rows
     and vectors as remain, so that no row or vector of it is computed in vain.
     """
-    algebra = Algebra(f := Function("small", [*[PTR, I64, I64, PTR, I64, PTR, I64], *[I64] * 3],
-                                    private=True, opaque=False), plan)  # fmt: skip
+    f = Function("small", _SMALL_ARGUMENTS, private=True, opaque=False)
+    algebra = Algebra(f, plan)
     a, a_row, a_col, b, b_row, c, c_row, m, n, depth = f.args
     t, lanes = algebra.compute, shape.lanes
-    if algebra.storage != t:
-        return None
     vector, most = t.vector(lanes), 24 // shape.vectors if shape.mr > 6 else shape.mr
 
     def tile(i: Value, rows: int, j: Value, vectors: int, left: Value | None) -> None:
@@ -540,10 +549,11 @@ def _small_function(plan: Plan, shape: Shape) -> Function | None:
         for r, row in enumerate(sums):
             for v, (total, mask) in enumerate(zip(row, masks, strict=True)):
                 place = c.at((i + r) * c_row + (j + v * lanes) * t.size)
+                value = algebra.ended(total.get())
                 if mask is None:
-                    f.store(total.get(), place)
+                    f.store(value, place)
                 else:
-                    f.store_masked(total.get(), place, mask)
+                    f.store_masked(value, place, mask)
 
     def across(i: Value, rows: int) -> None:
         whole = n // shape.nr * shape.nr
@@ -556,11 +566,38 @@ def _small_function(plan: Plan, shape: Shape) -> Function | None:
                 tile(i, rows, whole, vectors, left)
 
     first = f.const(0, I64)
-    for rows in (most, 4, 1):
+    for rows in dict.fromkeys((most, 4, 1)):
         end = first + (m - first) // rows * rows
         with f.loop(first, end, rows) as i:
             across(i, rows)
         first = end
+    return f
+
+
+def _flat_function(plan: Plan, shape: Shape, depth: int) -> Function:
+    """Generate ``flatN``: C ← A B of N steps of k, whose columns of B follow one another.
+
+    Arguments are those of ``small``. Columns are turned in registers.
+    """
+    f = Function(f"flat{depth}", _SMALL_ARGUMENTS, private=True)
+    a, a_row, a_col, b, _, c, c_row, m, n, _ = f.args
+    algebra, lanes = Algebra(f, plan), shape.lanes
+    t = algebra.compute
+    vector = t.vector(lanes)
+    with f.loop(0, n, lanes) as j:
+        rest, at = (n - j) * depth, b.at(j * (depth * t.size))
+        parts = [
+            f.load_masked(at.at(v * vector.size), vector, f.below(rest - v * lanes, lanes))
+            for v in range(depth)
+        ]
+        right = [f.strided(parts, k) for k in range(depth)]
+        with f.loop(0, m) as i:
+            total, left = algebra.start(lanes), a.at(i * a_row)
+            for k, y in enumerate(right):
+                x = f.load(left.at(a_col * k), t).splat(lanes)
+                total = algebra.fold(total, x, y)
+            place = c.at(i * c_row + j * t.size)
+            f.store_masked(algebra.ended(total), place, f.below(n - j, lanes))
     return f
 
 
@@ -629,6 +666,7 @@ def _move_c(plan: Plan, shape: Shape, way: str) -> Function:
             f.store(x, near, t.size)
             return
         value, overflow = algebra.encode(f.load(near, t.vector(lanes), t.size))
+        value = algebra.ended(value)
         if inside is None:
             f.store(value, place)
         else:
@@ -717,7 +755,7 @@ class _Driver:
 
     def __init__(
         self, plan: Plan, shape: Shape, micro: Function, packs: list[Function],
-        moves: list[Function], small: Function | None = None, *, arg: bool,
+        moves: list[Function], direct: list[Function], *, arg: bool,
     ) -> None:  # fmt: skip
         f = self.f = Function("product", [PTR] * 7)
         A, B, C, workspace, params, K, P = f.args
@@ -725,7 +763,7 @@ class _Driver:
         p = self.p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
         self.field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
         self.plan, self.shape = plan, shape
-        self.micro, self.packs, self.moves, self.small = micro, packs, moves, small
+        self.micro, self.packs, self.moves, self.direct = micro, packs, moves, direct
         self.algebra = Algebra(f, plan)
         self.t = self.algebra.compute
         self.unit = 32 if plan.codec == "bits" else 1  # columns of C in an element computed with
@@ -770,28 +808,45 @@ class _Driver:
             )  # fmt: skip
 
     def function(self) -> Function:
-        if self.small is None:
+        f, p = self.f, self.p
+        if not self.direct:
             self._by_slabs()
-            with self.f.if_((self.p["mode"] & READ_C).cmp("==", 0)):
+            with f.if_((p["mode"] & READ_C).cmp("==", 0)):
                 for i, place in enumerate(self.seen):
                     shared = self.claimed.at(SEEN + 3 * i * self.t.size)
-                    _Range.publish(self.f, self.t, place, shared)
-            return self.f
-        f, p, size = self.f, self.p, self.t.size
+                    _Range.publish(f, self.t, place, shared)
+            return f
         whole = p["mode"] | p["team"] | p["i0"] | p["j0"] | (p["i1"] + 1) | (p["j1"] + 1)
-        straight = self.b.stride(-1).cmp("==", size) & self.c.stride(-1).cmp("==", size)
-        few = (self.depth * self.c.dim(-1) * size).cmp("<=", _SMALL)
-        few = few & self.b.stride(-2).cmp("<=", _NEAR)
-        with f.if_else(whole.cmp("==", 0) & straight & few) as otherwise:
-            with f.loop(0, p["batch"]) as batch:
+        plain = whole.cmp("==", 0) & self.c.stride(-1).cmp("==", self.t.size)
+        self._in_place([(function, plain & fits) for function, fits in self._served()])
+        return f
+
+    def _served(self) -> Iterator[tuple[Function, Value]]:
+        """Functions that multiply from where operands lie, and whether they lie well for each."""
+        depth, size, (small, *flat) = self.depth, self.t.size, self.direct
+        row, column = self.b.stride(-2), self.b.stride(-1)
+        few = (depth * self.c.dim(-1) * size).cmp("<=", _SMALL)
+        near = row.cmp("<=", _NEAR) | depth.cmp("<=", _WAYS)
+        yield small, column.cmp("==", size) & few & near
+        for function, steps in zip(flat, _FLAT, strict=False):
+            turned = row.cmp("==", size) & column.cmp("==", steps * size)
+            yield function, depth.cmp("==", steps) & turned
+
+    def _in_place(self, choices: Sequence[tuple[Function, Value]]) -> None:
+        """Multiply by the first function whose condition holds, or by slabs."""
+        if not choices:
+            self._by_slabs()
+            return
+        f, ((function, fits), *others) = self.f, choices
+        with f.if_else(fits) as otherwise:
+            with f.loop(0, self.p["batch"]) as batch:
                 a, b, c = self._matrices(batch)
-                f.invoke(self.small, [
+                f.invoke(function, [
                     a, self.a.stride(-2), self.a.stride(-1), b, self.b.stride(-2), c,
                     self.c.stride(-2), self.c.dim(-2), self.c.dim(-1), self.depth,
                 ])  # fmt: skip
             with otherwise():
-                self._by_slabs()
-        return f
+                self._in_place(others)
 
     def _strides(self, view: ArrayView, turn: int) -> tuple[Value, Value]:
         """The bytes from row to row and from column to column, of the transpose in a mode."""

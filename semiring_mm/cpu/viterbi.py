@@ -27,22 +27,12 @@ _KEPT = 1 << 21  # bytes of rows from which fewer sequences go on together
 
 
 class Task(NamedTuple):
-    """How to compute chains.
+    """How to compute chains."""
 
-    Attributes
-    ----------
-    bind : callable
-        ``bind(first, last, memory)``: the call for chains ``order[first:last]``; `memory` is a
-        workspace.
-    room : int
-        Bytes of the workspace.
-    together : int
-        How many chains go on together.
-    """
-
+    #: ``bind(first, last, memory)``: the call for chains ``order[first:last]``, in a workspace.
     bind: Callable[[int, int, NDArray[np.uint8]], Call]
-    room: int
-    together: int
+    room: int  # bytes of the workspace
+    together: int  # chains that go on together
 
 
 def task_of(
@@ -96,28 +86,12 @@ def viterbi(
     odd: NDArray[np.uint8],
     threads: int,
 ) -> Task:
-    """How to compute the best paths of some chains.
+    """How to compute the best paths of some chains; see :meth:`.engine.Chains.best_path`.
 
-    Parameters
-    ----------
-    plan : Plan
-    far : float
-        The infinity that is the semiring's zero, or 0.
-    a, e, x, end, path, score, lengths
-        As in :meth:`semiring_mm.engine.Chains.best_path`; the matrix is that of all steps, and has
-        neither NaN nor an infinity that is not `far`.
-    symbols : ndarray of int64, shape (batch, steps), contiguous, optional
-        The emissions are then rows of `e`.
-    order : ndarray of int64
-        Chains that have steps; neighbours, which go on together, are best of one length.
-    odd : ndarray of uint8, shape (batch,)
-        Receives 1 where the results are to be computed with care instead.
-    threads : int
-        How many call the function.
-
-    Returns
-    -------
-    Task
+    The matrix is that of all steps, and has neither NaN nor an infinity that is not `far`, the
+    semiring's zero, or 0. Chains in `order` have steps; neighbours, which go on together, are best
+    of one length. `odd` (batch,) receives 1 where results are to be computed with care instead.
+    So many `threads` call the function.
     """
     n, size, steps = a.shape[-1], a.itemsize, int(lengths.max(initial=0))
     shared, lanes = a.strides[0] == 0, host_target().vector_bytes // size

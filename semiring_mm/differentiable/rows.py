@@ -17,7 +17,7 @@ from ..graphs.inputs import positions
 from ..graphs.prepared import PreparedGraph, network
 from ..graphs.rows import Sweeps
 from ..hierarchy.demand import Demand
-from ..metrics import BuiltIn, Metric, as_metric, on_sphere, smooth
+from ..metrics import Metric, as_metric, on_sphere, smooth
 from ..semirings import row_of, semiring_of
 from ..verb import Backward, Library, Verb
 
@@ -126,16 +126,10 @@ def _trees(g: Array, d: Array | None, w: Array | None, p: Array, row: str) -> tu
 def _of_each(
     verb: str, one: Callable[..., Array], key: str, weights: Array, *others: Array | None
 ) -> tuple[Array]:
-    """The result of each of a batch.
+    """The result of each of a batch, for a verb of weights, sources, targets, and more.
 
-    Parameters
-    ----------
-    verb : str
-        Of the operands: weights, sources, targets, and more.
-    one : callable
-        Of the graph with its weights, of the places of sources and targets, and of what is more.
-    key : str
-        Of the prepared graph.
+    `one` is of the graph with its weights, of the places of sources and targets, and of what is
+    more; `key` is that of the prepared graph.
     """
     graph, row = network(key), VERBS[verb]
     n, names = len(graph.nodes), [x.name for x in row.operands]
@@ -345,15 +339,15 @@ def _cdist_gradient(at: Backward) -> tuple[Array, Array]:
     """Those of products, from the slope of the function that makes distances of their entries."""
     library, xp, g = at.library, at.library.xp, at.came[0]
     metric, (x, y) = _metric_of(at["metric"], at["p"]), (at["X"], at["Y"])
-    over = metric.over_metric if isinstance(metric, BuiltIn) and metric.over else None
+    over = metric.over_metric if metric.over else None
     points, norms = (x, y), None
-    sphere = isinstance(metric, BuiltIn) and metric.sphere
+    sphere = metric.sphere
     if sphere:
         points = tuple(on_sphere(xp, v) for v in points)
-    centred = isinstance(metric, BuiltIn) and metric.centred
+    centred = metric.centred
     if centred:
         points = tuple(v - v.mean(-1)[..., None] for v in points)
-    if isinstance(metric, BuiltIn) and metric.unit:
+    if metric.unit:
         norms = [xp.sqrt((v * v).sum(-1))[..., None] for v in points]
         points = tuple(v / norm for v, norm in zip(points, norms, strict=True))
     rows = [row_of(one.algebra) for one in (smooth(metric), over) if one is not None]

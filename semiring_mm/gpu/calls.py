@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import PLAIN, Scaling
+from ..expressions import Expr
 from ..semirings import Semiring
 from . import device, launch
 from .device import Launched, Looked, Scratch, address, recorded
@@ -206,7 +207,7 @@ def repeat(
 
 def prepared(
     head: tuple[Any, ...], semiring: Semiring, a: Array, b: Array, out: Any = None,
-    scaling: Scaling = PLAIN,
+    scaling: Scaling = PLAIN, final: Expr | None = None,
 ) -> Any:  # fmt: skip
     """:func:`repeat`: only what was launched is prepared."""
     return repeat(head, (a, b), out)

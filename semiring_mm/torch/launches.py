@@ -186,12 +186,7 @@ def gradients(
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of emissions and, if there are derivatives by pairs, of transitions.
 
-    Parameters
-    ----------
-    g : Tensor, shape (batch,)
-        The gradients of log-partitions.
-    states, pairs : Tensor
-        What :meth:`Sequences.posterior` found.
+    Given those of log-partitions, (batch,), and what :meth:`Sequences.posterior` found.
     """
     if not is_plain(g) or g.is_neg():
         by_pairs = None if pairs is None else torch.tensordot(g, pairs, 1)

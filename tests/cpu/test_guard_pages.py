@@ -20,7 +20,7 @@ from reference import BFLOAT16, FLOATS
 import semiring_mm as sm
 from semiring_mm.cpu import engine
 
-SHAPES = [(1, 1, 1), (7, 13, 5), (33, 31, 65), (3, 100, 129), (50, 3, 1)]
+SHAPES = [(1, 1, 1), (7, 13, 5), (33, 31, 65), (3, 100, 129), (50, 3, 1), (5, 3, 71), (2, 2, 37)]
 #: What is packed, moved and converted in ways of its own.
 PAIRS = [
     ("plus_times", "f4"), ("min_plus", "f8"), ("min_plus", "f2"), ("min_plus", "i1"),

@@ -167,18 +167,18 @@ def test_carry(logs, shared, given, turned, reverse):
 def test_paths(draws, shared):
     batch, steps, n, lanes = 4, 5, 11, host_target().vector_bytes // 8
     rng = np.random.default_rng(n)
-    panels = -(-n // lanes)
+    padded = -(-n // lanes) * lanes
     plan = make_plan(semirings["max_plus"], np.dtype("f8"), None, None, 1)
     a = np.broadcast_to(
         rng.normal(size=(batch, 1 if shared else steps, n, n)), (batch, steps, n, n)
     )
     found = both(
         chains.paths, MAX_PLUS, plan, ["packed", "column"], 1e-12,
-        begin=1, stop=batch, n=n, panels=panels, own=shared, W=lanes, shared=shared, draws=draws,
+        begin=1, stop=batch, n=n, padded=padded, own=shared, shared=shared, draws=draws,
         lengths=np.array([5, 5, 0, 2]), a=a, rows=rng.normal(size=(batch - 1, steps, n)),
         end=rng.normal(size=(batch, n)), uniform=rng.random((batch, steps)) if draws else None,
         path=np.full((batch, steps), -1, "i4"), score=np.zeros(batch),
-        packed=np.zeros((n if shared else 1, n)), column=np.zeros(panels * lanes),
+        packed=np.zeros((n if shared else 1, n)), column=np.zeros(padded),
     )  # fmt: skip
     assert ((found["path"] >= 0).sum(1) == [0, 5, 0, 2]).all()
 

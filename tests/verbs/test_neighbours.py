@@ -1,6 +1,7 @@
 """Distances between rows and the nearest rows, against SciPy and against sorting."""
 
 import functools
+import itertools
 import json
 import math
 import sys
@@ -618,6 +619,9 @@ SMALL = {
     "one row": (RNG.random((1, 5)), RNG.random((17, 5))),
     "one point": (RNG.random((9, 5)), RNG.random((1, 5))),
     "one column": (RNG.random((9, 1)), RNG.random((17, 1))),
+    "few rows of two columns": (RNG.random((2, 2)), RNG.random((37, 2))),
+    "few rows of three columns": (RNG.random((7, 3)), RNG.random((100, 3))),
+    "columns of several slabs": (RNG.random((3, 5000)), RNG.random((7, 5000))),
     "strides": (RNG.random((5, 9)).T, RNG.random((34, 15))[::-2, ::3]),
     "zeros, infinities, NaN": (
         np.array([[0.0, 0, 0], [inf, 1, -1], [nan, 0, 2], [-0.0, 3, 1]]),
@@ -663,6 +667,32 @@ def test_repeated_small_calls_take_the_quick_way_and_change_no_bit(points, dtype
             for one, other in zip(got, wanted if len(got) > 1 else (wanted,), strict=True):
                 assert one.dtype == other.dtype
                 assert_array_equal(one, other, f"{metric} {name}")
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_points_of_few_columns_have_the_same_bits_however_they_lie(columns, dtype):
+    for m, n in itertools.product((1, 2, 8, 9), (31, 32, 33, 100, 3000)):
+        x, y = (RNG.normal(size=(rows, columns)).astype(dtype) for rows in (m, n))
+        for metric in ("euclidean", "cityblock", "canberra", "chebyshev"):
+            lying = [np.ascontiguousarray(y), np.asfortranarray(y), np.repeat(y, 2, 1)[:, ::2]]
+            found = [sm.neighbours.cdist(x, v, metric) for v in lying]
+            for other in found[1:]:
+                assert_array_equal(found[0], other)
+            assert_allclose(found[0], distance.cdist(x, y, metric), rtol=1e-5)
+
+
+def test_metrics_of_the_same_expressions_are_not_taken_for_each_other():
+    """A built-in metric of places or unit vectors, and the user's of what these join."""
+    x, y = RNG.uniform(-1, 1, (3, 2)), RNG.uniform(-1, 1, (40, 2))
+    for name, final in (("haversine", "min(sqrt(a) / 2, 1)"), ("cosine", "min(max(1 - a, 0), 2)")):
+        pair = "b * a" if name == "cosine" else "(a - b) * (a - b)"
+        own = sm.neighbours.Metric("own", pair, final=final)
+        for _ in range(2):
+            found = [sm.neighbours.cdist(x, y, metric) for metric in (own, name)]
+            for metric, d in zip((own, name), found, strict=True):
+                assert_array_equal(d, sm.neighbours.cdist(x, y, metric, device="cpu"))
+        assert abs(found[0] - found[1]).max() > 0.1
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u1", "?"])

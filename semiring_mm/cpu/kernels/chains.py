@@ -86,14 +86,12 @@ def by_powers(
 ):
     """The same for all columns, by the exponentials of the row and of the matrix."""
     top = each(-INF)
-    for p in range(panels):
-        for j in lanes(W, whole=True):
-            top = max(top, row[p * W + j])
+    for c in lanes(panels * W, whole=True):
+        top = max(top, row[c])
     highest = across(top, max)
     base = finite(highest)
-    for p in range(panels):
-        for j in lanes(W, whole=True):
-            weights[p * W + j] = exp_gap(row[p * W + j] - base, lift, least)
+    for c in lanes(panels * W, whole=True):
+        weights[c] = exp_gap(row[c] - base, lift, least)
     smallest = INF if highest == INF else T(n) * enough
     for p in range(panels):
         for j in lanes(W, whole=True):
@@ -167,17 +165,15 @@ def carry(
             prepare(
                 a[b0, 0], n, panels, W, turned, logs == POWERS, lift, least, packed, powers, tops
             )
-        most = 0
+        most, padded = 0, panels * W
         for b in range(b0, end):
             most = max(most, lengths[b] - skip)
             for r in range(rows):
                 turn = (b - b0) * rows + r
                 offsets[turn] = 0.0
                 if x is not None:
-                    for p in range(panels):
-                        for j in lanes(W, whole=True):
-                            c = p * W + j
-                            carried[0, turn, c] = decode(x[b, r, c]) if c < n else zero
+                    for c in lanes(padded, whole=True):
+                        carried[0, turn, c] = decode(x[b, r, c]) if c < n else zero
         for step in range(most):
             now, then = carried[step & 1], carried[1 - (step & 1)]
             for b in range(b0, end):
@@ -204,9 +200,8 @@ def carry(
                                 to[p * W + j] = v
                     else:
                         strangers = each(False)
-                        for p in range(panels if quick or (e is not None and reverse) else 0):
-                            for j in lanes(W, whole=True):
-                                c = p * W + j
+                        if quick or (e is not None and reverse):
+                            for c in lanes(padded, whole=True):
                                 if e is not None and reverse:
                                     v = mul(decode(e[b, at, c]), row[c]) if c < n else zero
                                     v = stored(v, c < n, whole, flags)
@@ -228,62 +223,53 @@ def carry(
                             by_columns(row, to, n, panels, W, packed, swapped, False)
                     if levelled:
                         top = each(-INF)
-                    for p in range(panels):
-                        for j in lanes(W, whole=True):
-                            c = p * W + j
-                            v = stored(to[c], c < n, whole, flags)
-                            if e is not None and not reverse:
-                                v = mul(v, decode(e[b, at, c])) if c < n else zero
-                                v = stored(v, c < n, whole, flags)
-                            to[c] = v if c < n else zero
-                            if levelled:
-                                top = max(top, to[c])
-                            elif keep:  # noqa: SIM102
-                                if c < n:
-                                    out[c] = encode(v)
+                    for c in lanes(padded, whole=True):
+                        v = stored(to[c], c < n, whole, flags)
+                        if e is not None and not reverse:
+                            v = mul(v, decode(e[b, at, c])) if c < n else zero
+                            v = stored(v, c < n, whole, flags)
+                        to[c] = v if c < n else zero
+                        if levelled:
+                            top = max(top, to[c])
+                        elif keep:  # noqa: SIM102
+                            if c < n:
+                                out[c] = encode(v)
                     if levelled:
                         base = finite(across(top, max))
-                        for p in range(panels):
-                            for j in lanes(W, whole=True):
-                                c = p * W + j
-                                v = to[c]
-                                to[c] = v - base
-                                if keep:
-                                    v = T(f64(v) + offsets[turn]) if levels is None else to[c]
-                                    if c < n:
-                                        out[c] = encode(v)
+                        for c in lanes(padded, whole=True):
+                            v = to[c]
+                            to[c] = v - base
+                            if keep:
+                                v = T(f64(v) + offsets[turn]) if levels is None else to[c]
+                                if c < n:
+                                    out[c] = encode(v)
                         offsets[turn] += f64(base)
                         if levels is not None:
                             levels[b, place] = encode(base)
 
 
 @kernel
-def chosen(row, line, n, panels, W, column, draws, uniform):
+def chosen(row, line, n, padded, column, draws, uniform):
     """The first state of the best row[j] ⊗ line[j], all of which go to `column`, or one drawn.
 
     That is the first at which the running sum of exponentials exceeds a uniform number's part of
     the whole; a state without a share is passed over.
     """
     best = each(zero)
-    for p in range(panels):
-        for j in lanes(W, whole=True):
-            c = p * W + j
-            v = mul(decode(row[c]), decode(line[c])) if c < n else zero
-            column[c] = v
-            best = v if better(v, best) else best
+    for c in lanes(padded, whole=True):
+        v = mul(decode(row[c]), decode(line[c])) if c < n else zero
+        column[c] = v
+        best = v if better(v, best) else best
     top = across(best)
     state = n - 1
-    for p in range(panels):
-        for j in lanes(W, whole=True):
-            state = min(state, first(p * W + j, same(column[p * W + j], top)))
+    for c in lanes(padded, whole=True):
+        state = min(state, first(c, same(column[c], top)))
     if draws:
         total = each(0.0)
-        for p in range(panels):
-            for j in lanes(W, whole=True):
-                c = p * W + j
-                power = add_exp(each(0.0), column[c] - finite(top)) if c < n else 0.0
-                column[c] = power
-                total += power
+        for c in lanes(padded, whole=True):
+            power = add_exp(each(0.0), column[c] - finite(top)) if c < n else 0.0
+            column[c] = power
+            total += power
         left = across(total, sum) * uniform
         i = 0
         while i < n:
@@ -299,10 +285,9 @@ def chosen(row, line, n, panels, W, column, draws, uniform):
 
 @kernel
 def paths(
-    begin: i64, stop: i64, n: i64, panels: i64, own: i64, W: static, shared: static, draws: static,
+    begin: i64, stop: i64, n: i64, padded: i64, own: i64, shared: static, draws: static,
     lengths: i64[stop], a: S[stop, :, n, n], rows: S[stop - begin, :, n], end: S[stop, n],
-    uniform: S[stop, :], path: i32[stop, :], score: T[stop], packed: S[:, n],
-    column: T[panels * W],
+    uniform: S[stop, :], path: i32[stop, :], score: T[stop], packed: S[:, n], column: T[padded],
 ):  # fmt: skip
     """From the last state back to the first, of chains of floats, whose `rows` were carried.
 
@@ -318,7 +303,7 @@ def paths(
         if last < 0:
             continue
         u = uniform[b, last] if draws else 0.0
-        state = chosen(rows[b - begin, last], end[b], n, panels, W, column, draws, u)
+        state = chosen(rows[b - begin, last], end[b], n, padded, column, draws, u)
         score[b] = column[state]
         path[b, last] = state
         for t in range(last - 1, -1, -1):
@@ -327,7 +312,7 @@ def paths(
                     packed[0, i] = a[b, t, i, state]
             u = uniform[b, t] if draws else 0.0
             line = packed[state if shared else 0]
-            state = chosen(rows[b - begin, t], line, n, panels, W, column, draws, u)
+            state = chosen(rows[b - begin, t], line, n, padded, column, draws, u)
             path[b, t] = state
 
 
