@@ -6,6 +6,7 @@ from numpy.testing import assert_array_equal
 from reference import naive
 
 from semiring_mm import alignment
+from semiring_mm.gpu import wavefront
 
 RNG = np.random.default_rng(5)
 LENGTHS = [(70, 40), (9, 100), (0, 5), (33, 33)]
@@ -57,6 +58,40 @@ def test_sequences_of_the_host_move():
     assert_array_equal(alignment.edit_distance(*words, device="cuda"), [3, 1, 2])
     assert alignment.edit_distance("night", "nacht", device="cuda") == 2
     assert alignment.dtw([0, 1, 2, 2, 1], [0, 0, 1, 2, 1], device="cuda") == 0
+
+
+BLOSUM = RNG.integers(-4, 5, (20, 20))
+SCORES = [
+    ("smith_waterman", {}),
+    ("smith_waterman", {"matrix": BLOSUM + 9 * np.eye(20, dtype=int), "gap_open": -7}),
+    ("needleman_wunsch", {"gap_open": -3, "mismatch": -4}),
+    ("needleman_wunsch", {"matrix": BLOSUM, "gap": -2}),
+    ("needleman_wunsch", {"gap": -0.25, "free_ends": "y"}),
+    ("edit_distance", {}),
+]
+
+
+@pytest.mark.parametrize(("verb", "options"), SCORES)
+def test_many_pairs(there, verb, options, monkeypatch):
+    """Two at a time in 16 bits, short ones by bits, and in 32 bits: all as on the host."""
+    align = getattr(alignment, verb)
+    lengths = RNG.integers(0, 90, (2, 45))
+    x, y = RNG.integers(0, 20, (2, 45, 90))
+    y[:, 9:] = x[:, :-9]  # alike, at another place
+    for given in (None, tuple(lengths)):
+        expected = align(x, y, lengths=given, **options)
+        for many in (0, 1 << 20):
+            for name in ("_MANY", "_WORK", "_MANY_SHORT"):
+                monkeypatch.setattr(wavefront, name, many)
+            found = align(there.put(x), there.put(y), lengths=given, **options)
+            assert_array_equal(there.get(found), expected)
+
+
+def test_many_short_pairs(there, monkeypatch):
+    monkeypatch.setattr(wavefront, "_MANY_SHORT", 0)
+    x, y = RNG.integers(0, 4, (45, 50)), RNG.integers(0, 4, (45, 90))
+    found = alignment.edit_distance(there.put(x), there.put(y))
+    assert_array_equal(there.get(found), alignment.edit_distance(x, y))
 
 
 def test_pairs_within_a_distance(there):
