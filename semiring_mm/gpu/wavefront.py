@@ -163,10 +163,13 @@ def _coupled(
         return False
     if count < _MANY * here.sms or count * most * width < _WORK:
         return False
-    costs = np.array(gaps if table is None else [*gaps[:2], *table.ravel()])
+    opening, gap = gaps[:2]
+    costs = np.array(gaps if table is None else [opening, gap, *table.ravel()])
     largest = np.abs(costs).max()
-    steps = min(most, width) if rule.local else most + width
-    if (costs % 1).any() or largest * (steps + 12) >= _FAR:
+    # every cell can be reached by gaps alone, and each entry of the shorter one can be matched once
+    worst = 0 if rule.local else (most + width) * gap + 2 * opening
+    reach = max(worst, -min(most, width) * costs.min()) + 12 * largest
+    if (costs % 1).any() or reach >= _FAR:
         return False
     if table is not None:
         return len(table) <= _LETTERS and bool(largest < _NONE)

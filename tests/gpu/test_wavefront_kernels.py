@@ -113,10 +113,25 @@ def test_costs_of_more_than_16_bits(monkeypatch):
     monkeypatch.setattr(wavefront, "_MANY", 0)
     monkeypatch.setattr(wavefront, "_WORK", 0)
     rule = AlignmentRule("f4", "equal", local=True)
-    for size, gaps in ((1, [0, 1, -200, 1]), (1, [0, 1, -0.5, 1]), (1 << 13, [0, 1, -2, 1])):
+    for size, gaps in ((1, [0, 1, -300, 1]), (1, [0, 1, -0.5, 1]), (1 << 13, [0, 1, -2, 1])):
         x, y = (size * RNG.integers(0, 9, n, "i4") for n in (190, 170))
         (found, _), (expected, _) = both(rule, [(90, 80), (100, 90)], None, gaps, operands=(x, y))
         assert_array_equal(found, expected)
+        assert "sr::Couple" not in HOST.launched[-1]
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("gaps", [[0, 1, -264, 5], [700, 60, -20, 90], [0, 119, 0, 240]])
+def test_costs_near_16_bits(local, gaps, monkeypatch):
+    """All equal, and all different, so that costs are as far from 0 as they come."""
+    monkeypatch.setattr(wavefront, "_MANY", 0)
+    monkeypatch.setattr(wavefront, "_WORK", 0)
+    rule = AlignmentRule("f4", "equal", affine=gaps[0] > 0, local=local)
+    for other in (1, 2):
+        x, y = np.ones(180, "i4"), np.full(160, other, "i4")
+        (found, _), (expected, _) = both(rule, [(90, 80)] * 2, None, gaps, operands=(x, y))
+        assert_array_equal(found, expected)
+        assert "sr::Couple" in HOST.launched[-1]
 
 
 @pytest.mark.parametrize("most", [8, 1])
