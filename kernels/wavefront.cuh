@@ -90,6 +90,7 @@ struct Alignment {
   static constexpr bool COUPLES = !Is<T>::floating;
   static constexpr bool TABLE = COST == COST_TABLE, PROFILE = COUPLES && TABLE;
   static constexpr int PAIRS = COUPLES ? 2 : 1;
+  static constexpr bool KEPT = sizeof(T) == 4;  // registers for what is needed a column later
   static constexpr bool CORNERS = ENDS || (COUPLES && !LOCAL);  // some cells of a pair count
   static constexpr bool LEAST = LOCAL || CORNERS;  // of several cells, not the last one, counts
   static_assert(!COUPLES || !(NUMBERS || GIVEN || WARP || ENDS || BANDED || KEEP), "costs of codes");
@@ -125,7 +126,7 @@ struct Alignment {
     costs = GIVEN ? static_cast<const T*>(p.costs) + p.cost_starts[number] : nullptr;
     pitch = cost_pitch(stop - p.first);
     line = static_cast<T*>(p.lines) + place * (AFFINE ? 2 : 1) * p.width;
-    table = p.copied ? beyond_found() : static_cast<const T*>(p.table);
+    table = !COUPLES && p.copied ? beyond_found() : static_cast<const T*>(p.table);
     profile = reinterpret_cast<u32*>(beyond_found()) +
               int(threadIdx.x) / 32 * PAIRS * (p.letters + 1) * 8 * BYTES;
     opening = T(bits_as<double>(p.opening) + bits_as<double>(p.gap));
@@ -189,7 +190,7 @@ struct Alignment {
     int top;             // the row above the lane's own
     T left[ROWS];        // the column before
     T left_gap[ROWS];    // costs of what ends in a gap along the columns, and of what opens one
-    T left_open[ROWS];
+    T left_open[ROWS];   // if KEPT
     T corner;            // (top, column before)
     T last, last_gap;    // of the lowest row: the cost, and that of what ends in a gap along rows
     T best;              // of all cells that count, with LEAST
@@ -271,7 +272,7 @@ struct Alignment {
       const int i = lane.top + 1 + r;
       lane.left[r] = before == 0 ? border(i, X_START) : far();
       lane.left_gap[r] = far();
-      lane.left_open[r] = lane.left[r] + opening;
+      if constexpr (KEPT) lane.left_open[r] = lane.left[r] + opening;
       if constexpr (COUPLES) lane.own[r] = codes(x, tall, i, BEHIND);
       else if constexpr (!GIVEN) lane.own[r] = i <= rows ? x[0][i - 1] : Entry(0);
     }
@@ -301,14 +302,16 @@ struct Alignment {
         value = LOCAL ? add_min(corner, step, T(0)) : corner + step;
         if constexpr (AFFINE) {
           up_gap = add_min(up_gap, gap, up_open);
-          left_gap = add_min(lane.left_gap[r], gap, lane.left_open[r]);
+          const T opens = KEPT ? lane.left_open[r] : left + opening;
+          left_gap = add_min(lane.left_gap[r], gap, opens);
           value = min(up_gap, left_gap, value);
         } else {
           value = add_min(up, gap, add_min(left, gap, value));  // only one waits for the row above
         }
       }
       if (!inside(i, j)) value = up_gap = left_gap = far();
-      if constexpr (AFFINE) lane.left_open[r] = up_open = value + opening;
+      if constexpr (AFFINE) up_open = value + opening;
+      if constexpr (AFFINE && KEPT) lane.left_open[r] = up_open;
       if constexpr (LOCAL && !COUPLES) {
         if (i <= rows) lane.best = min(value, lane.best);
       }
@@ -355,20 +358,21 @@ struct Alignment {
     Column coming[AHEAD];  // [AHEAD]
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) coming[i] = given(lane, start + i);
-    if constexpr (TABLE) coming[0] = found(lane, lane.entry);
+    if constexpr (TABLE && KEPT) coming[0] = found(lane, lane.entry);
 #pragma unroll 1
     for (int group = 0; group < CHUNK; group += AHEAD)
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) {
         const int step = group + i, j = start + step;
         const Entry own_entry = lane.entry;
-        const Column steps = coming[TABLE ? 0 : i];
+        Column steps = coming[TABLE ? 0 : i];
+        if constexpr (TABLE && !KEPT) steps = found(lane, own_entry);
         if constexpr (GIVEN) {
           coming[i] = given(lane, j + AHEAD);
         } else {  // each lane's is the next one's a column later
           const Entry theirs = shuffle(own_entry, before), mine = shuffle(entries, step);
           lane.entry = number ? theirs : mine;
-          if constexpr (TABLE) coming[0] = found(lane, lane.entry);
+          if constexpr (TABLE && KEPT) coming[0] = found(lane, lane.entry);
         }
         T up = shuffle(lane.last, before), up_gap = far();
         const T own = shuffle(above, step);
@@ -522,7 +526,7 @@ struct Alignment {
       step = p.pairs;
       __syncthreads();  // between reading the turn and overwriting it
     }
-    if (p.copied) {
+    if (TABLE && !COUPLES && p.copied) {
       for (int i = int(threadIdx.x); i < p.letters * p.letters; i += int(blockDim.x))
         beyond_found()[i] = static_cast<const T*>(p.table)[i];
       __syncthreads();  // between copying the table and reading it

@@ -187,7 +187,7 @@ struct Rung {
     const TileCoord<Step, Tile> at(p, work.tile);
     typename Loads::Left left;
     typename Loads::Right right;
-    Loads::start(left, right, p, at);
+    Loads::start(left, right, p, at, 0);
     Multiplier<Step, Tile> block;
     block.clear();
     Word* shared = shared_memory<Word>();  // [STAGES] of [BK][BM + PAD] and [BK][BN + PAD]
