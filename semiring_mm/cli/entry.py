@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, NoReturn
 
 from .commands import COMMANDS
@@ -126,7 +127,8 @@ def _ended_by_signals(*, process: bool) -> Iterator[None]:
 
     Job schedulers send SIGTERM more than once, some seconds before SIGKILL. Where the process ends
     with the block, it keeps its exit code whatever comes until then. Where Python drops the
-    exception, as in a callback while garbage is collected, the signal is sent again.
+    exception, as in a callback while garbage is collected, the signal is sent again. It is not
+    raised amid the code of locks, which would stay locked, but where that returns to.
     """
     seen: list[int] = []
 
@@ -141,12 +143,22 @@ def _ended_by_signals(*, process: bool) -> Iterator[None]:
             again.daemon = True
             again.start()
 
-    def ended(number: int, _: object) -> None:
+    def ended(number: int, frame: FrameType | None) -> None:
         seen.append(number)
         if len(seen) == 1:
             if process:
                 sys.unraisablehook = dropped
-            raise _Ended(number)
+            outside = _outside_of_locks(frame)
+            if outside is frame or outside is None or sys.gettrace() is not None:
+                raise _Ended(number)
+
+            def raised(*_: object) -> NoReturn:
+                sys.settrace(None)
+                raise _Ended(number)
+
+            outside.f_trace = raised  # at its next line, or when it returns
+            sys.settrace(lambda *_: None)
+            return
         if len(seen) > 2:
             os._exit(128 + number)
         text = f"semiring-mm: {_name(number)}: still ending; a third signal ends it at once\n"
@@ -164,6 +176,19 @@ def _ended_by_signals(*, process: bool) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_IGN if seen and process else handler)
+
+
+def _outside_of_locks(frame: FrameType | None) -> FrameType | None:
+    """The innermost caller that is no code of locks; the frame itself where that only waits."""
+    if frame is not None and frame.f_code.co_name in _WAITS:
+        return frame
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _LOCKS:
+        frame = frame.f_back
+    return frame
+
+
+_LOCKS = ("threading", "concurrent", "queue")  # modules in which a lock may have been taken
+_WAITS = ("wait", "_wait_for_tstate_lock", "join")  # their functions that give theirs back
 
 
 def _name(number: int) -> str:

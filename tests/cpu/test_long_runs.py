@@ -116,6 +116,41 @@ def test_a_signal_that_python_drops_is_sent_again():
     assert (done.returncode, done.stderr) == (143, "semiring-mm: ended by SIGTERM\n")
 
 
+LOCKED = """
+import os, signal, sys, threading
+from semiring_mm.cli.entry import run_as_program
+
+lock = threading.Lock()
+amid = {"__name__": "threading", "lock": lock, "os": os, "signal": signal}
+exec('''
+def taken():
+    lock.acquire()
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(9): pass
+    lock.release()
+''', amid)
+
+def run():
+    try:
+        amid["taken"]()
+        assert not lock.locked()
+    finally:
+        print(lock.locked())
+
+sys.exit(run_as_program(run, process=True))
+"""
+
+
+@posix
+def test_a_signal_leaves_no_lock_taken():
+    """Amid the code of Python's locks no exception is raised: what waits for one would wait on."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOCKED], capture_output=True, timeout=50, text=True
+    )
+    assert (done.returncode, done.stdout) == (143, "False\n")
+    assert done.stderr == "semiring-mm: ended by SIGTERM\n"
+
+
 def catches(process, number):
     """Whether a process has a handler for a signal."""
     status = Path(f"/proc/{process.pid}/status").read_text()
