@@ -162,7 +162,15 @@ def floyd_warshall(
 ) -> Result:
     """All-pairs shortest paths, as :func:`scipy.sparse.csgraph.floyd_warshall`.
 
-    Parameters and results are as of :func:`shortest_path`.
+    Parameters
+    ----------
+    csgraph, directed, return_predecessors, unweighted, overwrite
+        As for :func:`shortest_path`.
+
+    Returns
+    -------
+    dist_matrix, predecessors
+        As of :func:`shortest_path`.
 
     Examples
     --------
@@ -184,7 +192,17 @@ def johnson(
 ) -> Result:
     """Shortest paths with negative weights, as :func:`scipy.sparse.csgraph.johnson`.
 
-    A negative cycle anywhere is an error. Parameters and results are as of :func:`shortest_path`.
+    A negative cycle anywhere is an error.
+
+    Parameters
+    ----------
+    csgraph, directed, indices, return_predecessors, unweighted
+        As for :func:`shortest_path`.
+
+    Returns
+    -------
+    dist_matrix, predecessors
+        As of :func:`shortest_path`.
 
     Examples
     --------
@@ -204,8 +222,17 @@ def bellman_ford(
 ) -> Result:
     """Shortest paths with negative weights, as :func:`scipy.sparse.csgraph.bellman_ford`.
 
-    A negative cycle is an error if it can be reached from `indices`. Parameters and results are as
-    of :func:`shortest_path`.
+    A negative cycle is an error if it can be reached from `indices`.
+
+    Parameters
+    ----------
+    csgraph, directed, indices, return_predecessors, unweighted
+        As for :func:`shortest_path`.
+
+    Returns
+    -------
+    dist_matrix, predecessors
+        As of :func:`shortest_path`.
 
     Examples
     --------

@@ -231,18 +231,34 @@ class Network:
         return np.split(self.node_ids.values[found.nodes], found.indptr[1:-1]) if len(ends) else []
 
     def shortest_path_length(self, node_a: Any, node_b: Any, imp_name: Any = None) -> float:
-        """The length of a shortest path between two nodes: 4294967.295 where there is none.
+        """The length of a shortest path between two nodes.
 
-        Parameters are those of :meth:`shortest_path`. Where there is no path there is a warning.
+        Parameters
+        ----------
+        node_a, node_b, imp_name
+            As for :meth:`shortest_path`.
+
+        Returns
+        -------
+        float
+            4294967.295 where there is no path, with a warning.
         """
         return self.shortest_path_lengths([node_a], [node_b], imp_name)[0]
 
     def shortest_path_lengths(
         self, nodes_a: Any, nodes_b: Any, imp_name: Any = None
     ) -> list[float]:
-        """The lengths of shortest paths between many pairs of nodes, on all threads: a list.
+        """The lengths of shortest paths between many pairs of nodes, on all threads.
 
-        Parameters are those of :meth:`shortest_paths`, lengths as of :meth:`shortest_path_length`.
+        Parameters
+        ----------
+        nodes_a, nodes_b, imp_name
+            As for :meth:`shortest_paths`.
+
+        Returns
+        -------
+        list of float
+            4294967.295 where there is no path, with a warning.
         """
         ends = self._pairs(nodes_a, nodes_b)
         lengths = self._impedance(imp_name).weights(ends) / _PARTS

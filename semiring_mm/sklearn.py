@@ -371,7 +371,19 @@ class KNeighborsTransformer(
         self.mode, self.radius = mode, None
 
     def fit(self, X: ArrayLike, y: Any = None) -> KNeighborsTransformer:
-        """Keep the points, as :meth:`NearestNeighbors.fit` does."""
+        """Keep the points, as :meth:`NearestNeighbors.fit` does.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, columns)
+        y : object, optional
+            Not read.
+
+        Returns
+        -------
+        KNeighborsTransformer
+            The estimator itself.
+        """
         _check_mode(self.mode)
         super().fit(X)
         self._n_features_out = self.n_samples_fit_

@@ -195,7 +195,17 @@ class OsmStreets(Streets):
         return cls(**own, bans=bans)
 
     def taken(self, edges: Index, *, backward: NDArray[np.bool_] | None = None) -> OsmStreets:
-        """Some edges, as :meth:`Streets.taken`, and the restrictions between those not turned."""
+        """Some edges, as of :class:`Streets`, and the restrictions between those not turned.
+
+        Parameters
+        ----------
+        edges, backward
+            As for :meth:`Streets.taken`.
+
+        Returns
+        -------
+        OsmStreets
+        """
         place = np.full(len(self.u) + 1, -2)
         place[edges] = np.arange(len(edges))
         if backward is not None:

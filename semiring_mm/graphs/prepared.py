@@ -969,7 +969,14 @@ class PreparedGraph:
     ) -> Flows:  # fmt: skip
         """Flows along the edges if every trip takes a shortest path: :func:`flows` of the graph.
 
-        Parameters and the result are as of :func:`flows`.
+        Parameters
+        ----------
+        demand, trips, sources, targets, ties, progress
+            As for :func:`flows`.
+
+        Returns
+        -------
+        Flows
 
         Examples
         --------
@@ -1001,7 +1008,14 @@ class PreparedGraph:
     ) -> Within | Iterator[Within]:  # fmt: skip
         """Pairs of nodes within a radius of each other: :func:`within` of the graph.
 
-        Parameters and the result are as of :func:`within`.
+        Parameters
+        ----------
+        radius, sources, targets, outward, batch, progress
+            As for :func:`within`.
+
+        Returns
+        -------
+        Within, or an iterator of Within
 
         Examples
         --------
@@ -1024,7 +1038,14 @@ class PreparedGraph:
     ) -> Any:  # fmt: skip
         """Accessibility of places from each node: :func:`accessibility` of the graph.
 
-        Parameters and the result are as of :func:`accessibility`.
+        Parameters
+        ----------
+        places, weights, radius, decay, sources, outward, competition, device, progress
+            As for :func:`accessibility`.
+
+        Returns
+        -------
+        ndarray
 
         Examples
         --------
@@ -1301,11 +1322,15 @@ def prepare(
     graph : any graph that :func:`adjacency` takes
     semiring : str or Semiring, default "min_plus"
         Whose ⊕ chooses one of its operands (min, max), or works on truth values.
-    weight, source, target, directed : optional
+    weight : str or None, default "weight"
         As for :func:`adjacency`.
+    source, target : optional
+        The columns of a table, or of a file, that hold the ends of edges.
     dtype : dtype, optional
         Of the weights and the results: default float32 for float32 weights and
         float64 for others; bool where the semiring works on truth values.
+    directed : bool, optional
+        False also reads every edge backwards. Default: what the graph says of itself.
     order : {"auto", "minimum_degree", "nested_dissection"}
         In which nodes are eliminated. Nested dissection is METIS's (extra
         ``metis``), of what minimum degree leaves after the nodes of low degrees: the

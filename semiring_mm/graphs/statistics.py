@@ -234,11 +234,15 @@ def statistics(
         Of "eccentricity" (with the next three), "diameter" (with its ends), "radius", "center",
         "mean", "closeness", "harmonic", "histogram", "within", "betweenness", "edge_betweenness"
         and "stress". Default: the first eight, and "within" if a `radius` is given.
-    weight, source, target, directed : optional
-        As for :func:`adjacency`; ``weight=None``: each edge counts 1.
+    weight : str or None, default "weight"
+        As for :func:`adjacency`; None: each edge counts 1.
+    source, target : optional
+        The columns of a table, or of a file, that hold the ends of edges.
     dtype : dtype, optional
         Of the distances. Default: float32 for float32 weights, int64 for whole numbers in an
         integer dtype, and float64 for others.
+    directed : bool, optional
+        False also reads every edge backwards. Default: what the graph says of itself.
     sources : node, or sequence of nodes, optional
         Whose statistics are wanted; default: of all nodes. Betweenness and stress are those of all
         nodes in the paths from the sources.
