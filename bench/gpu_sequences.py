@@ -440,7 +440,7 @@ CASES = [
     Case(
         "edit distance",
         edits,
-        ((2000, 200), (20_000, 400), (1_000_000, 15)),
+        EDITED,
         ((3, 9),),
         table=TABLE,
     ),

@@ -180,7 +180,7 @@ struct Alignment {
       both |= u32(i >= 1 && i <= count[h] ? from[h][i - 1] : behind) << 16 * h;
     return Entry(both);
   }
-  // Of column j; anything where there is none.
+  // The entry of y in column j, as lanes compare it; where y has none, one that is not used.
   SR_FN Entry entry(int j) const {
     if constexpr (COUPLES) return codes(y, wide, j, PROFILE ? p.letters : BEHIND + 1);
     else return !GIVEN && j >= 1 && j <= columns ? y[0][j - 1] : Entry(0);

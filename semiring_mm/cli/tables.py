@@ -162,7 +162,7 @@ def _numbers(values: NDArray[Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Wide:
-    """A matrix with labels, of which some rows come at a time."""
+    """A matrix with labels, written some rows at a time."""
 
     start: Sequence[str]  # labels of the rows
     end: Sequence[str]  # and of the columns

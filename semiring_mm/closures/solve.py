@@ -43,7 +43,7 @@ class Problem:
     predecessors: bool = False
     labels: Sequence[Any] | None = None  # names of the nodes, for messages
     progress: Progress = None
-    # whether the source has numbers in place of truth values, of which the result consists
+    # whether the source has numbers, and the result truth values
     truth: bool = False
 
     @classmethod

@@ -66,9 +66,9 @@ def worsened(s: Semiring, weights: Array, rows: Array, columns: Array) -> Array:
     """Weights made worse by some units of rounding, so that no cycle of them is better than one.
 
     Between two nodes that is the lesser of their margins; 0 leaves a weight as it is. The
-    margins are relative, so that small weights keep all their digits beside large ones. Those of
-    the nodes that edges leave are `rows`, and those that they reach `columns`, of the shape of
-    `weights` together: that of a matrix, or of the weights of edges.
+    margins are relative, so that small weights keep all their digits beside large ones. `rows` has
+    the margins of the nodes that edges leave, `columns` those of the nodes that edges reach; the
+    two broadcast to the shape of `weights`, a matrix or the weights of edges.
     """
     sign = 1 if s.add_kind == "min" else -1
     units = sign * epsilon(weights.dtype) * np.minimum(rows, columns)

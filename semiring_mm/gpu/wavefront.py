@@ -31,10 +31,8 @@ _ENOUGH = 32  # warps of a multiprocessor, for which pairs may provide
 _BLOCKS = 32  # of a multiprocessor, at most
 _SHARED = 4  # warps of a block where several share a pair
 _EDITS = AlignmentRule("f4", "equal")
-_WORD, _SHORT = (
-    64,
-    512,
-)  # entries of the one and of the other sequence, of which a thread aligns two
+# Entries, at most, of the shorter and of the longer sequence of a pair that one thread aligns.
+_WORD, _SHORT = 64, 512
 _MANY_SHORT = 256  # such pairs for each multiprocessor
 _THREADS = 128  # of a block of these
 _ROWS = 16  # of a lane of couples, at most
